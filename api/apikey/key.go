@@ -1,0 +1,120 @@
+package apikey
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"strings"
+)
+
+// The parts of a key, in characters.
+const (
+	label       = "mk_live_"
+	idLength    = 12
+	secretStart = len(label) + idLength + 1
+	secretSize  = 32
+	checkStart  = secretStart + secretSize
+	checkSize   = 6
+
+	// Length of a generated key.
+	Length = checkStart + checkSize
+
+	prefixLength = secretStart + 4
+)
+
+// The lengths any API key keeps, also one made elsewhere.
+const (
+	MinLength = 32
+	MaxLength = 256
+)
+
+// ErrMalformed says that a string is not a key of this package's grammar. It never quotes the string.
+var ErrMalformed = errors.New("not a well-formed API key")
+
+// Key is the plaintext of a generated key. It prints as its prefix, so that a key which strays into
+// a log or an error does not leak; Reveal is the one way to the plaintext.
+type Key struct{ plaintext string }
+
+// New makes a key with a fresh random secret for the key id, which must be 12 characters of
+// lower-case base32 (published.ID makes them).
+func New(keyID string) (Key, error) {
+	if !validID(keyID) {
+		return Key{}, fmt.Errorf("key id %q: want %d characters of lower-case base32", keyID, idLength)
+	}
+	body := label + keyID + "_" + randomBase62(secretSize)
+	return Key{body + checksum(body)}, nil
+}
+
+// Parse reads a generated key. The error is ErrMalformed whatever is wrong.
+func Parse(s string) (Key, error) {
+	if len(s) != Length || !strings.HasPrefix(s, label) || s[secretStart-1] != '_' {
+		return Key{}, ErrMalformed
+	}
+	if !validID(s[len(label):secretStart-1]) || !isBase62(s[secretStart:]) {
+		return Key{}, ErrMalformed
+	}
+	if checksum(s[:checkStart]) != s[checkStart:] {
+		return Key{}, ErrMalformed
+	}
+	return Key{s}, nil
+}
+
+// Plausible reports whether s could be an API key at all, generated or made elsewhere: 32 to 256
+// visible ASCII characters.
+func Plausible(s string) bool {
+	if len(s) < MinLength || len(s) > MaxLength {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// Reveal returns the plaintext. Whoever calls it answers for where it goes.
+func (k Key) Reveal() string { return k.plaintext }
+
+// ID returns the key id.
+func (k Key) ID() string { return k.plaintext[len(label) : secretStart-1] }
+
+// Prefix returns the leading part that may be shown to people: label, key id and the first four
+// characters of the secret.
+func (k Key) Prefix() string { return k.plaintext[:prefixLength] }
+
+// Digest returns what is stored of the key.
+func (k Key) Digest() Digest { return DigestOf(k.plaintext) }
+
+// String returns the prefix and an ellipsis, never the plaintext.
+func (k Key) String() string {
+	if k.plaintext == "" {
+		return "no key"
+	}
+	return k.Prefix() + "…"
+}
+
+// GoString keeps %#v from printing the plaintext.
+func (k Key) GoString() string { return k.String() }
+
+// LogValue keeps slog from reaching the plaintext.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// checksum is CRC-32 (IEEE) of all before it, as six base62 digits. It is no secret: it only tells
+// a mistyped key from a wrong one.
+func checksum(body string) string {
+	return base62(crc32.ChecksumIEEE([]byte(body)), checkSize)
+}
+
+func validID(s string) bool {
+	if len(s) != idLength {
+		return false
+	}
+	for i := range len(s) {
+		if (s[i] < 'a' || s[i] > 'z') && (s[i] < '2' || s[i] > '7') {
+			return false
+		}
+	}
+	return true
+}

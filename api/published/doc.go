@@ -1,0 +1,8 @@
+// Package published is the contract between the operator and the data plane: the objects the
+// operator writes into the credentials namespace and the API reads from it.
+//
+// A key is a Secret key-<key id> with a KeyRecord; a merchant is a ConfigMap merchant-<id> with a
+// MerchantRecord. The package owns their names, labels, encoding and checks, and what a rotation
+// does to a KeyRecord, for both programs rotate. Records carry a version: a reader refuses a newer
+// one rather than guess, and ignores fields it does not know.
+package published

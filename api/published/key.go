@@ -1,0 +1,131 @@
+package published
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// KeyRecord is what the data plane knows of one ApiKey. It holds digests, never a key.
+type KeyRecord struct {
+	Version    int    `json:"version"`
+	KeyID      string `json:"keyID"`
+	MerchantID string `json:"merchantID"`
+	Source     Source `json:"source"`
+
+	// Generation counts the rotations; it never falls.
+	Generation int64 `json:"generation"`
+	// Current is the digest in force.
+	Current Current `json:"current"`
+	// Previous are older digests still in their overlap, the newest first.
+	Previous []Previous `json:"previous,omitempty"`
+
+	State     v1alpha1.ApiKeyState `json:"state"`
+	ExpiresAt *time.Time           `json:"expiresAt,omitempty"`
+
+	LastRotation RotationEvent `json:"lastRotation"`
+	// HandledTrigger is the spec.rotation.trigger that was handled last. It is kept here as well as
+	// in status, so that losing the status rotates nothing.
+	HandledTrigger string `json:"handledTrigger,omitempty"`
+	// HandledDigest is the spec.keyDigest that was handled last, so that a rotation over HTTP is not
+	// undone by the unchanged digest in Git.
+	HandledDigest *apikey.Digest `json:"handledDigest,omitempty"`
+}
+
+// Source is the ApiKey a record was published for.
+type Source struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// Current is the key in force. Prefix is empty for a key made elsewhere.
+type Current struct {
+	Digest    apikey.Digest `json:"digest"`
+	Prefix    string        `json:"prefix,omitempty"`
+	CreatedAt time.Time     `json:"createdAt"`
+}
+
+// Previous is a rotated key's digest and the end of its overlap.
+type Previous struct {
+	Digest     apikey.Digest `json:"digest"`
+	ValidUntil time.Time     `json:"validUntil"`
+}
+
+// RotationEvent is when and why the current key was issued.
+type RotationEvent struct {
+	Time  time.Time              `json:"time"`
+	Cause v1alpha1.RotationCause `json:"cause"`
+}
+
+// EncodeKey returns the Secret that publishes a record in the credentials namespace. An invalid
+// record is refused with ErrInvalid, so that nothing is written that a reader would skip.
+func EncodeKey(namespace string, record KeyRecord) (*corev1.Secret, error) {
+	record.Version = recordVersion
+	if err := record.validate(); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return nil, fmt.Errorf("encode key record: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      KeyName(record.KeyID),
+			Labels:    map[string]string{Label: LabelKey},
+		},
+		Type: KeySecretType,
+		Data: map[string][]byte{keyData: data},
+	}, nil
+}
+
+// DecodeKey reads a published key. Any error wraps ErrInvalid.
+func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
+	var record KeyRecord
+	if secret.Type != KeySecretType {
+		return KeyRecord{}, invalid("the Secret is not of type %s", KeySecretType)
+	}
+	if err := decode(secret.Data[keyData], &record, &record.Version); err != nil {
+		return KeyRecord{}, err
+	}
+	if secret.Name != KeyName(record.KeyID) {
+		return KeyRecord{}, invalid("keyID does not match the Secret's name")
+	}
+	if err := record.validate(); err != nil {
+		return KeyRecord{}, err
+	}
+	return record, nil
+}
+
+func (r KeyRecord) validate() error {
+	switch {
+	case !validID(r.KeyID):
+		return invalid("keyID is not an id")
+	case !validID(r.MerchantID):
+		return invalid("merchantID is not an id")
+	case r.Generation < 1:
+		return invalid("generation %d is below 1", r.Generation)
+	case r.Current.Digest.IsZero():
+		return invalid("current.digest is missing")
+	case r.Current.CreatedAt.IsZero():
+		return invalid("current.createdAt is missing")
+	case r.State != v1alpha1.ApiKeyActive && r.State != v1alpha1.ApiKeyDisabled:
+		return invalid("state is neither Active nor Disabled")
+	case len(r.Previous) > MaxPrevious:
+		return invalid("previous has %d entries, at most %d are kept", len(r.Previous), MaxPrevious)
+	}
+	for i, p := range r.Previous {
+		if p.Digest.IsZero() || p.ValidUntil.IsZero() {
+			return invalid("previous[%d] is incomplete", i)
+		}
+	}
+	return nil
+}

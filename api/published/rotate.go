@@ -1,0 +1,59 @@
+package published
+
+import (
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// MaxPrevious bounds how many rotated keys may be in their overlap at once; the oldest leave first.
+const MaxPrevious = 8
+
+// Live reports whether the digest is accepted at the time now: the key is Active and unexpired, and
+// the digest is the current one or a previous one in its overlap.
+func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
+	if !r.Usable(now) {
+		return false
+	}
+	if r.Current.Digest.Equal(digest) {
+		return true
+	}
+	return slices.ContainsFunc(r.Previous, func(p Previous) bool {
+		return now.Before(p.ValidUntil) && p.Digest.Equal(digest)
+	})
+}
+
+// Usable reports whether any key of the record is accepted at the time now.
+func (r KeyRecord) Usable(now time.Time) bool {
+	return r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
+}
+
+// Rotated returns the record after one rotation: the generation rises by one and next is in force.
+// With an overlap the key that was in force stays valid for that long, beside previous ones until
+// their own end; without one, it and all previous ones are dead at once.
+func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap time.Duration, now time.Time) KeyRecord {
+	out := r
+	out.Previous = nil
+	if overlap > 0 {
+		out.Previous = append(out.Previous, Previous{Digest: r.Current.Digest, ValidUntil: now.Add(overlap).UTC()})
+		out.Previous = append(out.Previous, r.PreviousAt(now)...)
+		out.Previous = out.Previous[:min(len(out.Previous), MaxPrevious)]
+	}
+	out.Generation++
+	out.Current = next
+	out.LastRotation = RotationEvent{Time: next.CreatedAt, Cause: cause}
+	return out
+}
+
+// PreviousAt returns the previous keys still in their overlap at the time now.
+func (r KeyRecord) PreviousAt(now time.Time) []Previous {
+	var live []Previous
+	for _, p := range r.Previous {
+		if now.Before(p.ValidUntil) {
+			live = append(live, p)
+		}
+	}
+	return live
+}

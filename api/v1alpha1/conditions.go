@@ -1,0 +1,28 @@
+package v1alpha1
+
+// Condition types of Merchant and ApiKey, as kstatus reads them. Ready is always present once an
+// object was handled; Reconciling and Stalled are present only while they are true.
+const (
+	// ReadyCondition is True when the data plane has been told everything the spec asks for.
+	ReadyCondition = "Ready"
+	// ReconcilingCondition is True while the operator still works, or waits, towards Ready.
+	ReconcilingCondition = "Reconciling"
+	// StalledCondition is True when nothing will happen until a person changes something.
+	StalledCondition = "Stalled"
+)
+
+// Condition reasons, which are the reasons of the matching events as well.
+const (
+	// ReasonPublished: the data plane knows this object in its present form.
+	ReasonPublished = "Published"
+	// ReasonMerchantNotFound: the ApiKey's merchantRef names no Merchant in its namespace (yet).
+	ReasonMerchantNotFound = "MerchantNotFound"
+	// ReasonSecretConflict: delivery.secretName is taken by a Secret that is not this ApiKey's.
+	ReasonSecretConflict = "SecretConflict"
+	// ReasonFailed: a call to the Kubernetes API failed; it is tried again.
+	ReasonFailed = "Failed"
+)
+
+// Finalizer keeps a Merchant or ApiKey until its published objects are gone, for owner references
+// cannot reach from a tenant's namespace into the credentials namespace.
+const Finalizer = "merchant-operator.io/published"
