@@ -1,0 +1,93 @@
+package redistest_test
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// say sends one inline command and returns what the server answers within the given time.
+func say(t *testing.T, server *redistest.Server, command string, within time.Duration) (string, error) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", server.Addr(), within)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 4096)
+	n, err := conn.Read(answer)
+	return string(answer[:n]), err
+}
+
+func mustSay(t *testing.T, server *redistest.Server, command, want string) {
+	t.Helper()
+	answer, err := say(t, server, command, 10*time.Second)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	if !strings.Contains(answer, want) {
+		t.Fatalf("%s answered %q, want %q", command, answer, want)
+	}
+}
+
+func TestServerEvictsNothingAndTakesExtraArguments(t *testing.T) {
+	server := redistest.Start(t, "--maxclients", "77")
+	mustSay(t, server, "CONFIG GET maxmemory-policy", "noeviction")
+	mustSay(t, server, "CONFIG GET maxclients", "77")
+	mustSay(t, server, "CONFIG GET save", "$0")
+	if want := (&url.URL{Scheme: "redis", Host: server.Addr(), Path: "/0"}).String(); server.URL() != want {
+		t.Errorf("URL() = %q, want %q", server.URL(), want)
+	}
+}
+
+func TestServerComesBackEmptyOnTheSamePort(t *testing.T) {
+	server := redistest.Start(t)
+	before := server.Addr()
+	mustSay(t, server, "SET key value", "+OK")
+
+	server.Stop()
+	if answer, err := say(t, server, "PING", time.Second); err == nil {
+		t.Fatalf("a stopped server answered %q", answer)
+	}
+	server.Stop() // twice is once
+
+	server.Start()
+	if server.Addr() != before {
+		t.Errorf("Addr() = %q after a restart, want %q", server.Addr(), before)
+	}
+	mustSay(t, server, "EXISTS key", ":0")
+}
+
+func TestPausedServerKeepsSilentUntilResumed(t *testing.T) {
+	server := redistest.Start(t)
+	server.Pause()
+	if answer, err := say(t, server, "PING", 100*time.Millisecond); err == nil {
+		t.Fatalf("a paused server answered %q", answer)
+	}
+	server.Resume()
+	mustSay(t, server, "PING", "+PONG")
+	server.Pause() // and one that is left paused must still stop when the test ends
+}
+
+func TestNewBelongsToNoTest(t *testing.T) {
+	server, closeServer, err := redistest.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, server, "PING", "+PONG")
+	closeServer()
+	if answer, err := say(t, server, "PING", time.Second); err == nil {
+		t.Fatalf("a closed server answered %q", answer)
+	}
+}
