@@ -17,10 +17,13 @@ var ErrBadDigest = errors.New("not a SHA-256 digest of 64 lower-case hex digits"
 // DigestOf returns the digest of the key a caller presented.
 func DigestOf(presented string) Digest { return sha256.Sum256([]byte(presented)) }
 
-// ParseDigest reads 64 lower-case hex digits.
+// ParseDigest reads 64 lower-case hex digits; the error is ErrBadDigest.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	return d, d.UnmarshalText([]byte(s))
+	if err := d.UnmarshalText([]byte(s)); err != nil {
+		return Digest{}, err
+	}
+	return d, nil
 }
 
 // Hex returns the digest as 64 lower-case hex digits.
@@ -31,12 +34,6 @@ func (d Digest) Equal(other Digest) bool { return subtle.ConstantTimeCompare(d[:
 
 // IsZero reports whether no digest was set.
 func (d Digest) IsZero() bool { return d == Digest{} }
-
-// String keeps digests out of logs and messages; Hex is the way to the value.
-func (d Digest) String() string { return "[digest]" }
-
-// GoString keeps %#v from printing the value.
-func (d Digest) GoString() string { return d.String() }
 
 // MarshalText writes the digest as lower-case hex, for published records.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.Hex()), nil }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"log/slog"
 	"strings"
 )
 
@@ -33,8 +32,11 @@ const (
 var ErrMalformed = errors.New("not a well-formed API key")
 
 // Key is the plaintext of a generated key. It prints as its prefix, so that a key which strays into
-// a log or an error does not leak; Reveal is the one way to the plaintext.
-type Key struct{ plaintext string }
+// a log or an error does not leak; Reveal is the one way to the plaintext. The zero Key is no key.
+//
+// The plaintext is behind a pointer because fmt does not ask the methods of an unexported field: a
+// struct that holds a Key then prints an address. Keys are therefore not comparable with ==.
+type Key struct{ plaintext *string }
 
 // New makes a key with a fresh random secret for the key id, which must be 12 characters of
 // lower-case base32 (published.ID makes them).
@@ -43,7 +45,7 @@ func New(keyID string) (Key, error) {
 		return Key{}, fmt.Errorf("key id %q: want %d characters of lower-case base32", keyID, idLength)
 	}
 	body := label + keyID + "_" + randomBase62(secretSize)
-	return Key{body + checksum(body)}, nil
+	return keyOf(body + checksum(body)), nil
 }
 
 // Parse reads a generated key. The error is ErrMalformed whatever is wrong.
@@ -57,7 +59,7 @@ func Parse(s string) (Key, error) {
 	if checksum(s[:checkStart]) != s[checkStart:] {
 		return Key{}, ErrMalformed
 	}
-	return Key{s}, nil
+	return keyOf(s), nil
 }
 
 // Plausible reports whether s could be an API key at all, generated or made elsewhere: 32 to 256
@@ -74,32 +76,32 @@ func Plausible(s string) bool {
 	return true
 }
 
-// Reveal returns the plaintext. Whoever calls it answers for where it goes.
-func (k Key) Reveal() string { return k.plaintext }
+func keyOf(plaintext string) Key { return Key{&plaintext} }
 
-// ID returns the key id.
-func (k Key) ID() string { return k.plaintext[len(label) : secretStart-1] }
-
-// Prefix returns the leading part that may be shown to people: label, key id and the first four
-// characters of the secret.
-func (k Key) Prefix() string { return k.plaintext[:prefixLength] }
-
-// Digest returns what is stored of the key.
-func (k Key) Digest() Digest { return DigestOf(k.plaintext) }
-
-// String returns the prefix and an ellipsis, never the plaintext.
-func (k Key) String() string {
-	if k.plaintext == "" {
-		return "no key"
+// Reveal returns the plaintext, empty for the zero Key. Whoever calls it answers for where it goes.
+func (k Key) Reveal() string {
+	if k.plaintext == nil {
+		return ""
 	}
-	return k.Prefix() + "…"
+	return *k.plaintext
 }
 
-// GoString keeps %#v from printing the plaintext.
-func (k Key) GoString() string { return k.String() }
+// ID returns the key id, empty for the zero Key.
+func (k Key) ID() string { return k.part(len(label), secretStart-1) }
 
-// LogValue keeps slog from reaching the plaintext.
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+// Prefix returns the leading part that may be shown to people: label, key id and the first four
+// characters of the secret. It is empty for the zero Key.
+func (k Key) Prefix() string { return k.part(0, prefixLength) }
+
+// Digest returns what is stored of the key.
+func (k Key) Digest() Digest { return DigestOf(k.Reveal()) }
+
+func (k Key) part(from, to int) string {
+	if k.plaintext == nil {
+		return ""
+	}
+	return (*k.plaintext)[from:to]
+}
 
 // checksum is CRC-32 (IEEE) of all before it, as six base62 digits. It is no secret: it only tells
 // a mistyped key from a wrong one.
