@@ -2,7 +2,6 @@ package published
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,8 +72,8 @@ func EncodeKey(namespace string, record KeyRecord) (*corev1.Secret, error) {
 		return nil, err
 	}
 	data, err := json.Marshal(record)
-	if err != nil {
-		return nil, fmt.Errorf("encode key record: %w", err)
+	if err != nil { // a time beyond the year 9999
+		return nil, invalid("encode key record: %w", err)
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,7 +92,7 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 	if secret.Type != KeySecretType {
 		return KeyRecord{}, invalid("the Secret is not of type %s", KeySecretType)
 	}
-	if err := decode(secret.Data[keyData], &record, &record.Version); err != nil {
+	if err := decode(secret.Data[keyData], &record); err != nil {
 		return KeyRecord{}, err
 	}
 	if secret.Name != KeyName(record.KeyID) {
@@ -103,29 +102,4 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 		return KeyRecord{}, err
 	}
 	return record, nil
-}
-
-func (r KeyRecord) validate() error {
-	switch {
-	case !validID(r.KeyID):
-		return invalid("keyID is not an id")
-	case !validID(r.MerchantID):
-		return invalid("merchantID is not an id")
-	case r.Generation < 1:
-		return invalid("generation %d is below 1", r.Generation)
-	case r.Current.Digest.IsZero():
-		return invalid("current.digest is missing")
-	case r.Current.CreatedAt.IsZero():
-		return invalid("current.createdAt is missing")
-	case r.State != v1alpha1.ApiKeyActive && r.State != v1alpha1.ApiKeyDisabled:
-		return invalid("state is neither Active nor Disabled")
-	case len(r.Previous) > MaxPrevious:
-		return invalid("previous has %d entries, at most %d are kept", len(r.Previous), MaxPrevious)
-	}
-	for i, p := range r.Previous {
-		if p.Digest.IsZero() || p.ValidUntil.IsZero() {
-			return invalid("previous[%d] is incomplete", i)
-		}
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package published
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +64,7 @@ func EncodeMerchant(namespace string, record MerchantRecord) (*corev1.ConfigMap,
 // DecodeMerchant reads a published merchant. Any error wraps ErrInvalid.
 func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 	var record MerchantRecord
-	if err := decode([]byte(configMap.Data[merchantData]), &record, &record.Version); err != nil {
+	if err := decode([]byte(configMap.Data[merchantData]), &record); err != nil {
 		return MerchantRecord{}, err
 	}
 	if configMap.Name != MerchantName(record.MerchantID) {
@@ -75,44 +74,4 @@ func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 		return MerchantRecord{}, err
 	}
 	return record, nil
-}
-
-func (r MerchantRecord) validate() error {
-	switch {
-	case !validID(r.MerchantID):
-		return invalid("merchantID is not an id")
-	case r.DisplayName == "":
-		return invalid("displayName is missing")
-	case r.State != v1alpha1.MerchantActive && r.State != v1alpha1.MerchantSuspended && r.State != v1alpha1.MerchantClosed:
-		return invalid("state is none of Active, Suspended, Closed")
-	case r.RateLimit.RequestsPerSecond < 1 || r.RateLimit.Burst < 1:
-		return invalid("rateLimit must be at least 1 request per second with a burst of 1")
-	case r.Sessions.LifetimeSeconds < 1:
-		return invalid("sessions.lifetimeSeconds must be positive")
-	}
-	_, err := r.Allowlist()
-	return err
-}
-
-// Allowlist returns the blocks a caller's address must be in; none means any address. One entry
-// that cannot be read is an error, for an allowlist that lost it could let everyone in.
-func (r MerchantRecord) Allowlist() ([]netip.Prefix, error) {
-	blocks := make([]netip.Prefix, 0, len(r.IPAllowlist))
-	for i, entry := range r.IPAllowlist {
-		block, err := parseBlock(string(entry))
-		if err != nil {
-			return nil, invalid("ipAllowlist[%d] is neither an address nor a CIDR block", i)
-		}
-		blocks = append(blocks, block)
-	}
-	return blocks, nil
-}
-
-// parseBlock reads an address, as a block of one, or a CIDR block.
-func parseBlock(s string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	prefix, err := netip.ParsePrefix(s)
-	return prefix.Masked(), err
 }

@@ -3,7 +3,6 @@ package published
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,13 +28,7 @@ const (
 
 	// recordVersion is of both records. It rises only when an older reader would misread.
 	recordVersion = 1
-
-	// maxRecordBytes bounds what a reader decodes; a record of this package is far smaller.
-	maxRecordBytes = 64 << 10
 )
-
-// ErrInvalid is wrapped by every error that says a published object cannot be used as it is.
-var ErrInvalid = errors.New("invalid published object")
 
 // KeyName is the name of the Secret of a key id.
 func KeyName(keyID string) string { return keyPrefix + keyID }
@@ -43,27 +36,34 @@ func KeyName(keyID string) string { return keyPrefix + keyID }
 // MerchantName is the name of the ConfigMap of a merchant id.
 func MerchantName(merchantID string) string { return merchantPrefix + merchantID }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
-}
-
-// decode reads one record and its version. It reports where a record is wrong, never what it holds.
-func decode(data []byte, record any, version *int) error {
+// decode reads one record of this package's version.
+func decode(data []byte, record any) error {
 	if len(data) == 0 {
 		return invalid("the record is missing")
 	}
-	if len(data) > maxRecordBytes {
-		return invalid("the record has %d bytes, at most %d are read", len(data), maxRecordBytes)
+	// The version comes first, for a newer record may have any other shape.
+	var header struct {
+		Version int `json:"version"`
 	}
-	if err := json.Unmarshal(data, record); err != nil {
-		var typeError *json.UnmarshalTypeError
-		if errors.As(err, &typeError) {
-			return invalid("field %s has the wrong type", typeError.Field)
-		}
+	if err := unmarshal(data, &header); err != nil {
+		return err
+	}
+	if header.Version != recordVersion {
+		return invalid("version %d, this program reads version %d", header.Version, recordVersion)
+	}
+	return unmarshal(data, record)
+}
+
+// unmarshal says where a text is wrong. It drops the decoder's own error, which quotes the text.
+func unmarshal(data []byte, into any) error {
+	err := json.Unmarshal(data, into)
+	var typeError *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typeError) && typeError.Field != "":
+		return invalid("field %s has the wrong type", typeError.Field)
+	default:
 		return invalid("the record is not valid JSON of its kind")
 	}
-	if *version != recordVersion {
-		return invalid("version %d, this program reads version %d", *version, recordVersion)
-	}
-	return nil
 }

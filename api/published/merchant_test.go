@@ -1,0 +1,52 @@
+package published_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
+	want := merchantRecord()
+	want.MerchantID = "45tolpnyxhz4"
+	got := published.NewMerchantRecord(&v1alpha1.Merchant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme-coffee", UID: "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1"},
+		Spec: v1alpha1.MerchantSpec{
+			DisplayName: want.DisplayName,
+			State:       want.State,
+			IPAllowlist: want.IPAllowlist,
+			RateLimit:   want.RateLimit,
+			Sessions:    want.Sessions,
+			Webhook:     want.Webhook,
+		},
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAllowlist(t *testing.T) {
+	record := merchantRecord()
+	blocks, err := record.Allowlist()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{
+		netip.MustParsePrefix("203.0.113.0/24"),
+		netip.MustParsePrefix("2001:db8::/48"),
+		netip.MustParsePrefix("198.51.100.7/32"),
+	}
+	if diff := cmp.Diff(want, blocks, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	record.IPAllowlist = nil
+	if blocks, err := record.Allowlist(); err != nil || len(blocks) != 0 {
+		t.Errorf("no allowlist gives %v, %v; want no blocks", blocks, err)
+	}
+}

@@ -1,0 +1,59 @@
+package published_test
+
+import (
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+const credentials = "credentials"
+
+var issued = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+
+// keyRecord is a valid record with every field set, as it stands after a rotation by trigger.
+func keyRecord() published.KeyRecord {
+	expires := issued.AddDate(1, 0, 0)
+	handled := apikey.DigestOf("handled")
+	return published.KeyRecord{
+		Version:    1,
+		KeyID:      "abcdefgh2345",
+		MerchantID: "merchant2345",
+		Source:     published.Source{Namespace: "shops", Name: "acme-till-1", UID: "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"},
+		Generation: 2,
+		Current: published.Current{
+			Digest:    apikey.DigestOf("current"),
+			Prefix:    "mk_live_abcdefgh2345_0123",
+			CreatedAt: issued,
+		},
+		Previous: []published.Previous{
+			{Digest: apikey.DigestOf("previous"), ValidUntil: issued.Add(24 * time.Hour)},
+		},
+		State:          v1alpha1.ApiKeyActive,
+		ExpiresAt:      &expires,
+		LastRotation:   published.RotationEvent{Time: issued, Cause: v1alpha1.RotationTrigger},
+		HandledTrigger: "2026-11-21",
+		HandledDigest:  &handled,
+	}
+}
+
+// merchantRecord is a valid record with every field set.
+func merchantRecord() published.MerchantRecord {
+	return published.MerchantRecord{
+		Version:     1,
+		MerchantID:  "merchant2345",
+		Namespace:   "shops",
+		Name:        "acme-coffee",
+		DisplayName: "Acme Coffee",
+		State:       v1alpha1.MerchantActive,
+		IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"},
+		RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+		Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+		Webhook: &v1alpha1.Webhook{
+			URL:        "https://shop.example/hooks",
+			Events:     []v1alpha1.WebhookEvent{"session.completed"},
+			SecretName: "acme-hooks",
+		},
+	}
+}

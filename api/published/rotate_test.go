@@ -1,0 +1,148 @@
+package published_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestRotated(t *testing.T) {
+	now := issued.Add(time.Hour)
+	next := published.Current{Digest: apikey.DigestOf("next"), Prefix: "mk_live_abcdefgh2345_next", CreatedAt: now}
+	current := apikey.DigestOf("current")
+	previous := apikey.DigestOf("previous")
+
+	for _, tc := range []struct {
+		desc         string
+		cause        v1alpha1.RotationCause
+		overlap      time.Duration
+		now          time.Time
+		wantPrevious []published.Previous
+	}{
+		{
+			desc: "over HTTP all older keys are dead at once", cause: v1alpha1.RotationAPI, now: now,
+		},
+		{
+			desc: "an overlap keeps the key that was in force, the newest first", cause: v1alpha1.RotationTrigger,
+			overlap: time.Hour, now: now,
+			wantPrevious: []published.Previous{
+				{Digest: current, ValidUntil: now.Add(time.Hour)},
+				{Digest: previous, ValidUntil: issued.Add(24 * time.Hour)},
+			},
+		},
+		{
+			desc: "a previous key whose overlap has ended leaves", cause: v1alpha1.RotationSchedule,
+			overlap: time.Hour, now: issued.Add(24 * time.Hour),
+			wantPrevious: []published.Previous{{Digest: current, ValidUntil: issued.Add(25 * time.Hour)}},
+		},
+		{
+			desc: "an overlap of zero lets nobody in", cause: v1alpha1.RotationTrigger, now: now,
+		},
+		{
+			desc: "a negative overlap lets nobody in", cause: v1alpha1.RotationTrigger, overlap: -time.Hour, now: now,
+		},
+	} {
+		t.Run(tc.desc, func(t *testing.T) {
+			want := keyRecord()
+			want.Generation = 3
+			want.Current = next
+			want.Previous = tc.wantPrevious
+			want.LastRotation = published.RotationEvent{Time: next.CreatedAt, Cause: tc.cause}
+
+			before := keyRecord()
+			if diff := cmp.Diff(want, before.Rotated(next, tc.cause, tc.overlap, tc.now)); diff != "" {
+				t.Errorf("the rotated record (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(keyRecord(), before); diff != "" {
+				t.Errorf("the record that was rotated changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRotatedKeepsTheNewestPrevious(t *testing.T) {
+	record, now := keyRecord(), issued
+	record.Previous = nil
+	var digests []apikey.Digest
+	for i := range published.MaxPrevious + 3 {
+		digests = append([]apikey.Digest{record.Current.Digest}, digests...)
+		now = now.Add(time.Second)
+		next := published.Current{Digest: apikey.DigestOf(string(rune('a' + i))), CreatedAt: now}
+		record = record.Rotated(next, v1alpha1.RotationTrigger, time.Hour, now)
+	}
+	var kept []apikey.Digest
+	for _, p := range record.Previous {
+		kept = append(kept, p.Digest)
+	}
+	if !slices.Equal(kept, digests[:published.MaxPrevious]) {
+		t.Errorf("%d previous keys are kept, want the %d newest, newest first", len(kept), published.MaxPrevious)
+	}
+	if record.Live(digests[published.MaxPrevious], now) {
+		t.Error("a key that was pushed out is still accepted")
+	}
+	if _, err := published.EncodeKey(credentials, record); err != nil {
+		t.Errorf("a record with all its previous keys cannot be written: %v", err)
+	}
+}
+
+func TestPreviousAt(t *testing.T) {
+	early := published.Previous{Digest: apikey.DigestOf("early"), ValidUntil: issued.Add(time.Minute)}
+	late := published.Previous{Digest: apikey.DigestOf("late"), ValidUntil: issued.Add(time.Hour)}
+	record := keyRecord()
+	record.Previous = []published.Previous{late, early}
+	for _, tc := range []struct {
+		desc string
+		now  time.Time
+		want []published.Previous
+	}{
+		{"both in their overlap", issued, []published.Previous{late, early}},
+		{"a nanosecond before the first end", issued.Add(time.Minute - 1), []published.Previous{late, early}},
+		{"at the first end", issued.Add(time.Minute), []published.Previous{late}},
+		{"after both", issued.Add(2 * time.Hour), nil},
+	} {
+		if diff := cmp.Diff(tc.want, record.PreviousAt(tc.now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.desc, diff)
+		}
+	}
+}
+
+// Whatever the order of rotations, a rotation over HTTP leaves one live key: the one just issued.
+func TestARotationWithoutOverlapLeavesOneKey(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		record, now := keyRecord(), issued
+		old := []apikey.Digest{record.Current.Digest, record.Previous[0].Digest}
+		rotate := func(cause v1alpha1.RotationCause, overlap time.Duration) {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3600).Draw(t, "seconds")) * time.Second)
+			key, err := apikey.New(record.KeyID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, record.Current.Digest)
+			next := published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}
+			rotated := record.Rotated(next, cause, overlap, now)
+			if rotated.Generation != record.Generation+1 {
+				t.Fatalf("generation %d follows %d", rotated.Generation, record.Generation)
+			}
+			record = rotated
+		}
+		for range rapid.IntRange(0, 12).Draw(t, "rotations") {
+			rotate(v1alpha1.RotationTrigger, time.Duration(rapid.IntRange(0, 86400).Draw(t, "overlap"))*time.Second)
+		}
+		rotate(v1alpha1.RotationAPI, 0)
+		if !record.Live(record.Current.Digest, now) {
+			t.Fatal("the new key is not accepted")
+		}
+		for _, digest := range old {
+			if record.Live(digest, now) {
+				t.Fatal("an older key is still accepted")
+			}
+		}
+	})
+}

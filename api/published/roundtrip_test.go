@@ -1,0 +1,115 @@
+package published_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestKeyRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		record := drawKeyRecord(t)
+		secret, err := published.EncodeKey(credentials, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := published.DecodeKey(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(record, decoded, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-written +read):\n%s", diff)
+		}
+	})
+}
+
+func TestMerchantRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		record := drawMerchantRecord(t)
+		configMap, err := published.EncodeMerchant(credentials, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := published.DecodeMerchant(configMap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(record, decoded, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-written +read):\n%s", diff)
+		}
+	})
+}
+
+func drawKeyRecord(t *rapid.T) published.KeyRecord {
+	id := rapid.StringMatching(`[a-z2-7]{12}`)
+	digest := rapid.Custom(func(t *rapid.T) apikey.Digest { return apikey.DigestOf(rapid.String().Draw(t, "key")) })
+	moment := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+	})
+	previous := rapid.Custom(func(t *rapid.T) published.Previous {
+		return published.Previous{Digest: digest.Draw(t, "digest"), ValidUntil: moment.Draw(t, "validUntil")}
+	})
+	record := published.KeyRecord{
+		Version:    1,
+		KeyID:      id.Draw(t, "keyID"),
+		MerchantID: id.Draw(t, "merchantID"),
+		Source: published.Source{
+			Namespace: rapid.StringN(1, 63, 253).Draw(t, "namespace"),
+			Name:      rapid.StringN(1, 63, 253).Draw(t, "name"),
+			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
+		},
+		Generation: rapid.Int64Min(1).Draw(t, "generation"),
+		Current: published.Current{
+			Digest:    digest.Draw(t, "current"),
+			Prefix:    rapid.String().Draw(t, "prefix"),
+			CreatedAt: moment.Draw(t, "createdAt"),
+		},
+		Previous:       rapid.SliceOfN(previous, 0, published.MaxPrevious).Draw(t, "previous"),
+		State:          rapid.SampledFrom([]v1alpha1.ApiKeyState{"Active", "Disabled"}).Draw(t, "state"),
+		LastRotation:   published.RotationEvent{Time: moment.Draw(t, "rotated"), Cause: "Trigger"},
+		HandledTrigger: rapid.String().Draw(t, "trigger"),
+	}
+	if rapid.Bool().Draw(t, "expires") {
+		expires := moment.Draw(t, "expiresAt")
+		record.ExpiresAt = &expires
+	}
+	if rapid.Bool().Draw(t, "made elsewhere") {
+		handled := digest.Draw(t, "handledDigest")
+		record.HandledDigest = &handled
+	}
+	return record
+}
+
+func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
+	blocks := rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.IPBlock{
+		"203.0.113.0/24", "0.0.0.0/0", "::/0", "2001:db8::/48", "2001:DB8::1", "198.51.100.7", "198.51.100.7/32", "::1",
+	}), 0, 8)
+	record := published.MerchantRecord{
+		Version:     1,
+		MerchantID:  rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "merchantID"),
+		Namespace:   rapid.StringN(1, 63, 253).Draw(t, "namespace"),
+		Name:        rapid.StringN(1, 63, 253).Draw(t, "name"),
+		DisplayName: rapid.StringN(1, 128, 512).Draw(t, "displayName"),
+		State:       rapid.SampledFrom([]v1alpha1.MerchantState{"Active", "Suspended", "Closed"}).Draw(t, "state"),
+		IPAllowlist: blocks.Draw(t, "ipAllowlist"),
+		RateLimit: v1alpha1.RateLimit{
+			RequestsPerSecond: rapid.Int32Min(1).Draw(t, "rate"), Burst: rapid.Int32Min(1).Draw(t, "burst"),
+		},
+		Sessions: v1alpha1.SessionSettings{
+			LifetimeSeconds:     rapid.Int32Min(1).Draw(t, "lifetime"),
+			IdempotencyMismatch: rapid.SampledFrom([]v1alpha1.IdempotencyMismatchPolicy{"Return", "Reject"}).Draw(t, "policy"),
+		},
+	}
+	if rapid.Bool().Draw(t, "has webhook") {
+		record.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/" + rapid.String().Draw(t, "path")}
+	}
+	return record
+}
