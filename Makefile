@@ -1,0 +1,97 @@
+# What people and CI do here. `make` alone prints the list.
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# What `make build` stamps and `merchant-operator version` prints.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# `make test PKG=./apiserver/... ARGS='-run Idempotency -v'` runs a part of the tests; `make run ARGS=--help`.
+PKG  ?= ./...
+ARGS ?=
+
+TOOL := go tool -modfile=go.tools.mod
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Print this list.
+	@[[ -t 1 ]] && bold=$$'\033[1m' colour=$$'\033[36m' plain=$$'\033[0m' || bold= colour= plain=; \
+	awk -v bold="$$bold" -v colour="$$colour" -v plain="$$plain" 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s%s%s\n", bold, substr($$0, 5), plain } \
+		/^[a-z-]+:.*## / { printf "  make %s%-14s%s%s\n", colour, $$1, plain, $$2 }' $(MAKEFILE_LIST)
+	@echo
+
+##@ Develop
+
+.PHONY: run
+run: build kubectl ## Run it all here: Kubernetes API, Redis, operator, two API replicas. Ctrl-C stops it.
+	@go build -o bin/devenv ./hack/devenv
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
+
+.PHONY: generate
+generate: ## Generate the code that follows from the API types.
+	$(TOOL) controller-gen object applyconfiguration paths=./api/v1alpha1
+
+.PHONY: manifests
+manifests: ## Generate the CRDs from the API types.
+	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	$(TOOL) golangci-lint fmt
+
+.PHONY: clean
+clean: ## Remove what was built. The control plane stays in its cache.
+	rm -rf bin
+
+##@ Check
+
+.PHONY: test
+test: redis compiler ## Run every test, on a real kube-apiserver and Redis. PKG and ARGS narrow it.
+	@assets=$(assets); \
+	echo "==> go test -race $(ARGS) $(PKG) (the first run compiles for minutes before it prints)"; \
+	KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 20m $(ARGS) $(PKG)
+
+.PHONY: lint
+lint: ## Check style, common mistakes and which package may import which.
+	$(TOOL) golangci-lint run
+
+.PHONY: verify
+verify: generate manifests lint ## Check that all is generated, tidy, linted and committed, as CI does.
+	go vet ./...
+	go mod tidy -diff
+	$(TOOL) kustomize build config/default >/dev/null
+	@dirty=$$(git status --porcelain); \
+	if [[ -n $$dirty ]]; then \
+		printf '\nThese files changed, or are not committed yet:\n%s\n' "$$dirty" >&2; \
+		git --no-pager diff --stat >&2; \
+		exit 1; \
+	fi
+	@echo "==> verified"
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/merchant-operator.
+	@echo "==> bin/merchant-operator $(VERSION)"
+	@CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
+
+.PHONY: kubectl
+kubectl: ## Build kubectl, and link it as bin/kubectl.
+	@assets=$(assets); mkdir -p bin; ln -sfn "$$assets/kubectl" bin/kubectl; echo "==> bin/kubectl"
+
+##@ Prepare (the others call these)
+
+.PHONY: controlplane
+controlplane: ## Build kube-apiserver, etcd and kubectl into their cache; print where.
+	@hack/controlplane/build.sh
+
+.PHONY: redis
+redis: ## Install redis-server, if it is missing.
+	@hack/install.sh redis
+
+.PHONY: compiler
+compiler: ## Install a C compiler for the race detector, if it is missing.
+	@hack/install.sh compiler
+
+# The directory of the control plane's binaries, built if need be.
+assets = $$(hack/controlplane/build.sh)
