@@ -1,0 +1,91 @@
+package session
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	idLabel      = "ps_"
+	bucketStart  = len(idLabel)
+	randomStart  = bucketStart + 2
+	randomLength = 24
+	idLength     = randomStart + randomLength
+
+	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// ErrMalformedID says that a text is not a session id. It never quotes the text.
+var ErrMalformedID = errors.New("not a well-formed session id")
+
+// ID names a session: ps_<bucket: 2 lower-case hex digits><24 base62 characters>. The 142 random
+// bits are a payer's capability to read the status. IDs are comparable; the zero ID names no
+// session, and its String is empty.
+type ID struct{ text string }
+
+// NewID returns a fresh random ID in the bucket.
+func NewID(bucket Bucket) ID {
+	return ID{fmt.Sprintf("%s%02x%s", idLabel, uint8(bucket%Buckets), randomBase62(randomLength))}
+}
+
+// ParseID reads an ID. The error is ErrMalformedID whatever is wrong.
+func ParseID(s string) (ID, error) {
+	if len(s) != idLength || !strings.HasPrefix(s, idLabel) {
+		return ID{}, ErrMalformedID
+	}
+	if _, ok := parseBucket(s[bucketStart:randomStart]); !ok {
+		return ID{}, ErrMalformedID
+	}
+	for i := randomStart; i < len(s); i++ {
+		if strings.IndexByte(base62, s[i]) < 0 {
+			return ID{}, ErrMalformedID
+		}
+	}
+	return ID{s}, nil
+}
+
+// String returns the ID as callers see it, empty for the zero ID.
+func (id ID) String() string { return id.text }
+
+// IsZero reports whether the ID names no session.
+func (id ID) IsZero() bool { return id.text == "" }
+
+// Bucket returns the bucket the session is in, 0 for the zero ID.
+func (id ID) Bucket() Bucket {
+	if id.IsZero() {
+		return 0
+	}
+	bucket, _ := parseBucket(id.text[bucketStart:randomStart])
+	return bucket
+}
+
+// parseBucket reads two hex digits. Only one spelling is accepted, for an ID is part of a key.
+func parseBucket(digits string) (Bucket, bool) {
+	bucket, err := strconv.ParseUint(digits, 16, 8)
+	if err != nil || bucket >= Buckets || strings.ToLower(digits) != digits {
+		return 0, false
+	}
+	return Bucket(bucket), true
+}
+
+// randomBase62 returns n characters, each uniformly random. Bytes of 248 and above are drawn again,
+// for taking them modulo 62 would favour the first characters of the alphabet.
+func randomBase62(n int) string {
+	const unbiased = 256 - 256%len(base62)
+	out := make([]byte, 0, n)
+	var pool [32]byte
+	for {
+		_, _ = rand.Read(pool[:]) // never fails: without randomness it ends the program
+		for _, b := range pool {
+			if int(b) >= unbiased {
+				continue
+			}
+			if out = append(out, base62[int(b)%len(base62)]); len(out) == n {
+				return string(out)
+			}
+		}
+	}
+}

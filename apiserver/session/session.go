@@ -1,0 +1,42 @@
+package session
+
+import "time"
+
+// Status is where a session stands, in the spelling callers see.
+type Status string
+
+// A session is Pending until it becomes, once and for good, one of the others.
+const (
+	Pending   Status = "PENDING"
+	Completed Status = "COMPLETED"
+	Failed    Status = "FAILED"
+	Expired   Status = "EXPIRED"
+	Cancelled Status = "CANCELLED"
+)
+
+// Known reports whether s is one of the five statuses.
+func (s Status) Known() bool { return s == Pending || s.Final() }
+
+// Final reports whether a session with this status never changes again.
+func (s Status) Final() bool {
+	switch s {
+	case Completed, Failed, Expired, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Session is one charge. All its times are of the clock of Redis, to the millisecond.
+type Session struct {
+	ID ID
+	// MerchantID is the bare id, without the "mer_" callers see.
+	MerchantID string
+	// MerchantName is the name payers see, as it was when the session was created.
+	MerchantName string
+	Status       Status
+	Charge       Charge
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
+	// EndedAt is when the status became final; zero while the session is pending.
+	EndedAt time.Time
+}

@@ -1,0 +1,25 @@
+package store
+
+import "errors"
+
+// Each error says what the caller is told. None of them ever holds a key, a digest or an e-mail.
+var (
+	// ErrKeyRejected says that the presented API key is not, or no longer, accepted.
+	ErrKeyRejected = errors.New("the API key is not accepted")
+	// ErrMerchantBlocked says that the key is good, but its merchant is not active.
+	ErrMerchantBlocked = errors.New("the merchant is not active")
+	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
+	ErrRateLimited = errors.New("over the rate limit")
+	// ErrNotFound says that there is no such session for this caller; the Quota is filled.
+	ErrNotFound = errors.New("no such session")
+	// ErrIdempotencyMismatch says that the Idempotency-Key was used with another charge; the Quota
+	// is filled. Only NewSession.RejectMismatch asks for it.
+	ErrIdempotencyMismatch = errors.New("the Idempotency-Key was used with another charge")
+	// ErrCorrupt says that Redis holds something this program would not have written.
+	ErrCorrupt = errors.New("redis holds unexpected data")
+	// ErrUnavailable says that Redis gave no answer in time or refused the work. Whether the
+	// script ran is unknown.
+	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrEviction says that Redis may evict keys, and with them sessions and revocations.
+	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")
+)
