@@ -33,7 +33,7 @@ type MerchantReference struct {
 	// name of the Merchant.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +required
 	Name string `json:"name,omitempty"`
 }
@@ -45,7 +45,7 @@ type Delivery struct {
 	// A Secret of that name which is not this ApiKey's is never touched.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
@@ -102,10 +102,17 @@ type ApiKeySpec struct {
 	// never enters the cluster. Such a key has 32 to 256 visible ASCII characters.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('[^0]')",message="must be the digest of a key, not a placeholder"
 	// +optional
 	KeyDigest string `json:"keyDigest,omitempty"`
 
-	// expiresAt is the time from which the key is refused, RFC 3339; absent: never.
+	// expiresAt is the time from which the key is refused, RFC 3339 such as 2027-01-01T00:00:00Z;
+	// absent: never.
+	// ---
+	// The pattern is stricter than the date-time format, which lets pass what Go cannot decode: one
+	// such object in a list would blind every client that lists ApiKeys.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
@@ -132,11 +139,13 @@ type ApiKeyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// keyID is the public part of the key; it stays the same through every rotation.
+	// +kubebuilder:validation:MaxLength=12
 	// +optional
 	KeyID string `json:"keyID,omitempty"`
 
 	// prefix is the leading part of the current key that may be shown to people.
 	// Empty for a key made elsewhere.
+	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
@@ -153,10 +162,12 @@ type ApiKeyStatus struct {
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 
 	// observedTrigger is the spec.rotation.trigger that was handled last.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
 	// conditions are Ready, and Reconciling or Stalled only while true.
+	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -177,10 +188,12 @@ type ApiKeyStatus struct {
 // +kubebuilder:printcolumn:name="Rotated",type=date,JSONPath=`.status.lastRotation.time`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",fieldPath=".metadata.name",message="must be no more than 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"
 type ApiKey struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of an object.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec is what the platform team decides about the key.
 	// +required

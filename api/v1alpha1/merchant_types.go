@@ -25,7 +25,8 @@ const (
 	IdempotencyMismatchReject IdempotencyMismatchPolicy = "Reject"
 )
 
-// IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits.
+// IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits. An IPv4 address inside an
+// IPv6 one is refused: callers are compared in their own family, so it would match nobody.
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=43
 // +kubebuilder:validation:XValidation:rule="isIP(self) || (isCIDR(self) && cidr(self) == cidr(self).masked())",message="must be an IP address (198.51.100.7) or a CIDR block without host bits (203.0.113.0/24)"
@@ -76,11 +77,13 @@ type Webhook struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != ''",message="must be an absolute http(s) URL such as https://shop.example/hooks"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('#') && !self.matches('^[A-Za-z]+://[^/?]*@')",message="must not carry user info or a fragment"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#') && !self.matches('^[^/?]*://[^/?]*@')",message="must not carry user info or a fragment"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be visible ASCII; write other characters percent-encoded"
+	// +kubebuilder:validation:XValidation:rule="!isURL(self) || url(self).getPort() == '' || (size(url(self).getPort()) <= 5 && int(url(self).getPort()) >= 1 && int(url(self).getPort()) <= 65535)",message="must have a port from 1 to 65535, or none"
 	// +required
 	URL string `json:"url,omitempty"`
 
-	// events are the kinds of event to send; empty or absent means all of them but session.created.
+	// events are the kinds of event to send; empty or absent: all of them.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional
@@ -90,17 +93,18 @@ type Webhook struct {
 	// Absent: the Merchant's name followed by "-webhook".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 }
 
 // MerchantSpec is what the platform team decides about a merchant.
 type MerchantSpec struct {
-	// displayName is the name payers see.
+	// displayName is the name payers see. Characters that cannot be seen or that turn the direction
+	// of the text are refused, for they could make one merchant look like another.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\x00-\\\\x1f\\\\x7f]') && self.trim() == self",message="must not contain control characters nor begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Cc}\\\\x{2028}-\\\\x{202e}\\\\x{2066}-\\\\x{2069}]') && self.trim() == self",message="must not contain control characters nor begin or end with a space"
 	// +required
 	DisplayName string `json:"displayName,omitempty"`
 
@@ -138,10 +142,12 @@ type MerchantStatus struct {
 
 	// merchantID is the public identifier, "mer_" and 12 characters; it is of this object's UID,
 	// so a Merchant that is deleted and created again is a new merchant.
+	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	MerchantID string `json:"merchantID,omitempty"`
 
 	// conditions are Ready, and Reconciling or Stalled only while true.
+	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -160,10 +166,12 @@ type MerchantStatus struct {
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.merchantID`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",fieldPath=".metadata.name",message="must be no more than 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"
 type Merchant struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of an object.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec is what the platform team decides about the merchant.
 	// +required

@@ -16,7 +16,8 @@ import (
 //
 // ApiKey is a key a merchant's servers present to the payment API.
 type ApiKeyApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration    `json:""`
+	v1.TypeMetaApplyConfiguration `json:""`
+	// metadata is the standard metadata of an object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what the platform team decides about the key.
 	Spec *ApiKeySpecApplyConfiguration `json:"spec,omitempty"`

@@ -22,7 +22,11 @@ type ApiKeySpecApplyConfiguration struct {
 	// keyDigest is the SHA-256 of a key made elsewhere, 64 lower-case hex digits; the plaintext then
 	// never enters the cluster. Such a key has 32 to 256 visible ASCII characters.
 	KeyDigest *string `json:"keyDigest,omitempty"`
-	// expiresAt is the time from which the key is refused, RFC 3339; absent: never.
+	// expiresAt is the time from which the key is refused, RFC 3339 such as 2027-01-01T00:00:00Z;
+	// absent: never.
+	// ---
+	// The pattern is stricter than the date-time format, which lets pass what Go cannot decode: one
+	// such object in a list would blind every client that lists ApiKeys.
 	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`
 	// rotation says when the key is replaced.
 	Rotation *RotationApplyConfiguration `json:"rotation,omitempty"`

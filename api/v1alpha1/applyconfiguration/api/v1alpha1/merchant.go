@@ -16,7 +16,8 @@ import (
 //
 // Merchant is a business that charges through the payment API.
 type MerchantApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration    `json:""`
+	v1.TypeMetaApplyConfiguration `json:""`
+	// metadata is the standard metadata of an object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what the platform team decides about the merchant.
 	Spec *MerchantSpecApplyConfiguration `json:"spec,omitempty"`

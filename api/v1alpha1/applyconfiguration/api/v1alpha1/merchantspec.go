@@ -11,7 +11,8 @@ import (
 //
 // MerchantSpec is what the platform team decides about a merchant.
 type MerchantSpecApplyConfiguration struct {
-	// displayName is the name payers see.
+	// displayName is the name payers see. Characters that cannot be seen or that turn the direction
+	// of the text are refused, for they could make one merchant look like another.
 	DisplayName *string `json:"displayName,omitempty"`
 	// state says whether the merchant may charge; the API answers 403 to anything but Active.
 	State *apiv1alpha1.MerchantState `json:"state,omitempty"`

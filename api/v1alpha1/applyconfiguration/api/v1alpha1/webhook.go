@@ -14,7 +14,7 @@ type WebhookApplyConfiguration struct {
 	// url receives every event as an HTTP POST. It must be absolute, with the scheme https
 	// (http only works where the platform's operator has opened it), without user info or fragment.
 	URL *string `json:"url,omitempty"`
-	// events are the kinds of event to send; empty or absent means all of them but session.created.
+	// events are the kinds of event to send; empty or absent: all of them.
 	Events []apiv1alpha1.WebhookEvent `json:"events,omitempty"`
 	// secretName is the Secret beside the Merchant that receives the signing secret.
 	// Absent: the Merchant's name followed by "-webhook".

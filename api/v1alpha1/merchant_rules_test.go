@@ -1,0 +1,77 @@
+package v1alpha1_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var _ = DescribeTable("A Merchant is refused with",
+	func(ctx SpecContext, mutate mutation, field, message string) {
+		expectRefused(ctx, object(merchantManifest, mutate), field, message)
+	},
+	Entry("no spec", remove("spec"), "spec", "Required value"),
+	Entry("a name of 64 characters", text("metadata.name", strings.Repeat("a", 64)), "metadata.name", "no more than 63 characters"),
+
+	Entry("no displayName", remove("spec.displayName"), "spec.displayName", "Required value"),
+	Entry("an empty displayName", text("spec.displayName", ""), "spec.displayName", "at least 1 chars long"),
+	Entry("a displayName of 129 characters", text("spec.displayName", strings.Repeat("a", 129)), "spec.displayName", "may not be more than 128"),
+	Entry("a displayName of spaces", text("spec.displayName", "  "), "spec.displayName", "space"),
+	Entry("a displayName that begins with a space", text("spec.displayName", " Acme"), "spec.displayName", "space"),
+	Entry("a displayName with a newline", text("spec.displayName", "Acme\nCoffee"), "spec.displayName", "control characters"),
+	Entry("a displayName with a NUL", text("spec.displayName", "Acme\x00Coffee"), "spec.displayName", "control characters"),
+	Entry("a displayName with DEL", text("spec.displayName", "Acme\x7fCoffee"), "spec.displayName", "control characters"),
+	Entry("a displayName with a C1 control", text("spec.displayName", "Acme\u0085Coffee"), "spec.displayName", "control characters"),
+	Entry("a displayName with a line separator", text("spec.displayName", "Acme\u2028Coffee"), "spec.displayName", "control characters"),
+	Entry("a displayName that turns the direction", text("spec.displayName", "Acme\u202eeeffoC"), "spec.displayName", "control characters"),
+	Entry("a displayName that isolates a direction", text("spec.displayName", "Acme\u2066x\u2069y"), "spec.displayName", "control characters"),
+	Entry("a displayName that is a number", set("spec.displayName", "7"), "spec.displayName", "must be of type string"),
+
+	Entry("an unknown state", set("spec.state", "Paused"), "spec.state", `"Active", "Suspended", "Closed"`),
+	Entry("a state in lower case", set("spec.state", "active"), "spec.state", "Unsupported value"),
+	Entry("an empty state", text("spec.state", ""), "spec.state", "Unsupported value"),
+
+	Entry("a rate of zero", set("spec.rateLimit.requestsPerSecond", "0"), "spec.rateLimit.requestsPerSecond", "greater than or equal to 1"),
+	Entry("a negative rate", set("spec.rateLimit.requestsPerSecond", "-1"), "spec.rateLimit.requestsPerSecond", "greater than or equal to 1"),
+	Entry("a rate above the bound", set("spec.rateLimit.requestsPerSecond", "10001"), "spec.rateLimit.requestsPerSecond", "less than or equal to 10000"),
+	Entry("a fraction of a rate", set("spec.rateLimit.requestsPerSecond", "0.5"), "spec.rateLimit.requestsPerSecond", "must be of type integer"),
+	Entry("a burst of zero", set("spec.rateLimit.burst", "0"), "spec.rateLimit.burst", "greater than or equal to 1"),
+	Entry("a burst above the bound", set("spec.rateLimit.burst", "100001"), "spec.rateLimit.burst", "less than or equal to 100000"),
+	Entry("a rate limit that is a number", set("spec.rateLimit", "50"), "spec.rateLimit", "must be of type object"),
+
+	Entry("a lifetime below the bound", set("spec.sessions.lifetimeSeconds", "59"), "spec.sessions.lifetimeSeconds", "greater than or equal to 60"),
+	Entry("a lifetime above the bound", set("spec.sessions.lifetimeSeconds", "86401"), "spec.sessions.lifetimeSeconds", "less than or equal to 86400"),
+	Entry("a lifetime with a unit", set("spec.sessions.lifetimeSeconds", "15m"), "spec.sessions.lifetimeSeconds", "must be of type integer"),
+	Entry("an unknown mismatch policy", set("spec.sessions.idempotencyMismatch", "Ignore"), "spec.sessions.idempotencyMismatch", `"Return", "Reject"`),
+
+	Entry("a webhook without url", set("spec.webhook", "{events: [session.completed]}"), "spec.webhook.url", "Required value"),
+	Entry("an unknown event", set("spec.webhook", "{url: 'https://shop.example', events: [session.completed, session.lost]}"), "spec.webhook.events[1]", "Unsupported value"),
+	Entry("an event twice", set("spec.webhook", "{url: 'https://shop.example', events: [session.failed, session.failed]}"), "spec.webhook.events[1]", "Duplicate value"),
+	Entry("a webhook Secret in upper case", set("spec.webhook", "{url: 'https://shop.example', secretName: Hooks}"), "spec.webhook.secretName", "should match"),
+	Entry("an empty webhook Secret name", set("spec.webhook", "{url: 'https://shop.example', secretName: ''}"), "spec.webhook.secretName", ""),
+)
+
+var _ = DescribeTable("A Merchant is accepted with",
+	func(ctx SpecContext, mutate mutation) {
+		Expect(kube.Create(ctx, object(merchantManifest, mutate), client.DryRunAll)).To(Succeed())
+	},
+	Entry("a display name only", func() mutation { return set("spec.displayName", "Acme Coffee") }()),
+	Entry("a name of 63 characters", text("metadata.name", strings.Repeat("a", 63))),
+	Entry("a display name in any script", text("spec.displayName", "Kaffee Ähre & カフェ ☕ (مقهى)")),
+	Entry("a display name with a joined emoji", text("spec.displayName", "Acme 👩‍🍳")),
+	Entry("a display name of 128 characters, not bytes", text("spec.displayName", strings.Repeat("カ", 128))),
+	Entry("state Suspended", set("spec.state", "Suspended")),
+	Entry("state Closed", set("spec.state", "Closed")),
+	Entry("the smallest limits", set("spec.rateLimit", "{requestsPerSecond: 1, burst: 1}")),
+	Entry("the largest limits", set("spec.rateLimit", "{requestsPerSecond: 10000, burst: 100000}")),
+	Entry("the shortest lifetime", set("spec.sessions.lifetimeSeconds", "60")),
+	Entry("the longest lifetime", set("spec.sessions.lifetimeSeconds", "86400")),
+	Entry("mismatches rejected", set("spec.sessions.idempotencyMismatch", "Reject")),
+	Entry("an empty allowlist", set("spec.ipAllowlist", "[]")),
+	Entry("every event", set("spec.webhook", `{url: "https://shop.example", secretName: acme.hooks-1, events: [session.created,
+		session.completed, session.failed, session.expired, session.cancelled, session.late_payment,
+		session.payment_mismatch, key.rotated]}`)),
+	Entry("no events", set("spec.webhook", "{url: 'https://shop.example', events: []}")),
+)
