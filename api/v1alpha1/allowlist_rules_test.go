@@ -55,9 +55,6 @@ var _ = Describe("An allowlist", func() {
 		tooLong := object(merchantManifest, set("spec.ipAllowlist", "["+strings.Join(entries, ", ")+"]"))
 		expectRefused(ctx, tooLong, "spec.ipAllowlist", "must have at most 64 items")
 	})
-	It("is refused when it is null", func(ctx SpecContext) {
-		expectRefused(ctx, object(merchantManifest, set("spec.ipAllowlist", "null")), "spec.ipAllowlist", "must be of type array")
-	})
 })
 
 var _ = DescribeTable("An allowlist entry is accepted that is",

@@ -1,0 +1,76 @@
+package v1alpha1_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var someDigest = strings.Repeat("0123456789abcdef", 4)
+
+var _ = DescribeTable("An ApiKey is refused with",
+	func(ctx SpecContext, mutate mutation, field, message string) {
+		expectRefused(ctx, object(apiKeyManifest, mutate), field, message)
+	},
+	Entry("no spec", remove("spec"), "spec", "Required value"),
+	Entry("a name of 64 characters", text("metadata.name", strings.Repeat("a", 64)), "metadata.name", "no more than 63 characters"),
+
+	Entry("no merchantRef", remove("spec.merchantRef"), "spec.merchantRef", "Required value"),
+	Entry("a merchantRef without a name", set("spec.merchantRef", "{}"), "spec.merchantRef.name", "Required value"),
+	Entry("a merchantRef with an empty name", text("spec.merchantRef.name", ""), "spec.merchantRef.name", ""),
+	Entry("a merchantRef in upper case", text("spec.merchantRef.name", "Acme"), "spec.merchantRef.name", "should match"),
+	Entry("a merchantRef in another namespace", text("spec.merchantRef.name", "shops/acme"), "spec.merchantRef.name", "should match"),
+	Entry("a merchantRef with an empty label", text("spec.merchantRef.name", "acme..coffee"), "spec.merchantRef.name", "should match"),
+	Entry("a merchantRef of 64 characters", text("spec.merchantRef.name", strings.Repeat("a", 64)), "spec.merchantRef.name", "may not be more than 63"),
+	Entry("a merchantRef that is a word", set("spec.merchantRef", "acme-coffee"), "spec.merchantRef", "must be of type object"),
+
+	Entry("an unknown state", set("spec.state", "Paused"), "spec.state", `"Active", "Disabled"`),
+	Entry("a merchant's state", set("spec.state", "Suspended"), "spec.state", "Unsupported value"),
+
+	Entry("an empty Secret name", set("spec.delivery", "{secretName: ''}"), "spec.delivery.secretName", ""),
+	Entry("a Secret name with an underscore", set("spec.delivery", "{secretName: till_1}"), "spec.delivery.secretName", "should match"),
+	Entry("a Secret name with an empty label", set("spec.delivery", "{secretName: till..1}"), "spec.delivery.secretName", "should match"),
+	Entry("a Secret name that ends with a dash", set("spec.delivery", "{secretName: till-}"), "spec.delivery.secretName", "should match"),
+	Entry("a Secret name of 254 characters", text("spec.delivery.secretName", strings.Repeat("a", 254)), "spec.delivery.secretName", "may not be more than 253"),
+	Entry("a negative retention", set("spec.delivery", "{retainSeconds: -1}"), "spec.delivery.retainSeconds", "greater than or equal to 0"),
+	Entry("a retention above a year", set("spec.delivery", "{retainSeconds: 31536001}"), "spec.delivery.retainSeconds", "less than or equal to 31536000"),
+
+	Entry("a digest of 63 digits", text("spec.keyDigest", someDigest[1:]), "spec.keyDigest", "should match"),
+	Entry("a digest of 65 digits", text("spec.keyDigest", someDigest+"0"), "spec.keyDigest", ""),
+	Entry("a digest in upper case", text("spec.keyDigest", strings.ToUpper(someDigest)), "spec.keyDigest", "should match"),
+	Entry("a digest with its algorithm", text("spec.keyDigest", "sha256:"+someDigest[7:]), "spec.keyDigest", "should match"),
+	Entry("a digest with a newline after it", text("spec.keyDigest", someDigest[1:]+"\n"), "spec.keyDigest", "should match"),
+	Entry("an empty digest", text("spec.keyDigest", ""), "spec.keyDigest", "should match"),
+	Entry("a digest of zeros", text("spec.keyDigest", strings.Repeat("0", 64)), "spec.keyDigest", "not a placeholder"),
+	Entry("a digest and a delivery", set("spec", "{merchantRef: {name: acme-coffee}, delivery: {secretName: till-1}, keyDigest: "+someDigest+"}"),
+		"spec.keyDigest", "exclude each other"),
+	Entry("a digest and an empty delivery", set("spec", "{merchantRef: {name: acme-coffee}, delivery: {}, keyDigest: "+someDigest+"}"),
+		"spec.keyDigest", "exclude each other"),
+
+	Entry("a trigger of 257 characters", text("spec.rotation.trigger", strings.Repeat("a", 257)), "spec.rotation.trigger", "may not be more than 256"),
+	Entry("a trigger that is a number", set("spec.rotation.trigger", "20261121"), "spec.rotation.trigger", "must be of type string"),
+	Entry("a schedule below the bound", set("spec.rotation.everySeconds", "299"), "spec.rotation.everySeconds", "greater than or equal to 300"),
+	Entry("a schedule above the bound", set("spec.rotation.everySeconds", "315360001"), "spec.rotation.everySeconds", "less than or equal to 315360000"),
+	Entry("a negative overlap", set("spec.rotation.overlapSeconds", "-1"), "spec.rotation.overlapSeconds", "greater than or equal to 0"),
+	Entry("an overlap above a year", set("spec.rotation.overlapSeconds", "31536001"), "spec.rotation.overlapSeconds", "less than or equal to 31536000"),
+)
+
+var _ = DescribeTable("An ApiKey is accepted with",
+	func(ctx SpecContext, mutate mutation) {
+		Expect(kube.Create(ctx, object(apiKeyManifest, mutate), client.DryRunAll)).To(Succeed())
+	},
+	Entry("a name of 63 characters", text("metadata.name", strings.Repeat("a", 63))),
+	Entry("state Disabled", set("spec.state", "Disabled")),
+	Entry("an empty delivery", set("spec.delivery", "{}")),
+	Entry("the longest Secret name", text("spec.delivery.secretName", strings.Repeat("a", 253))),
+	Entry("a Secret name with dots", set("spec.delivery", "{secretName: acme.till-1.key, retainSeconds: 31536000}")),
+	Entry("a digest", text("spec.keyDigest", someDigest)),
+	Entry("no overlap", set("spec.rotation.overlapSeconds", "0")),
+	Entry("the longest overlap", set("spec.rotation.overlapSeconds", "31536000")),
+	Entry("the shortest schedule", set("spec.rotation.everySeconds", "300")),
+	Entry("the longest schedule", set("spec.rotation.everySeconds", "315360000")),
+	Entry("an empty trigger", text("spec.rotation.trigger", "")),
+	Entry("a trigger of 256 characters of any kind", text("spec.rotation.trigger", strings.Repeat("☕", 256))),
+)
