@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// writeEnv writes .dev/env at once and complete: that it exists says that everything is ready.
+func (e *environment) writeEnv() error {
+	path := filepath.Join(e.directory, "env")
+	var text strings.Builder
+	for _, line := range [][2]string{
+		{"KUBECONFIG", e.kubeconfig("admin")},
+		{"NAMESPACE", sampleNamespace},
+		{"CREDENTIALS_NAMESPACE", credentialsNamespace},
+		{"API_URL", "http://" + e.addresses.public[0]},
+		{"API_URL_2", "http://" + e.addresses.public[1]},
+		{"INTERNAL_URL", "http://" + e.addresses.internal[0]},
+		{"API_KEY", e.sample.apiKey},
+		{"MERCHANT", e.sample.merchant},
+		{"REDIS_URL", e.redisURL()},
+	} {
+		fmt.Fprintf(&text, "%s=%s\n", line[0], quote(line[1]))
+	}
+	if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
+		return fmt.Errorf("write .dev/env: %w", err)
+	}
+	e.onStop(".dev/env", func() error {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write .dev/env: %w", err)
+	}
+	return nil
+}
+
+// quote leaves alone what a shell does not change, as scripts may read the file without one.
+func quote(value string) string {
+	if strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:") == "" {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// banner tells a newcomer what to do now.
+func (e *environment) banner() {
+	bold, dim, plain := "\x1b[1m", "\x1b[2m", "\x1b[0m"
+	if info, err := os.Stdout.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != "" {
+		bold, dim, plain = "", "", ""
+	}
+	fmt.Printf(`
+%[1]smerchant-operator is running.%[3]s
+
+  API          http://%[4]s and http://%[5]s %[2]s(two replicas)%[3]s
+  Kubernetes   export KUBECONFIG=%[6]s
+               bin/kubectl get merchants,apikeys
+  Redis        %[7]s %[2]s(%[8]s)%[3]s
+  For scripts  . .dev/env
+  Logs         .dev/logs/
+
+%[1]sCharge 12.50 for the sample merchant:%[3]s
+
+curl -s http://%[4]s/api/v1/sessions -H 'Authorization: Bearer %[9]s' -H 'Content-Type: application/json' -d '{"amountCents": 1250, "orderRef": "1001"}'
+
+Ctrl-C stops everything.
+`, bold, dim, plain,
+		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// systemNamespace is where config/rbac puts the service accounts, which are named after their roles.
+const systemNamespace = "merchant-operator-system"
+
+// startRoles starts the product, each role with the rights of its service account, and waits until it is ready.
+func (e *environment) startRoles(ctx context.Context) error {
+	for _, role := range []string{"operator", "apiserver"} {
+		if err := e.writeRoleKubeconfig(ctx, role); err != nil {
+			return err
+		}
+	}
+	if err := e.startRole("operator", "operator", e.addresses.operatorOps, "--leader-elect=false"); err != nil {
+		return err
+	}
+	for i, name := range []string{"apiserver-1", "apiserver-2"} {
+		if err := e.startRole(name, "apiserver", e.addresses.ops[i],
+			"--redis-url", e.redisURL(),
+			"--public-address", e.addresses.public[i],
+			"--internal-address", e.addresses.internal[i],
+			"--qr-scheme", "pay",
+			"--drain-delay", "0s", // no load balancer has to notice
+		); err != nil {
+			return err
+		}
+	}
+	for _, ops := range append([]string{e.addresses.operatorOps}, e.addresses.ops[:]...) {
+		url := "http://" + ops + "/readyz"
+		if err := eventually(ctx, url, func(ctx context.Context) error {
+			return answers(ctx, http.DefaultClient, url)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *environment) startRole(name, role, opsAddress string, args ...string) error {
+	stop, err := e.programs.start(name, filepath.Join(e.root, "bin", "merchant-operator"), append([]string{
+		role,
+		"--kubeconfig", e.kubeconfig(role),
+		"--credentials-namespace", credentialsNamespace,
+		"--ops-address", opsAddress,
+	}, args...)...)
+	if err != nil {
+		return err
+	}
+	e.onStop(name, stop)
+	return nil
+}
+
+func (e *environment) redisURL() string { return "redis://" + e.addresses.redis + "/0" }
+
+// writeRoleKubeconfig asks for a token as a kubelet would for a pod, but one that outlives any session here.
+func (e *environment) writeRoleKubeconfig(ctx context.Context, role string) error {
+	const month = 30 * 24 * 60 * 60 // seconds
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: role}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(month))}}
+	if err := e.admin.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("request a token for service account %s: %w", role, err)
+	}
+	config := rest.AnonymousClientConfig(e.cluster.Config)
+	config.BearerToken = request.Status.Token
+	return writeKubeconfig(e.kubeconfig(role), config, "")
+}
+
+func (e *environment) kubeconfig(who string) string {
+	if who == "admin" {
+		return filepath.Join(e.directory, "kubeconfig")
+	}
+	return filepath.Join(e.directory, who+".kubeconfig")
+}
+
+// writeKubeconfig makes a file that only its owner can read. Without a namespace it is "default".
+func writeKubeconfig(path string, config *rest.Config, namespace string) error {
+	const name = "merchant-operator-dev"
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: name,
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: namespace}},
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server:                   config.Host,
+			CertificateAuthorityData: config.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: config.CertData,
+			ClientKeyData:         config.KeyData,
+			Token:                 config.BearerToken,
+		}},
+	}, path)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
