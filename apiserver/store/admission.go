@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
 // Admission is who asks, and what this replica's directory knows of the presented key.
@@ -25,13 +27,6 @@ type Admission struct {
 	Limit ratelimit.Policy
 }
 
-// PublicAdmission is who asks without a key.
-type PublicAdmission struct {
-	// Subject is who is counted, such as ip:203.0.113.7. It must not look like a merchant id.
-	Subject string
-	Limit   ratelimit.Policy
-}
-
 // Admitted is what the script says of an admitted request, whatever the operation then found. With
 // ErrRateLimited only Quota and Now are set.
 type Admitted struct {
@@ -45,5 +40,67 @@ type Admitted struct {
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
 // ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, ErrCorrupt, ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
-	return Admitted{}, ErrUnavailable
+	answer, err := s.run(ctx, admitScript, admission.keys(), admission.args()...)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("admit a request: %w", err)
+	}
+	admitted, _, err := admittedOf(answer, admission.Limit)
+	return admitted, err
+}
+
+func (a Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
+
+// keys and args are those of prelude.lua and admission.lua; the operation's own follow.
+func (a Admission) keys() []string {
+	space := a.keyspace()
+	return append(make([]string, 0, 5), space.rate(a.MerchantID), space.override(a.KeyID), space.used(a.KeyID))
+}
+
+func (a Admission) args() []any {
+	return append(limitArgs(a.Limit), a.Generation, a.Digest.Hex(), flag(a.Live), flag(a.Blocked))
+}
+
+func limitArgs(limit ratelimit.Policy) []any {
+	return append(make([]any, 0, 26), limit.Interval().Microseconds(), limit.Window().Microseconds())
+}
+
+// The first word of an answer, where it says more than that the request was admitted.
+const (
+	wordOK       = "OK"
+	wordCreated  = "CREATED"
+	wordReplayed = "REPLAYED"
+)
+
+// admittedOf reads what every answer begins with, and returns its first word. With ErrNotFound and
+// ErrIdempotencyMismatch the request was admitted nevertheless.
+func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error) {
+	word := answer.text()
+	var verdict error
+	switch word {
+	case "REJECTED":
+		return Admitted{}, word, ErrKeyRejected
+	case "BLOCKED":
+		return Admitted{}, word, ErrMerchantBlocked
+	case "LIMITED":
+		admitted := Admitted{Now: answer.microTime(), Quota: limit.Refused(answer.micros())}
+		if answer.broken {
+			return Admitted{}, word, ErrCorrupt
+		}
+		return admitted, word, ErrRateLimited
+	case "NOT_FOUND":
+		verdict = ErrNotFound
+	case "MISMATCH":
+		verdict = ErrIdempotencyMismatch
+	case wordOK, wordCreated, wordReplayed:
+	default: // "CORRUPT" among them
+		return Admitted{}, word, ErrCorrupt
+	}
+	admitted := Admitted{Now: answer.microTime(), Quota: limit.Admitted(answer.micros())}
+	if used := answer.integer(); used > 0 {
+		admitted.LastUsedAt = time.UnixMilli(used).UTC()
+	}
+	if answer.broken {
+		return Admitted{}, word, ErrCorrupt
+	}
+	return admitted, word, verdict
 }

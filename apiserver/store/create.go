@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -9,8 +10,6 @@ import (
 
 // NewSession is a session to be created. Its charge has been validated.
 type NewSession struct {
-	// ID must be in the merchant's bucket: session.NewID(session.BucketOf(merchantID)).
-	ID           session.ID
 	MerchantName string
 	Charge       session.Charge
 	// Lifetime is from creation to expiry, to the millisecond.
@@ -36,5 +35,56 @@ type Created struct {
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
-	return Admitted{}, Created{}, ErrUnavailable
+	id := session.NewID(session.BucketOf(admission.MerchantID))
+	keys := append(admission.keys(), admission.keyspace().session(id))
+	if !wanted.Idempotency.IsZero() {
+		keys = append(keys, admission.keyspace().idempotency(admission.MerchantID, wanted.Idempotency))
+	}
+	args := append(admission.args(),
+		wanted.Lifetime.Milliseconds(),
+		(wanted.Lifetime + s.retention).Milliseconds(),
+		max(wanted.Lifetime, idempotencyLifetime).Milliseconds(),
+		id.String(), wanted.Charge.Fingerprint(), flag(wanted.RejectMismatch))
+	args = append(args, createFields(admission.MerchantID, wanted)...)
+
+	answer, err := s.run(ctx, createScript, keys, args...)
+	if err != nil {
+		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
+	}
+	admitted, word, err := admittedOf(answer, admission.Limit)
+	if err != nil {
+		return admitted, Created{}, err
+	}
+	if word != wordReplayed {
+		return admitted, Created{Session: newSession(id, admission.MerchantID, wanted, admitted.Now)}, nil
+	}
+	created, err := replayOf(answer)
+	return admitted, created, err
+}
+
+// newSession is the session create.lua has just written.
+func newSession(id session.ID, merchantID string, wanted NewSession, now time.Time) session.Session {
+	createdAt := now.Truncate(time.Millisecond)
+	return session.Session{
+		ID:           id,
+		MerchantID:   merchantID,
+		MerchantName: wanted.MerchantName,
+		Status:       session.Pending,
+		Charge:       wanted.Charge,
+		CreatedAt:    createdAt,
+		ExpiresAt:    createdAt.Add(wanted.Lifetime.Truncate(time.Millisecond)),
+	}
+}
+
+func replayOf(answer *reply) (Created, error) {
+	id, err := session.ParseID(answer.text())
+	if err != nil {
+		return Created{}, ErrCorrupt
+	}
+	same := answer.integer() == 1
+	original, err := sessionOf(id, answer.list())
+	if err != nil || answer.broken {
+		return Created{}, ErrCorrupt
+	}
+	return Created{Session: original, Replayed: true, Mismatch: !same}, nil
 }

@@ -1,6 +1,12 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // Each error says what the caller is told. None of them ever holds a key, a digest or an e-mail.
 var (
@@ -23,3 +29,17 @@ var (
 	// ErrEviction says that Redis may evict keys, and with them sessions and revocations.
 	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")
 )
+
+// failure turns an error of the client into ours. Of an error that Redis answered only the code is
+// kept: the text may quote the command, and with it keys and digests.
+func failure(err error) error {
+	var answered redis.Error
+	if !errors.As(err, &answered) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	code, _, _ := strings.Cut(answered.Error(), " ")
+	if code == "WRONGTYPE" {
+		return fmt.Errorf("%w: it answered %s", ErrCorrupt, code)
+	}
+	return fmt.Errorf("%w: it answered %s", ErrUnavailable, code)
+}

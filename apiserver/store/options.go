@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Options configure a Store. Only URL is required.
 type Options struct {
@@ -8,9 +11,37 @@ type Options struct {
 	URL string
 	// Timeout bounds each operation, waiting for a connection included. Default 300 ms.
 	Timeout time.Duration
-	// PoolSize is the number of connections to each Redis server. Default 10 per CPU.
+	// PoolSize is the number of connections to each Redis server. Default 10 per CPU, 5 per CPU to
+	// each server of a Redis Cluster.
 	PoolSize int
 	// SessionRetention is how long a session outlives its expiry. Default 72 h, at least 24 h: a
 	// session must outlive the Idempotency-Key that names it.
 	SessionRetention time.Duration
+}
+
+const (
+	defaultTimeout   = 300 * time.Millisecond
+	defaultRetention = 72 * time.Hour
+)
+
+func (o Options) withDefaults() Options {
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.SessionRetention == 0 {
+		o.SessionRetention = defaultRetention
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Timeout < time.Millisecond:
+		return errors.New("redis timeout: must be at least 1 ms")
+	case o.PoolSize < 0:
+		return errors.New("redis pool size: must not be negative")
+	case o.SessionRetention < idempotencyLifetime:
+		return errors.New("session retention: must be at least 24 h, for as long an Idempotency-Key is remembered")
+	}
+	return nil
 }

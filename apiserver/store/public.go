@@ -2,10 +2,19 @@ package store
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
+
+// PublicAdmission is who asks without a key.
+type PublicAdmission struct {
+	// Subject is who is counted, such as ip:203.0.113.7. It must not look like a merchant id.
+	Subject string
+	// Limit bounds the subject's requests in each bucket.
+	Limit ratelimit.Policy
+}
 
 // PublicSession is what anyone who has the session id may see.
 type PublicSession struct {
@@ -18,5 +27,19 @@ type PublicSession struct {
 // ErrRateLimited, ErrNotFound (also for the zero ID), ErrCorrupt, ErrUnavailable. The quota is
 // filled unless the error is one of the last two.
 func (s *Store) PublicSession(ctx context.Context, admission PublicAdmission, id session.ID) (ratelimit.Quota, PublicSession, error) {
-	return ratelimit.Quota{}, PublicSession{}, ErrUnavailable
+	space := keyspaceOf(id.Bucket())
+	keys := []string{space.rate(admission.Subject), space.session(id)}
+	answer, err := s.run(ctx, publicScript, keys, limitArgs(admission.Limit)...)
+	if err != nil {
+		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
+	}
+	admitted, _, err := admittedOf(answer, admission.Limit)
+	if err != nil {
+		return admitted.Quota, PublicSession{}, err
+	}
+	read := PublicSession{Status: answer.status(), MerchantName: answer.text(), AmountCents: answer.integer()}
+	if answer.broken {
+		return ratelimit.Quota{}, PublicSession{}, ErrCorrupt
+	}
+	return admitted.Quota, read, nil
 }

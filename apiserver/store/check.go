@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const noEviction = "noeviction"
+
+// Check reports whether Redis answers and keeps what it is given. Errors: ErrUnavailable, and
+// ErrEviction when Redis says that it may evict keys. A server that does not tell its policy
+// passes: see EvictionPolicy.
+func (s *Store) Check(ctx context.Context) error {
+	policy, err := s.EvictionPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if policy != "" && policy != noEviction {
+		return ErrEviction
+	}
+	return nil
+}
+
+// EvictionPolicy returns the maxmemory-policy of Redis, of a Redis Cluster that of a server which
+// may evict if there is one. It is empty when Redis does not tell, as with some managed services.
+// The error is ErrUnavailable.
+func (s *Store) EvictionPolicy(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return evictionPolicy(ctx, s.client)
+	}
+	var mu sync.Mutex
+	var policy string
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		told, err := evictionPolicy(ctx, server)
+		mu.Lock()
+		defer mu.Unlock()
+		if policy == "" || policy == noEviction {
+			policy = told
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrUnavailable) {
+		err = failure(err)
+	}
+	return policy, err
+}
+
+// evictionPolicy asks with INFO, which is allowed in more places than CONFIG is.
+func evictionPolicy(ctx context.Context, server redis.Cmdable) (string, error) {
+	info, err := server.Info(ctx, "memory").Result()
+	if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") {
+		return "", nil // it answers, which is what matters
+	}
+	if err != nil {
+		return "", failure(err)
+	}
+	for line := range strings.Lines(info) {
+		if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			return strings.TrimSpace(policy), nil
+		}
+	}
+	return "", nil
+}

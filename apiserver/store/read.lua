@@ -1,0 +1,13 @@
+-- Reads a session for its merchant.
+-- KEYS[4] is the session, ARGV[7] the merchant id.
+
+local refusal, backlog, used = admit(unpack(call('MGET', KEYS[1], KEYS[2], KEYS[3])))
+if refusal then
+  return refusal
+end
+local fields = read_session(KEYS[4])
+-- Two merchants may share a bucket, so the key alone does not tell whose session this is.
+if fields[5] ~= ARGV[7] then
+  return {'NOT_FOUND', now_us, backlog, used}
+end
+return {'OK', now_us, backlog, used, fields}

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	_ "embed" // the scripts are files beside the Go code that runs them
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed prelude.lua
+	preludeLua string
+	//go:embed admission.lua
+	admissionLua string
+	//go:embed expiry.lua
+	expiryLua string
+	//go:embed admit.lua
+	admitLua string
+	//go:embed create.lua
+	createLua string
+	//go:embed read.lua
+	readLua string
+	//go:embed public.lua
+	publicLua string
+	//go:embed override.lua
+	overrideLua string
+)
+
+// The scripts, one per operation.
+var (
+	admitScript    = newScript(preludeLua, admissionLua, admitLua)
+	createScript   = newScript(preludeLua, admissionLua, expiryLua, createLua)
+	readScript     = newScript(preludeLua, admissionLua, expiryLua, readLua)
+	publicScript   = newScript(preludeLua, expiryLua, publicLua)
+	overrideScript = newScript(overrideLua)
+)
+
+// script is a Lua program and the digest Redis remembers it by.
+type script struct{ source, sha string }
+
+func newScript(parts ...string) script {
+	source := strings.Join(parts, "\n")
+	return script{source: source, sha: redis.NewScript(source).Hash()}
+}
+
+// run sends the script once and returns its answer. A server that does not know the script yet (it
+// was restarted, or it is the new master) says so without having run anything, so only then is it
+// sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.
+func (s *Store) run(ctx context.Context, program script, keys []string, args ...any) (*reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	values, err := s.send(ctx, "evalsha", program.sha, keys, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		values, err = s.send(ctx, "eval", program.source, keys, args)
+	}
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &reply{rest: values}, nil
+}
+
+func (s *Store) send(ctx context.Context, command, program string, keys []string, args []any) ([]any, error) {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	words = append(words, command, program, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	cmd := sentOnce{redis.NewCmd(ctx, append(words, args...)...)}
+	const firstKey = 3 // the word a Redis Cluster is routed by
+	cmd.SetFirstKeyPos(firstKey)
+	if err := s.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Slice()
+}
+
+// sentOnce is a command the client must not send again after its connection failed, for it may have
+// been run. Redirections of a Redis Cluster are followed: the server that gives them ran nothing.
+type sentOnce struct{ *redis.Cmd }
+
+// NoRetry is asked by the client before it sends a command again.
+func (sentOnce) NoRetry() bool { return true }
