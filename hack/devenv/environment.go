@@ -91,7 +91,9 @@ func (e *environment) up(ctx context.Context) (err error) {
 
 // down stops what was started, the latest first, and goes on when something resists.
 func (e *environment) down() error {
-	fmt.Println("\n==> stopping")
+	if len(e.stops) > 0 {
+		fmt.Println("\n==> stopping")
+	}
 	var failures []error
 	for _, s := range slices.Backward(e.stops) {
 		if err := s.do(); err != nil {
@@ -114,14 +116,12 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 	if err := e.watchControlPlane(ctx); err != nil {
 		return err
 	}
-	for _, name := range []string{credentialsNamespace, sampleNamespace} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := e.admin.Create(ctx, namespace); err != nil {
-			return fmt.Errorf("create namespace %s: %w", name, err)
-		}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sampleNamespace}}
+	if err := e.admin.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("create namespace %s: %w", sampleNamespace, err)
 	}
 	if err := writeKubeconfig(e.kubeconfig("admin"), e.cluster.Config, sampleNamespace); err != nil {
 		return err
 	}
-	return e.apply(ctx, "config/rbac")
+	return e.apply(ctx, "config/rbac") // which has the product's own namespaces
 }

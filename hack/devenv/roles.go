@@ -14,15 +14,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// systemNamespace is where config/rbac puts the service accounts, which are named after their roles.
-const systemNamespace = "merchant-operator-system"
+// The service accounts of config/rbac.
+const (
+	systemNamespace  = "merchant-operator-system"
+	operatorAccount  = "merchant-operator"
+	apiserverAccount = "merchant-operator-apiserver"
+)
 
 // startRoles starts the product, each role with the rights of its service account, and waits until it is ready.
 func (e *environment) startRoles(ctx context.Context) error {
-	for _, role := range []string{"operator", "apiserver"} {
-		if err := e.writeRoleKubeconfig(ctx, role); err != nil {
-			return err
-		}
+	if err := e.writeRoleKubeconfig(ctx, "operator", operatorAccount); err != nil {
+		return err
+	}
+	if err := e.writeRoleKubeconfig(ctx, "apiserver", apiserverAccount); err != nil {
+		return err
 	}
 	if err := e.startRole("operator", "operator", e.addresses.operatorOps, "--leader-elect=false"); err != nil {
 		return err
@@ -66,12 +71,12 @@ func (e *environment) startRole(name, role, opsAddress string, args ...string) e
 func (e *environment) redisURL() string { return "redis://" + e.addresses.redis + "/0" }
 
 // writeRoleKubeconfig asks for a token as a kubelet would for a pod, but one that outlives any session here.
-func (e *environment) writeRoleKubeconfig(ctx context.Context, role string) error {
+func (e *environment) writeRoleKubeconfig(ctx context.Context, role, accountName string) error {
 	const month = 30 * 24 * 60 * 60 // seconds
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: role}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: accountName}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(month))}}
 	if err := e.admin.SubResource("token").Create(ctx, account, request); err != nil {
-		return fmt.Errorf("request a token for service account %s: %w", role, err)
+		return fmt.Errorf("request a token for service account %s: %w", accountName, err)
 	}
 	config := rest.AnonymousClientConfig(e.cluster.Config)
 	config.BearerToken = request.Status.Token
