@@ -28,7 +28,7 @@ fi
 echo "==> Installing $command: $why" >&2
 
 if command -v apt-get >/dev/null; then
-  root=env
+  root="env"
   if [[ $(id -u) != 0 ]]; then
     command -v sudo >/dev/null || { echo "Neither root nor sudo. As root: apt-get install $debian" >&2; exit 1; }
     root="sudo env"
