@@ -3,7 +3,6 @@ package v1alpha1_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -19,7 +18,7 @@ var defaultMerchantSpec = v1alpha1.MerchantSpec{
 var defaultApiKeySpec = v1alpha1.ApiKeySpec{
 	MerchantRef: v1alpha1.MerchantReference{Name: "acme-coffee"},
 	State:       v1alpha1.ApiKeyActive,
-	Rotation:    v1alpha1.Rotation{OverlapSeconds: ptr.To[int32](86400)},
+	Rotation:    v1alpha1.Rotation{OverlapSeconds: new(int32(86400))},
 }
 
 var _ = DescribeTable("A Merchant gets the defaults when it leaves out",
@@ -64,10 +63,10 @@ var _ = DescribeTable("An ApiKey gets the defaults when it leaves out",
 	Entry("the overlap", set("spec.rotation", "{trigger: a}"),
 		func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.Trigger = "a" }),
 	Entry("nothing of the overlap, which is zero", set("spec.rotation", "{overlapSeconds: 0}"),
-		func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.OverlapSeconds = ptr.To[int32](0) }),
+		func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.OverlapSeconds = new(int32(0)) }),
 	Entry("the retention", set("spec.delivery", "{secretName: till-1}"),
 		func(spec *v1alpha1.ApiKeySpec) {
-			spec.Delivery = &v1alpha1.Delivery{SecretName: "till-1", RetainSeconds: ptr.To[int32](0)}
+			spec.Delivery = &v1alpha1.Delivery{SecretName: "till-1", RetainSeconds: new(int32(0))}
 		}),
 )
 

@@ -1,0 +1,79 @@
+package manifests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+)
+
+// The one control plane of this package's tests. Every test applies what it needs, which does no harm twice.
+var (
+	clientset  *kubernetes.Clientset
+	kubeconfig string
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	environment, stop, err := kubetest.New()
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if stopErr := stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	clientset, err = kubernetes.NewForConfig(environment.Config)
+	if err != nil {
+		return 1, fmt.Errorf("make a client: %w", err)
+	}
+	directory, err := os.MkdirTemp("", "manifests")
+	if err != nil {
+		return 1, fmt.Errorf("make a directory for the kubeconfig: %w", err)
+	}
+	defer os.RemoveAll(directory)
+	kubeconfig = filepath.Join(directory, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
+		return 1, fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return m.Run(), nil
+}
+
+// config returns a path below config/.
+func config(elements ...string) string {
+	return filepath.Join(append([]string{"..", "..", "config"}, elements...)...)
+}
+
+// apply runs `kubectl apply -k config/<directory>` and returns what it printed.
+func apply(t *testing.T, directory string, arguments ...string) string {
+	t.Helper()
+	return kubectl(t, append([]string{"apply", "-k", config(directory)}, arguments...)...)
+}
+
+func kubectl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	program := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil {
+		t.Fatalf("kubectl %v: %v\n%s%s", arguments, err, &out, &problems)
+	}
+	return out.String()
+}

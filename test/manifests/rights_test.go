@@ -1,0 +1,134 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	system      = "merchant-operator-system"
+	credentials = "merchant-operator-credentials"
+	tenant      = "shops"
+)
+
+// right is one line of the tables below: verbs on a resource, as "group/resource/subresource", in a namespace.
+type right struct {
+	verbs     string
+	resource  string
+	namespace string // empty: all namespaces, or no namespace
+}
+
+const allVerbs = "get list watch create update patch delete deletecollection"
+
+func TestWhatTheOperatorMayDo(t *testing.T) {
+	apply(t, "rbac")
+	account := serviceAccount("merchant-operator")
+	assertRights(t, account, true, []right{
+		{"get list watch update patch", "merchant-operator.io/merchants", ""},
+		{"get list watch update patch", "merchant-operator.io/apikeys", ""},
+		{"update patch", "merchant-operator.io/merchants/status", tenant},
+		{"update patch", "merchant-operator.io/apikeys/status", tenant},
+		{"update", "merchant-operator.io/merchants/finalizers", tenant},
+		{"update", "merchant-operator.io/apikeys/finalizers", tenant},
+		{"get list watch create update patch delete", "/secrets", tenant},
+		{"get list watch create update patch delete", "/secrets", credentials},
+		{"get list watch create update patch delete", "/configmaps", credentials},
+		{"create patch", "events.k8s.io/events", tenant},
+		{"get create update", "coordination.k8s.io/leases", system},
+		{"create patch", "/events", system},
+	})
+	assertRights(t, account, false, []right{
+		// It manages what people wrote; it neither writes nor removes it.
+		{"create delete deletecollection", "merchant-operator.io/merchants", tenant},
+		{"create delete deletecollection", "merchant-operator.io/apikeys", tenant},
+		{"deletecollection", "/secrets", credentials},
+		{"deletecollection", "/secrets", tenant},
+		{allVerbs, "/configmaps", tenant},
+		{allVerbs, "/configmaps", system},
+		{allVerbs, "/pods", tenant},
+		{"create", "/pods/exec", system},
+		{"get list watch delete", "events.k8s.io/events", tenant},
+		{allVerbs, "coordination.k8s.io/leases", tenant},
+		{"delete", "coordination.k8s.io/leases", system},
+		{allVerbs, "/namespaces", ""},
+		{allVerbs + " bind escalate", "rbac.authorization.k8s.io/clusterroles", ""},
+		{allVerbs, "rbac.authorization.k8s.io/rolebindings", credentials},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+	})
+}
+
+func TestWhatTheAPIServerMayDo(t *testing.T) {
+	apply(t, "rbac")
+	account := serviceAccount("merchant-operator-apiserver")
+	assertRights(t, account, true, []right{
+		{"get list watch update", "/secrets", credentials},
+		{"get list watch", "/configmaps", credentials},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
+	})
+	assertRights(t, account, false, []right{
+		// A key is neither made nor removed by the API, and a merchant never written.
+		{"create patch delete deletecollection", "/secrets", credentials},
+		{"create update patch delete deletecollection", "/configmaps", credentials},
+		// Delivered keys, and its own Redis URL, are out of its sight.
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "/secrets", system},
+		{allVerbs, "/secrets", ""},
+		{allVerbs, "/configmaps", ""},
+		{allVerbs, "merchant-operator.io/merchants", ""},
+		{allVerbs, "merchant-operator.io/apikeys", ""},
+		{"update patch", "merchant-operator.io/apikeys/status", tenant},
+		{allVerbs, "/pods", system},
+		{allVerbs, "coordination.k8s.io/leases", system},
+		{allVerbs, "events.k8s.io/events", tenant},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+		{allVerbs, "rbac.authorization.k8s.io/rolebindings", credentials},
+	})
+}
+
+// Everybody else, also in the programs' own namespace, is kept out of the credentials namespace.
+func TestWhatOthersMayDo(t *testing.T) {
+	apply(t, "rbac")
+	for _, account := range []string{"system:serviceaccount:" + system + ":default", "system:serviceaccount:" + tenant + ":default"} {
+		assertRights(t, account, false, []right{
+			{allVerbs, "/secrets", credentials},
+			{allVerbs, "/configmaps", credentials},
+			{allVerbs, "merchant-operator.io/apikeys", tenant},
+		})
+	}
+}
+
+func serviceAccount(name string) string { return "system:serviceaccount:" + system + ":" + name }
+
+// assertRights asks the API server, which answers for what it would do.
+func assertRights(t *testing.T, account string, want bool, rights []right) {
+	t.Helper()
+	parts := strings.Split(account, ":")
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + parts[2], "system:authenticated"}
+	for _, r := range rights {
+		group, resource, _ := strings.Cut(r.resource, "/")
+		resource, subresource, _ := strings.Cut(resource, "/")
+		for verb := range strings.FieldsSeq(r.verbs) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:   account,
+				Groups: groups,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: r.namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+				},
+			}}
+			answer, err := clientset.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Status.Allowed != want {
+				t.Errorf("%s may %s %s in namespace %q: %t, want %t", account, verb, r.resource, r.namespace, answer.Status.Allowed, want)
+			}
+		}
+	}
+}
