@@ -2,7 +2,9 @@ package manifests
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,38 +22,33 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
+	if err := run(m); err != nil {
+		log.Fatal(err)
 	}
-	os.Exit(code)
 }
 
-func run(m *testing.M) (code int, err error) {
+// run leaves the tests' own result to the testing package, which reports it when TestMain returns.
+func run(m *testing.M) (err error) {
 	environment, stop, err := kubetest.New()
 	if err != nil {
-		return 1, err
+		return err
 	}
-	defer func() {
-		if stopErr := stop(); err == nil {
-			err = stopErr
-		}
-	}()
+	defer func() { err = errors.Join(err, stop()) }()
 	clientset, err = kubernetes.NewForConfig(environment.Config)
 	if err != nil {
-		return 1, fmt.Errorf("make a client: %w", err)
+		return fmt.Errorf("make a client: %w", err)
 	}
 	directory, err := os.MkdirTemp("", "manifests")
 	if err != nil {
-		return 1, fmt.Errorf("make a directory for the kubeconfig: %w", err)
+		return fmt.Errorf("make a directory for the kubeconfig: %w", err)
 	}
-	defer os.RemoveAll(directory)
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	kubeconfig = filepath.Join(directory, "kubeconfig")
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
-		return 1, fmt.Errorf("write the kubeconfig: %w", err)
+		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	return m.Run(), nil
+	m.Run()
+	return nil
 }
 
 // config returns a path below config/.

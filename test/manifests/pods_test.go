@@ -44,7 +44,9 @@ func TestEveryServiceReachesItsPods(t *testing.T) {
 			reached[service.Name] = append(reached[service.Name], deployment.Name)
 			container := deployment.Spec.Template.Spec.Containers[0]
 			for _, port := range service.Spec.Ports {
-				named := func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.String() && p.ContainerPort == port.Port }
+				named := func(p corev1.ContainerPort) bool {
+					return p.Name == port.TargetPort.String() && p.ContainerPort == port.Port
+				}
 				if !slices.ContainsFunc(container.Ports, named) {
 					t.Errorf("service %s: %s has no port %s numbered %d", service.Name, deployment.Name, port.TargetPort.String(), port.Port)
 				}
