@@ -1,0 +1,74 @@
+package directory
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// Directory is the index of published objects. It is safe for concurrent use.
+type Directory struct {
+	mu    sync.RWMutex
+	index index
+
+	keyFeed, merchantFeed *feed
+	synced                chan struct{}
+}
+
+// New returns an empty directory that Watch fills. Its metrics are registered with registerer.
+func New(log *slog.Logger, registerer prometheus.Registerer) *Directory {
+	d := &Directory{index: newIndex(), synced: make(chan struct{})}
+	var missing atomic.Int32
+	missing.Store(2)
+	listed := func() {
+		if missing.Add(-1) == 0 {
+			close(d.synced)
+		}
+	}
+	metrics := newMetrics(registerer)
+	d.keyFeed = newFeed("key", keySecrets{d}, metrics, log, listed)
+	d.merchantFeed = newFeed("merchant", merchantConfigMaps{d}, metrics, log, listed)
+	d.registerSizes(registerer)
+	return d
+}
+
+// Synced is closed once all that was published when Watch began is in the directory.
+func (d *Directory) Synced() <-chan struct{} { return d.synced }
+
+// Identify returns who presented a key at the time now: by the key's digest or, failing that, by
+// its key id, since another replica may have rotated it a moment ago. The digest is the secret
+// here, so looking it up in a map tells a guesser nothing. Errors: ErrUnknownKey, ErrUnusableKey,
+// ErrUnknownMerchant.
+func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
+	digest := apikey.DigestOf(presented)
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+
+	found := d.index.claimant(digest, now)
+	var prefix string
+	if found != nil && found.record.Current.Digest == digest {
+		prefix = found.record.Current.Prefix
+	} else if parsed, err := apikey.Parse(presented); err == nil {
+		prefix = parsed.Prefix()
+		if found == nil {
+			found = d.index.keys[published.KeyName(parsed.ID())]
+		}
+	}
+	if found == nil {
+		return Principal{}, ErrUnknownKey
+	}
+	if !found.record.Usable(now) {
+		return Principal{}, ErrUnusableKey
+	}
+	merchant := d.index.merchants[found.merchant]
+	if merchant == nil {
+		return Principal{}, ErrUnknownMerchant
+	}
+	return found.principal(digest, prefix, merchant, now), nil
+}

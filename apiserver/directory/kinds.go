@@ -1,0 +1,97 @@
+package directory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// kind puts published objects of one kind into the index and takes them out.
+type kind interface {
+	put(object metav1.Object) error
+	drop(name string)
+	names() []string
+}
+
+// keySecrets are the published keys.
+type keySecrets struct{ directory *Directory }
+
+func (k keySecrets) put(object metav1.Object) error {
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return fmt.Errorf("%w: not a Secret", published.ErrInvalid)
+	}
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		return err
+	}
+	record.Source, record.HandledTrigger, record.HandledDigest = published.Source{}, "", nil
+	entry := &key{
+		record:    record,
+		merchant:  published.MerchantName(record.MerchantID),
+		createdAt: secret.CreationTimestamp.Time,
+	}
+	k.directory.mu.Lock()
+	defer k.directory.mu.Unlock()
+	k.directory.index.putKey(secret.Name, entry)
+	return nil
+}
+
+func (k keySecrets) drop(name string) {
+	k.directory.mu.Lock()
+	defer k.directory.mu.Unlock()
+	k.directory.index.dropKey(name)
+}
+
+func (k keySecrets) names() []string {
+	k.directory.mu.RLock()
+	defer k.directory.mu.RUnlock()
+	return slices.Collect(maps.Keys(k.directory.index.keys))
+}
+
+// merchantConfigMaps are the published merchants.
+type merchantConfigMaps struct{ directory *Directory }
+
+func (m merchantConfigMaps) put(object metav1.Object) error {
+	configMap, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return fmt.Errorf("%w: not a ConfigMap", published.ErrInvalid)
+	}
+	record, err := published.DecodeMerchant(configMap)
+	if err != nil {
+		return err
+	}
+	allowlist, err := record.Allowlist()
+	if err != nil {
+		return err
+	}
+	entry := &Merchant{
+		ID:          record.MerchantID,
+		DisplayName: record.DisplayName,
+		State:       record.State,
+		Allowlist:   allowlist,
+		RateLimit:   record.RateLimit,
+		Sessions:    record.Sessions,
+	}
+	m.directory.mu.Lock()
+	defer m.directory.mu.Unlock()
+	m.directory.index.merchants[configMap.Name] = entry
+	return nil
+}
+
+func (m merchantConfigMaps) drop(name string) {
+	m.directory.mu.Lock()
+	defer m.directory.mu.Unlock()
+	delete(m.directory.index.merchants, name)
+}
+
+func (m merchantConfigMaps) names() []string {
+	m.directory.mu.RLock()
+	defer m.directory.mu.RUnlock()
+	return slices.Collect(maps.Keys(m.directory.index.merchants))
+}

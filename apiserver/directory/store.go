@@ -1,0 +1,113 @@
+package directory
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// feed takes what one reflector sees into the index (it is a cache.ReflectorStore), so that each
+// object is held once, decoded, instead of once more in an informer. One goroutine writes at a time.
+//
+// Its methods return no errors: the reflector would log one together with the whole object.
+type feed struct {
+	kind kind
+	log  *slog.Logger
+	// listed is called after the first list.
+	listed func()
+
+	// undecodable objects by name, with the resourceVersion that was complained about.
+	undecodable map[string]string
+	skipped     prometheus.Gauge
+	refusals    prometheus.Counter
+}
+
+func newFeed(label string, k kind, m metrics, log *slog.Logger, listed func()) *feed {
+	return &feed{
+		kind:        k,
+		log:         log.With("kind", label),
+		listed:      sync.OnceFunc(listed),
+		undecodable: map[string]string{},
+		skipped:     m.skipped.WithLabelValues(label),
+		refusals:    m.refusals.WithLabelValues(label),
+	}
+}
+
+// Add takes a new object in.
+func (f *feed) Add(object any) error {
+	f.take(object)
+	return nil
+}
+
+// Update takes a changed object in.
+func (f *feed) Update(object any) error {
+	f.take(object)
+	return nil
+}
+
+// Delete drops an object.
+func (f *feed) Delete(object any) error {
+	if accessor, err := meta.Accessor(object); err == nil {
+		f.forget(accessor.GetName())
+	}
+	return nil
+}
+
+// Replace takes a whole list in and drops what is not on it. Each object is locked for on its own,
+// so that a long list does not hold up requests.
+func (f *feed) Replace(objects []any, _ string) error {
+	onList := make(map[string]bool, len(objects))
+	for _, object := range objects {
+		onList[f.take(object)] = true
+	}
+	for _, name := range f.kind.names() {
+		if !onList[name] {
+			f.forget(name)
+		}
+	}
+	for name := range f.undecodable {
+		if !onList[name] {
+			f.forget(name)
+		}
+	}
+	f.listed()
+	return nil
+}
+
+// Resync does nothing: there is nobody to tell again.
+func (f *feed) Resync() error { return nil }
+
+// take puts an object into the index, or drops what it said before. It returns the object's name.
+func (f *feed) take(object any) (name string) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "" // a reflector passes nothing but objects of its type
+	}
+	name, version := accessor.GetName(), accessor.GetResourceVersion()
+	if err = f.kind.put(accessor); err == nil {
+		f.settle(name)
+		return name
+	}
+	f.kind.drop(name)
+	if f.undecodable[name] != version { // a relist brings the same object again
+		f.undecodable[name] = version
+		f.skipped.Set(float64(len(f.undecodable)))
+		f.refusals.Inc()
+		f.log.Error("skipped a published object that cannot be decoded",
+			"name", name, "resourceVersion", version, "error", err)
+	}
+	return name
+}
+
+func (f *feed) forget(name string) {
+	f.kind.drop(name)
+	f.settle(name)
+}
+
+// settle ends the complaint about an object.
+func (f *feed) settle(name string) {
+	delete(f.undecodable, name)
+	f.skipped.Set(float64(len(f.undecodable)))
+}
