@@ -17,7 +17,7 @@ type Quota struct {
 	RetryAfter time.Duration
 }
 
-// PolicyHeader returns the value of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers), as in
+// PolicyHeader returns the value of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), as in
 // "merchant";q=100;w=2: the burst, and the seconds in which it comes back. The name says whose
 // quota it is and must be plain ASCII without quotes.
 func (q Quota) PolicyHeader(name string) string {
