@@ -34,7 +34,7 @@ func newScene() scene {
 }
 
 // issue makes a key of the ApiKey with the uid, and its record.
-func issue(t *testing.T, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
+func issue(t testing.TB, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
 	t.Helper()
 	key, err := apikey.New(published.ID(uid))
 	if err != nil {
@@ -56,7 +56,7 @@ func issue(t *testing.T, uid, merchantUID types.UID, change ...func(*published.K
 }
 
 // publish issues a key and puts its record into the directory, as a watch would.
-func (s scene) publish(t *testing.T, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
+func (s scene) publish(t testing.TB, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
 	t.Helper()
 	plaintext, record = issue(t, uid, merchantUID, change...)
 	_ = s.keyFeed.Add(secretOf(t, record))
@@ -89,7 +89,7 @@ func merchantRecord(uid types.UID, change ...func(*published.MerchantRecord)) pu
 	return record
 }
 
-func secretOf(t *testing.T, record published.KeyRecord) *corev1.Secret {
+func secretOf(t testing.TB, record published.KeyRecord) *corev1.Secret {
 	t.Helper()
 	secret, err := published.EncodeKey(namespace, record)
 	if err != nil {
@@ -98,7 +98,7 @@ func secretOf(t *testing.T, record published.KeyRecord) *corev1.Secret {
 	return secret
 }
 
-func configMapOf(t *testing.T, record published.MerchantRecord) *corev1.ConfigMap {
+func configMapOf(t testing.TB, record published.MerchantRecord) *corev1.ConfigMap {
 	t.Helper()
 	configMap, err := published.EncodeMerchant(namespace, record)
 	if err != nil {

@@ -1,0 +1,136 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
+)
+
+// patience bounds every wait for something that takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+// cluster is a namespace of a real API server and a directory of it.
+type cluster struct {
+	scene
+
+	config    *rest.Config
+	client    *kubernetes.Clientset
+	namespace string
+}
+
+func newCluster(t *testing.T, config *rest.Config) cluster {
+	t.Helper()
+	client := kubernetes.NewForConfigOrDie(config)
+	created, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "credentials-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster{newScene(), config, client, created.Name}
+}
+
+// proxyTo returns a proxy and the way through it.
+func proxyTo(t *testing.T, config *rest.Config) (*kubeproxy.Proxy, *rest.Config) {
+	t.Helper()
+	proxy, err := kubeproxy.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	path, err := proxy.Kubeconfig(t.TempDir(), "proxied")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxied, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proxy, proxied
+}
+
+// watch runs until stop is called or the test ends.
+func (c cluster) watch(t *testing.T, config *rest.Config) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		c.Watch(ctx, kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient(), c.namespace)
+	}()
+	stop = func() { cancel(); <-stopped }
+	t.Cleanup(stop)
+	return stop
+}
+
+func (c cluster) createMerchant(t *testing.T, uid string) {
+	t.Helper()
+	configMap := configMapOf(t, merchantRecord(types.UID(uid)))
+	configMap.Namespace = c.namespace
+	if _, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c cluster) createKey(t *testing.T, uid, merchantUID string) (plaintext string, created *corev1.Secret) {
+	t.Helper()
+	plaintext, record := issue(t, types.UID(uid), types.UID(merchantUID))
+	secret := secretOf(t, record)
+	secret.Namespace = c.namespace
+	created, err := c.client.CoreV1().Secrets(c.namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plaintext, created
+}
+
+func (c cluster) update(t *testing.T, secret *corev1.Secret, record published.KeyRecord) {
+	t.Helper()
+	secret = secret.DeepCopy()
+	secret.Data = secretOf(t, record).Data
+	if _, err := c.client.CoreV1().Secrets(c.namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c cluster) deleteKey(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	if err := c.client.CoreV1().Secrets(c.namespace).Delete(t.Context(), secret.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c cluster) want(t *testing.T, presented string, want error) {
+	t.Helper()
+	if _, err := c.Identify(presented, now); !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+func (c cluster) eventually(t *testing.T, presented string, want error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := c.Identify(presented, now)
+		if errors.Is(err, want) {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("still %v, want %v", err, want)
+		case <-tick.C:
+		}
+	}
+}

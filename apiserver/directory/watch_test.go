@@ -1,0 +1,134 @@
+package directory
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+)
+
+func TestWatchOnARealAPIServer(t *testing.T) {
+	config := kubetest.Start(t).Config
+	for name, test := range map[string]func(*testing.T, cluster){
+		"takes in what is there and what changes":    testChanges,
+		"looks at published objects only":            testForeignObjects,
+		"drops what vanished while nobody watched":   testRelist,
+		"skips what cannot be decoded":               testUndecodable,
+		"serves what it knows while the API is away": testPartition,
+		"is not synced before the API has answered":  testNotSynced,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newCluster(t, config)) })
+	}
+}
+
+func testChanges(t *testing.T, c cluster) {
+	c.createMerchant(t, "acme")
+	early, _ := c.createKey(t, "early", "acme")
+	c.watch(t, c.config)
+	<-c.Synced()
+	c.want(t, early, nil)
+
+	late, secret := c.createKey(t, "late", "acme")
+	c.eventually(t, late, nil)
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.State = v1alpha1.ApiKeyDisabled
+	c.update(t, secret, record)
+	c.eventually(t, late, ErrUnusableKey)
+	c.deleteKey(t, secret)
+	c.eventually(t, late, ErrUnknownKey)
+	c.want(t, early, nil)
+
+	if err := c.client.CoreV1().ConfigMaps(c.namespace).Delete(t.Context(), published.MerchantName(published.ID("acme")), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(t, early, ErrUnknownMerchant)
+}
+
+// Only the operator can write the label's objects in the credentials namespace, but it may be shared
+// with others by mistake.
+func testForeignObjects(t *testing.T, c cluster) {
+	c.createMerchant(t, "acme")
+	key, secret := c.createKey(t, "till", "acme")
+	c.watch(t, c.config)
+	c.eventually(t, key, nil)
+
+	secret.Labels = nil
+	if _, err := c.client.CoreV1().Secrets(c.namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(t, key, ErrUnknownKey)
+}
+
+func testRelist(t *testing.T, c cluster) {
+	c.createMerchant(t, "acme")
+	gone, secret := c.createKey(t, "gone", "acme")
+	kept, _ := c.createKey(t, "kept", "acme")
+	stop := c.watch(t, c.config)
+	c.eventually(t, gone, nil)
+	stop()
+
+	c.deleteKey(t, secret)
+	fresh, _ := c.createKey(t, "fresh", "acme")
+	c.want(t, gone, nil) // nobody has told it yet
+	c.watch(t, c.config)
+	c.eventually(t, gone, ErrUnknownKey)
+	c.eventually(t, fresh, nil)
+	c.want(t, kept, nil)
+}
+
+func testUndecodable(t *testing.T, c cluster) {
+	c.createMerchant(t, "acme")
+	_, secret := c.createKey(t, "bad", "acme")
+	secret.Data = nil
+	if _, err := c.client.CoreV1().Secrets(c.namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	good, _ := c.createKey(t, "good", "acme")
+	c.watch(t, c.config)
+	<-c.Synced()
+	c.want(t, good, nil)
+	wantMetrics(t, c.scene, 1, 1)
+}
+
+func testPartition(t *testing.T, c cluster) {
+	c.createMerchant(t, "acme")
+	old, secret := c.createKey(t, "old", "acme")
+	proxy, proxied := proxyTo(t, c.config)
+	c.watch(t, proxied)
+	c.eventually(t, old, nil)
+
+	proxy.Cut()
+	c.deleteKey(t, secret)
+	fresh, _ := c.createKey(t, "fresh", "acme")
+	c.want(t, old, nil)
+	c.want(t, fresh, ErrUnknownKey)
+	proxy.Mend()
+	c.eventually(t, fresh, nil)
+	c.eventually(t, old, ErrUnknownKey)
+}
+
+func testNotSynced(t *testing.T, c cluster) {
+	proxy, proxied := proxyTo(t, c.config)
+	proxy.FreezeWatches()
+	proxy.Cut()
+	c.watch(t, proxied)
+	select {
+	case <-c.Synced():
+		t.Fatal("synced without an answer")
+	default:
+	}
+	proxy.Mend()
+	proxy.ThawWatches()
+	select {
+	case <-c.Synced():
+	case <-time.After(patience):
+		t.Fatal("never synced")
+	}
+}
