@@ -1,0 +1,98 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// bucketTag is how all keys of the merchant must begin.
+func bucketTag(merchantID string) string {
+	return fmt.Sprintf("{b%02d}:", session.BucketOf(merchantID))
+}
+
+// keysOf returns the keys of the merchant's bucket that match. Other merchants' keys of the same
+// bucket are told apart by what they hold: sessions by their owner, the rest by their name.
+func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
+	t.Helper()
+	c := client(t, shared)
+	keys, err := c.Keys(t.Context(), bucketTag(asks.MerchantID)+pattern).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(pattern, "session:") {
+		return keys
+	}
+	var own []string
+	for _, key := range keys {
+		if owner, _ := c.HGet(t.Context(), key, "m").Result(); owner == asks.MerchantID {
+			own = append(own, key)
+		}
+	}
+	return own
+}
+
+// The names are a contract: other programs, dashboards and the next release find them.
+func TestKeysAndTheirLifetimes(t *testing.T) {
+	s := open(t, shared.URL(), func(o *store.Options) { o.SessionRetention = 48 * time.Hour })
+	asks := merchant()
+	tag := bucketTag(asks.MerchantID)
+	short := with(newSession(), func(n *store.NewSession) { n.Lifetime = time.Minute; n.Idempotency = idempotencyKey(t, "order-1001") })
+	long := with(newSession(), func(n *store.NewSession) {
+		n.Lifetime = 36 * time.Hour
+		n.Idempotency = idempotencyKey(t, "order-1002")
+	})
+	shortID := mustCreate(t, s, asks, short).Session.ID
+	longID := mustCreate(t, s, asks, long).Session.ID
+	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest}); err != nil {
+		t.Fatal(err)
+	}
+
+	c := client(t, shared)
+	for key, want := range map[string]time.Duration{
+		tag + "session:" + shortID.String():                              48*time.Hour + time.Minute,
+		tag + "session:" + longID.String():                               84 * time.Hour,
+		tag + "idem:" + asks.MerchantID + ":" + short.Idempotency.Hash(): 24 * time.Hour,
+		tag + "idem:" + asks.MerchantID + ":" + long.Idempotency.Hash():  36 * time.Hour,
+		tag + "key:" + asks.KeyID:                                        7 * 24 * time.Hour,
+		tag + "used:" + asks.KeyID:                                       90 * 24 * time.Hour,
+	} {
+		if got := c.PTTL(t.Context(), key).Val(); got > want || got < want-patience {
+			t.Errorf("%s ends in %s, want %s", key, got, want)
+		}
+	}
+
+	// The limiter forgets a caller as soon as there is nothing to remember: 3 requests of 2 s each.
+	slow := with(asks, func(a *store.Admission) { a.MerchantID = newID(); a.Limit.RequestsPerSecond, a.Limit.Burst = 1, 1000 })
+	for range 3 {
+		if _, err := s.Admit(t.Context(), slow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := bucketTag(slow.MerchantID) + "rate:" + slow.MerchantID
+	if got := c.PTTL(t.Context(), key).Val(); got > 3*time.Second+time.Millisecond || got <= 0 {
+		t.Errorf("%s ends in %s, want 3 s", key, got)
+	}
+
+	// No two merchants of this test share a key, so whatever else bears the merchant's id is a key
+	// nobody knows of.
+	keys := c.Keys(t.Context(), "*"+asks.MerchantID+"*").Val()
+	if len(keys) != 3 { // rate and two idem
+		t.Errorf("keys with the merchant's id: %v", keys)
+	}
+}
+
+func TestTheLimitersEntryEnds(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 200 })
+	if _, err := s.Admit(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, shared)
+	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	eventually(t, "the limiter's entry is gone", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
+}
