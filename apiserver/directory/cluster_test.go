@@ -15,29 +15,44 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
 // patience bounds every wait for something that takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// cluster is a namespace of a real API server and a directory of it.
+// sharedConfig is of the one API server; each test has a namespace of its own.
+var sharedConfig *rest.Config
+
+func TestMain(m *testing.M) {
+	environment, stop, err := kubetest.New()
+	if err != nil {
+		panic(err)
+	}
+	sharedConfig = environment.Config
+	m.Run()
+	if err := stop(); err != nil {
+		panic(err)
+	}
+}
+
+// cluster is a namespace of the real API server and a directory of it.
 type cluster struct {
 	scene
 
-	config    *rest.Config
 	client    *kubernetes.Clientset
 	namespace string
 }
 
-func newCluster(t *testing.T, config *rest.Config) cluster {
+func newCluster(t *testing.T) cluster {
 	t.Helper()
-	client := kubernetes.NewForConfigOrDie(config)
+	client := kubernetes.NewForConfigOrDie(sharedConfig)
 	created, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "credentials-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{newScene(), config, client, created.Name}
+	return cluster{newScene(), client, created.Name}
 }
 
 // proxyTo returns a proxy and the way through it.

@@ -109,15 +109,6 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestIdentifyAllocatesNothing(t *testing.T) {
-	s := newScene()
-	_ = s.merchantFeed.Add(configMapOf(t, merchantRecord("acme")))
-	key, _ := s.publish(t, "till", "acme")
-	if allocations := testing.AllocsPerRun(100, func() { _, _ = s.Identify(key, now) }); allocations > 0 {
-		t.Errorf("%v allocations", allocations)
-	}
-}
-
 func BenchmarkIdentify(b *testing.B) {
 	s := newScene()
 	_ = s.merchantFeed.Add(configMapOf(b, merchantRecord("acme")))

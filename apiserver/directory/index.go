@@ -44,7 +44,7 @@ func (i *index) putKey(name string, k *key) {
 	i.dropKey(name)
 	i.keys[name] = k
 	for _, digest := range k.digests() {
-		claims := append(i.claims[digest], k)
+		claims := append(slices.Clone(i.claims[digest]), k)
 		slices.SortFunc(claims, olderClaim)
 		i.claims[digest] = claims
 	}

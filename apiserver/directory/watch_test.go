@@ -8,27 +8,13 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-func TestWatchOnARealAPIServer(t *testing.T) {
-	config := kubetest.Start(t).Config
-	for name, test := range map[string]func(*testing.T, cluster){
-		"takes in what is there and what changes":    testChanges,
-		"looks at published objects only":            testForeignObjects,
-		"drops what vanished while nobody watched":   testRelist,
-		"skips what cannot be decoded":               testUndecodable,
-		"serves what it knows while the API is away": testPartition,
-		"is not synced before the API has answered":  testNotSynced,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, newCluster(t, config)) })
-	}
-}
-
-func testChanges(t *testing.T, c cluster) {
+func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
+	c := newCluster(t)
 	c.createMerchant(t, "acme")
 	early, _ := c.createKey(t, "early", "acme")
-	c.watch(t, c.config)
+	c.watch(t, sharedConfig)
 	<-c.Synced()
 	c.want(t, early, nil)
 
@@ -53,10 +39,11 @@ func testChanges(t *testing.T, c cluster) {
 
 // Only the operator can write the label's objects in the credentials namespace, but it may be shared
 // with others by mistake.
-func testForeignObjects(t *testing.T, c cluster) {
+func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
+	c := newCluster(t)
 	c.createMerchant(t, "acme")
 	key, secret := c.createKey(t, "till", "acme")
-	c.watch(t, c.config)
+	c.watch(t, sharedConfig)
 	c.eventually(t, key, nil)
 
 	secret.Labels = nil
@@ -66,24 +53,26 @@ func testForeignObjects(t *testing.T, c cluster) {
 	c.eventually(t, key, ErrUnknownKey)
 }
 
-func testRelist(t *testing.T, c cluster) {
+func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
+	c := newCluster(t)
 	c.createMerchant(t, "acme")
 	gone, secret := c.createKey(t, "gone", "acme")
 	kept, _ := c.createKey(t, "kept", "acme")
-	stop := c.watch(t, c.config)
+	stop := c.watch(t, sharedConfig)
 	c.eventually(t, gone, nil)
 	stop()
 
 	c.deleteKey(t, secret)
 	fresh, _ := c.createKey(t, "fresh", "acme")
 	c.want(t, gone, nil) // nobody has told it yet
-	c.watch(t, c.config)
+	c.watch(t, sharedConfig)
 	c.eventually(t, gone, ErrUnknownKey)
 	c.eventually(t, fresh, nil)
 	c.want(t, kept, nil)
 }
 
-func testUndecodable(t *testing.T, c cluster) {
+func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
+	c := newCluster(t)
 	c.createMerchant(t, "acme")
 	_, secret := c.createKey(t, "bad", "acme")
 	secret.Data = nil
@@ -91,16 +80,17 @@ func testUndecodable(t *testing.T, c cluster) {
 		t.Fatal(err)
 	}
 	good, _ := c.createKey(t, "good", "acme")
-	c.watch(t, c.config)
+	c.watch(t, sharedConfig)
 	<-c.Synced()
 	c.want(t, good, nil)
 	wantMetrics(t, c.scene, 1, 1)
 }
 
-func testPartition(t *testing.T, c cluster) {
+func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
+	c := newCluster(t)
 	c.createMerchant(t, "acme")
 	old, secret := c.createKey(t, "old", "acme")
-	proxy, proxied := proxyTo(t, c.config)
+	proxy, proxied := proxyTo(t, sharedConfig)
 	c.watch(t, proxied)
 	c.eventually(t, old, nil)
 
@@ -114,8 +104,9 @@ func testPartition(t *testing.T, c cluster) {
 	c.eventually(t, old, ErrUnknownKey)
 }
 
-func testNotSynced(t *testing.T, c cluster) {
-	proxy, proxied := proxyTo(t, c.config)
+func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {
+	c := newCluster(t)
+	proxy, proxied := proxyTo(t, sharedConfig)
 	proxy.FreezeWatches()
 	proxy.Cut()
 	c.watch(t, proxied)
