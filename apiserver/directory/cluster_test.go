@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"log"
 	"testing"
 	"time"
 
@@ -27,12 +28,12 @@ var sharedConfig *rest.Config
 func TestMain(m *testing.M) {
 	environment, stop, err := kubetest.New()
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	sharedConfig = environment.Config
 	m.Run()
 	if err := stop(); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 }
 
