@@ -66,7 +66,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 		}
 	}
 
-	// The limiter forgets a caller as soon as there is nothing to remember: 3 requests of 2 s each.
+	// The limiter forgets a caller as soon as there is nothing to remember: 3 requests of 1 s each.
 	slow := with(asks, func(a *store.Admission) { a.MerchantID = newID(); a.Limit.RequestsPerSecond, a.Limit.Burst = 1, 1000 })
 	for range 3 {
 		if _, err := s.Admit(t.Context(), slow); err != nil {

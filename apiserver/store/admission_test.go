@@ -1,0 +1,184 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// operations are the three of a merchant: each must admit in the same way.
+var operations = map[string]func(context.Context, *store.Store, store.Admission) (store.Admitted, error){
+	"admit": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		return s.Admit(ctx, asks)
+	},
+	"create": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.CreateSession(ctx, asks, newSession())
+		return admitted, err
+	},
+	"read": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.Session(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil // admitted, which is the question here
+		}
+		return admitted, err
+	},
+}
+
+func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
+	s := open(t, shared.URL())
+	current, first, second := newDigest(), newDigest(), newDigest()
+	now, err := s.Admit(t.Context(), merchant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous := []store.Previous{
+		{Digest: first, ValidUntil: now.Now.Add(time.Hour)},
+		{Digest: second, ValidUntil: now.Now.Add(-time.Millisecond)},
+	}
+	twice := []store.Previous{
+		{Digest: first, ValidUntil: now.Now.Add(-time.Hour)},
+		{Digest: first, ValidUntil: now.Now.Add(time.Hour)},
+	}
+	for _, test := range []struct {
+		desc      string
+		override  *store.Override // of generation 5
+		knows     int64           // the generation this replica knows
+		live      bool
+		presented apikey.Digest
+		accepted  bool
+	}{
+		{"no override, the directory accepts", nil, 5, true, current, true},
+		{"no override, the directory refuses", nil, 5, false, current, false},
+
+		{"an older override, the directory accepts what it does not list", &store.Override{}, 6, true, newDigest(), true},
+		{"an older override, the directory refuses what it lists", &store.Override{}, 6, false, current, false},
+
+		{"a newer override lists it as current, the directory does not know it yet", &store.Override{}, 4, false, current, true},
+		{"a newer override lists it, the directory accepts", &store.Override{}, 4, true, current, true},
+		{"a newer override does not list what the directory accepts", &store.Override{}, 4, true, newDigest(), false},
+		{"a newer override lists it in its overlap", &store.Override{Previous: previous}, 4, true, first, true},
+		{"a newer override lists it in its overlap, the directory refuses", &store.Override{Previous: previous}, 4, false, first, true},
+		{"a newer override says the overlap is over", &store.Override{Previous: previous}, 4, true, second, false},
+		{"a newer override lists it twice", &store.Override{Previous: twice}, 4, true, first, true},
+		{"a newer override lists others in their overlap", &store.Override{Previous: previous}, 4, true, newDigest(), false},
+		{"a newer override, and no directory at all", &store.Override{}, 0, false, current, true},
+
+		{"the same generation, both accept", &store.Override{}, 5, true, current, true},
+		{"the same generation, both accept the overlap", &store.Override{Previous: previous}, 5, true, first, true},
+		{"the same generation, the directory knows that the key was disabled", &store.Override{}, 5, false, current, false},
+		{"the same generation, the overlap is over by the clock of Redis", &store.Override{Previous: previous}, 5, true, second, false},
+		{"the same generation, neither accepts", &store.Override{}, 5, false, newDigest(), false},
+	} {
+		for name, operation := range operations {
+			asks := with(merchant(), func(a *store.Admission) {
+				a.Generation, a.Live, a.Digest = test.knows, test.live, test.presented
+			})
+			if test.override != nil {
+				override := *test.override
+				override.MerchantID, override.KeyID, override.Generation, override.Current = asks.MerchantID, asks.KeyID, 5, current
+				if err := s.WriteOverride(t.Context(), override); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := operation(t.Context(), s, asks)
+			if test.accepted && err != nil {
+				t.Errorf("%s: %s: %v, want it accepted", test.desc, name, err)
+			}
+			if !test.accepted && !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("%s: %s: %v, want ErrKeyRejected", test.desc, name, err)
+			}
+		}
+	}
+}
+
+func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
+	s := open(t, shared.URL())
+	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
+		for _, knows := range []int64{1, 5} {
+			asks := with(merchant(), func(a *store.Admission) { a.Generation, a.Digest = knows, presented })
+			if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 5}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("%s, of generation %d: %v, want ErrKeyRejected", desc, knows, err)
+			}
+		}
+	}
+}
+
+func TestRefusalsComeInOrderAndCostTheMerchantNothing(t *testing.T) {
+	s := open(t, shared.URL())
+	for name, operation := range operations {
+		asks := with(merchant(), func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
+		dead := with(asks, func(a *store.Admission) { a.Live = false })
+		blocked := with(asks, func(a *store.Admission) { a.Blocked = true })
+		deadAndBlocked := with(blocked, func(a *store.Admission) { a.Live = false })
+		refuse := func(when string) {
+			t.Helper()
+			for _, test := range []struct {
+				desc string
+				asks store.Admission
+				want error
+			}{
+				{"a dead key", dead, store.ErrKeyRejected},
+				{"a dead key of a blocked merchant", deadAndBlocked, store.ErrKeyRejected},
+				{"a blocked merchant", blocked, store.ErrMerchantBlocked},
+			} {
+				admitted, err := operation(t.Context(), s, test.asks)
+				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
+					t.Errorf("%s: %s, %s: %+v, %v; want nothing and %v", name, test.desc, when, admitted, err, test.want)
+				}
+			}
+		}
+		refuse("before")
+		// Had any of them been counted, the burst of one would be spent; had any used the key, it would show.
+		admitted, err := operation(t.Context(), s, asks)
+		if err != nil || !admitted.LastUsedAt.IsZero() {
+			t.Fatalf("%s: refused callers left a trace: %+v, %v", name, admitted, err)
+		}
+		if _, err := operation(t.Context(), s, asks); !errors.Is(err, store.ErrRateLimited) {
+			t.Fatalf("%s: %v, want ErrRateLimited", name, err)
+		}
+		refuse("over the limit")
+	}
+}
+
+func TestLastUseIsTheOneBeforeToAMinute(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	c := client(t, shared)
+	key := bucketTag(asks.MerchantID) + "used:" + asks.KeyID
+
+	first, err := s.Admit(t.Context(), asks)
+	if err != nil || !first.LastUsedAt.IsZero() {
+		t.Fatalf("the first use: %+v, %v", first, err)
+	}
+	second, err := s.Admit(t.Context(), asks)
+	if err != nil || !second.LastUsedAt.Equal(first.Now.Truncate(time.Millisecond)) {
+		t.Errorf("the second use tells %s, want %s: %v", second.LastUsedAt, first.Now, err)
+	}
+
+	// As if a little less, and then more than a minute had passed.
+	recent := first.Now.Add(-50 * time.Second).Truncate(time.Millisecond)
+	c.Set(t.Context(), key, recent.UnixMilli(), time.Hour)
+	for range 2 {
+		if admitted, err := s.Admit(t.Context(), asks); err != nil || !admitted.LastUsedAt.Equal(recent) {
+			t.Errorf("within the minute: %s, want %s: %v", admitted.LastUsedAt, recent, err)
+		}
+	}
+	c.Set(t.Context(), key, recent.Add(-time.Minute).UnixMilli(), time.Hour)
+	third, err := s.Admit(t.Context(), asks)
+	if err != nil || !third.LastUsedAt.Equal(recent.Add(-time.Minute)) {
+		t.Errorf("after the minute: %s: %v", third.LastUsedAt, err)
+	}
+	fourth, err := s.Admit(t.Context(), asks)
+	if err != nil || !fourth.LastUsedAt.Equal(third.Now.Truncate(time.Millisecond)) {
+		t.Errorf("the use after the minute was not written: %s, want %s: %v", fourth.LastUsedAt, third.Now, err)
+	}
+}

@@ -1,0 +1,194 @@
+package store_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+func limited(limit ratelimit.Policy) store.Admission {
+	return with(merchant(), func(a *store.Admission) { a.Limit = limit })
+}
+
+// What is told must agree with the clock of Redis, whatever the machine's speed: one request comes
+// back per second.
+func TestABurstPassesAndNotOneMore(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 600})
+	first, err := s.Admit(t.Context(), asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := int64(1)
+	for {
+		admitted, err := s.Admit(t.Context(), asks)
+		elapsed := admitted.Now.Sub(first.Now)
+		backlog := time.Duration(passed)*time.Second - elapsed
+		if errors.Is(err, store.ErrRateLimited) {
+			if admitted.Remaining != 0 || admitted.Reset != backlog || admitted.RetryAfter != backlog-599*time.Second {
+				t.Errorf("refused: %+v after %s, want reset %s", admitted.Quota, elapsed, backlog)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed++
+		if backlog += time.Second; admitted.Reset != backlog || admitted.RetryAfter != 0 ||
+			admitted.Remaining != int64((600*time.Second-backlog)/time.Second) {
+			t.Fatalf("request %d: %+v after %s, want reset %s", passed, admitted.Quota, elapsed, backlog)
+		}
+		if passed > 600+int64(elapsed/time.Second) {
+			t.Fatalf("%d requests passed in %s", passed, elapsed)
+		}
+	}
+	if passed < 600 {
+		t.Errorf("%d requests of a burst of 600 passed", passed)
+	}
+}
+
+func TestARefusedCallerPassesOnceItHasWaited(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 20, Burst: 2})
+	for range 3 { // three times over the limit and back
+		var refused store.Admitted
+		eventually(t, "the limit is reached", func() bool {
+			admitted, err := s.Admit(t.Context(), asks)
+			refused = admitted
+			return errors.Is(err, store.ErrRateLimited)
+		})
+		if refused.RetryAfter <= 0 || refused.RetryAfter > 50*time.Millisecond {
+			t.Fatalf("retry after %s at 20 requests per second", refused.RetryAfter)
+		}
+		eventually(t, "a request passes again", func() bool {
+			admitted, err := s.Admit(t.Context(), asks)
+			waited := admitted.Now.Sub(refused.Now)
+			if passed := err == nil; passed != (waited >= refused.RetryAfter) {
+				t.Fatalf("told to wait %s, waited %s, passed: %v", refused.RetryAfter, waited, passed)
+			}
+			return err == nil
+		})
+	}
+}
+
+// The promise to the platform, under concurrency over two replicas: in any stretch of time by the clock
+// of Redis, no more than the burst and the rate times the stretch pass.
+func TestNeverMoreThanBurstAndRatePass(t *testing.T) {
+	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	rapid.Check(t, func(t *rapid.T) {
+		limit := ratelimit.Policy{
+			RequestsPerSecond: rapid.Int64Range(1, 10_000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 40).Draw(t, "burst"),
+		}
+		asks := limited(limit)
+		var mu sync.Mutex
+		var first, last time.Time
+		passed := int64(0)
+		var callers sync.WaitGroup
+		for i := range 4 {
+			callers.Go(func() {
+				for range 30 {
+					admitted, err := replicas[i%2].Admit(t.Context(), asks)
+					if errors.Is(err, store.ErrRateLimited) {
+						continue
+					}
+					mu.Lock()
+					if err != nil {
+						t.Error(err)
+					}
+					passed++
+					if first.IsZero() || admitted.Now.Before(first) {
+						first = admitted.Now
+					}
+					if admitted.Now.After(last) {
+						last = admitted.Now
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		callers.Wait()
+		if most := limit.Burst + int64(last.Sub(first)/limit.Interval()); passed > most {
+			t.Fatalf("%+v: %d passed in %s, at most %d may", limit, passed, last.Sub(first), most)
+		}
+		if least := min(limit.Burst, 120); passed < least {
+			t.Fatalf("%+v: %d passed, and a burst of %d must", limit, passed, least)
+		}
+	})
+}
+
+func TestCallersDoNotShareALimit(t *testing.T) {
+	s := open(t, shared.URL())
+	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
+	id := mustCreate(t, s, merchant(), newSession()).Session.ID
+	for range 3 {
+		if _, err := s.Admit(t.Context(), limited(one)); err != nil {
+			t.Errorf("another merchant: %v", err)
+		}
+		reader := with(payer(), func(p *store.PublicAdmission) { p.Limit = one })
+		if _, _, err := s.PublicSession(t.Context(), reader, id); err != nil {
+			t.Errorf("another payer: %v", err)
+		}
+	}
+}
+
+func TestAllKeysOfAMerchantShareItsLimit(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
+	if _, err := s.Admit(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	asks.KeyID, asks.Digest = newID(), newDigest()
+	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrRateLimited) {
+		t.Errorf("a second key of the merchant: %v, want ErrRateLimited", err)
+	}
+}
+
+func TestPublicReadsAreLimitedBeforeTheSessionIsLookedUp(t *testing.T) {
+	s := open(t, shared.URL())
+	created := mustCreate(t, s, merchant(), newSession())
+	asks := with(payer(), func(p *store.PublicAdmission) { p.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 2} })
+	for i, want := range []int64{1, 0} {
+		quota, read, err := s.PublicSession(t.Context(), asks, created.Session.ID)
+		if err != nil || quota.Remaining != want || read.Status != session.Pending {
+			t.Errorf("read %d: %+v, %+v, %v", i+1, quota, read, err)
+		}
+	}
+	for desc, id := range map[string]session.ID{
+		"the same session":        created.Session.ID,
+		"one that does not exist": session.NewID(created.Session.ID.Bucket()),
+	} {
+		quota, read, err := s.PublicSession(t.Context(), asks, id)
+		if !errors.Is(err, store.ErrRateLimited) || read != (store.PublicSession{}) || quota.RetryAfter <= 0 || quota.RetryAfter > time.Second {
+			t.Errorf("%s: %+v, %+v, %v; want ErrRateLimited", desc, quota, read, err)
+		}
+	}
+}
+
+// A lowered limit, or a failover to a server whose clock is behind, leaves a debt that is larger than a
+// burst. It must not lock the merchant out for longer than one burst takes.
+func TestADebtBeyondABurstIsForgiven(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 100, Burst: 3})
+	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	now, err := s.Admit(t.Context(), merchant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client(t, shared).Set(t.Context(), key, now.Now.Add(time.Hour).UnixMicro(), time.Hour)
+
+	refused, err := s.Admit(t.Context(), asks)
+	if !errors.Is(err, store.ErrRateLimited) || refused.RetryAfter != 10*time.Millisecond || refused.Reset != 30*time.Millisecond {
+		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", refused.Quota, err)
+	}
+	eventually(t, "the merchant passes again", func() bool {
+		_, err := s.Admit(t.Context(), asks)
+		return err == nil
+	})
+}
