@@ -1,0 +1,109 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// clientCommands runs do and returns the commands that clients sent meanwhile, as MONITOR tells them:
+// those that scripts ran are marked "lua" and left out.
+func clientCommands(t *testing.T, server *redistest.Server, do func()) []string {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	if !lines.Scan() || lines.Text() != "+OK" {
+		t.Fatalf("MONITOR: %s", lines.Text())
+	}
+
+	do()
+
+	// ECHO marks the end, sent last and from another connection.
+	const end = "the end of this test"
+	if err := client(t, server).Echo(t.Context(), end).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for lines.Scan() {
+		source, words, ok := strings.Cut(lines.Text(), "] ")
+		if strings.Contains(words, end) {
+			return commands
+		}
+		command, _, _ := strings.Cut(strings.Trim(words, `"`), `"`)
+		if ok && !strings.HasSuffix(source, " lua") && !strings.EqualFold(command, "hello") {
+			commands = append(commands, strings.ToLower(command))
+		}
+	}
+	t.Fatal("MONITOR ended early")
+	return nil
+}
+
+func TestEveryOperationIsOneCommand(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL(), func(o *store.Options) { o.PoolSize = 1 })
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	id := mustCreate(t, s, asks, wanted).Session.ID
+
+	all := map[string]func(context.Context) error{
+		"admit":           func(ctx context.Context) error { _, err := s.Admit(ctx, asks); return err },
+		"create":          func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, newSession()); return err },
+		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
+		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
+		"public read":     func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
+		"write an override": func(ctx context.Context) error {
+			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest})
+		},
+	}
+	for name, operation := range all {
+		if err := operation(t.Context()); err != nil { // the server gets to know the script
+			t.Fatalf("%s: %v", name, err)
+		}
+		commands := clientCommands(t, server, func() {
+			for range 3 {
+				if err := operation(t.Context()); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+		})
+		if want := []string{"evalsha", "evalsha", "evalsha"}; !slices.Equal(commands, want) {
+			t.Errorf("%s, three times: %v, want %v", name, commands, want)
+		}
+	}
+}
+
+func TestAServerThatForgotItsScriptsIsTaughtAgain(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL(), func(o *store.Options) { o.PoolSize = 1 })
+	asks := merchant()
+	mustCreate(t, s, asks, newSession())
+	c := client(t, server)
+	commands := clientCommands(t, server, func() {
+		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		mustCreate(t, s, asks, newSession())
+		mustCreate(t, s, asks, newSession())
+	})
+	if want := []string{"script", "evalsha", "eval", "evalsha"}; !slices.Equal(commands, want) {
+		t.Errorf("%v, want %v", commands, want)
+	}
+	if n := len(c.Keys(t.Context(), "*:session:*").Val()); n != 3 {
+		t.Errorf("3 creates left %d sessions", n)
+	}
+}
