@@ -146,7 +146,7 @@ func TestAServerThatRefusesToWrite(t *testing.T) {
 }
 
 func TestAReadOnlyReplica(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	_, port, _ := strings.Cut(master.Addr(), ":")
 	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
 	c := client(t, replica)

@@ -50,7 +50,6 @@ func newClient(target *redis.UniversalOptions, options Options) redis.UniversalC
 	target.DialerRetries = 1
 	target.MaxRedirects = 3 // follows slots that move; see sentOnce
 	target.PoolSize = options.PoolSize
-	target.ClientName = "merchant-operator"
 
 	// What is not used should not cost handshakes, memory or a look at the socket per request.
 	target.Protocol = 2

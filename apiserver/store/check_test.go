@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+func TestCheckTellsAServerThatMayEvict(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	c := client(t, server)
+	for policy, want := range map[string]error{
+		"noeviction": nil, "allkeys-lru": store.ErrEviction, "volatile-ttl": store.ErrEviction, "volatile-lfu": store.ErrEviction,
+	} {
+		if err := c.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: Check = %v, want %v", policy, err, want)
+		}
+		if told, err := s.EvictionPolicy(t.Context()); told != policy || err != nil {
+			t.Errorf("%s: EvictionPolicy = %s, %v", policy, told, err)
+		}
+	}
+}
+
+func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
+	server := redistest.Start(t)
+	c := client(t, server)
+	// A user as a careful platform makes one: nothing but what the store needs.
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+@scripting", "+@read", "+@write", "+time", "+ping").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, "redis://till:secret@"+server.Addr()+"/0")
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	if told, err := s.EvictionPolicy(t.Context()); told != "" || err != nil {
+		t.Errorf("EvictionPolicy = %q, %v; want it untold", told, err)
+	}
+	assertRecovers(t, s)
+
+	wrong := open(t, "redis://till:wrong@"+server.Addr()+"/0")
+	if err := wrong.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with a wrong password: Check = %v, want ErrUnavailable", err)
+	}
+}
+
+// make run falls back to this embedded server when the machine has no redis-server.
+func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
+	server := miniredis.RunT(t)
+	s := open(t, "redis://"+server.Addr())
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	assertRecovers(t, s)
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	created := mustCreate(t, s, asks, wanted)
+	again := mustCreate(t, s, asks, wanted)
+	if !again.Replayed || again.Mismatch || again.Session.ID != created.Session.ID {
+		t.Errorf("a repeated Idempotency-Key: %+v", again)
+	}
+	if _, _, err := s.PublicSession(t.Context(), payer(), created.Session.ID); err != nil {
+		t.Errorf("public read: %v", err)
+	}
+	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 9}); err != nil {
+		t.Errorf("write an override: %v", err)
+	}
+	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+		t.Errorf("a revoked key: %v", err)
+	}
+}
