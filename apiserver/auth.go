@@ -1,0 +1,79 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// caller is who an authenticated request is from, as far as the directory can tell. The store has
+// the last word on the key.
+type caller struct{ directory.Principal }
+
+// withKey makes an endpoint of one that needs to know its caller.
+func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) error) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		from, err := a.identify(r)
+		if err != nil {
+			return err
+		}
+		return next(w, r, from)
+	}
+}
+
+// identify finds the caller by key and address. Both are decided in memory, so that neither timing
+// nor Redis tells an unknown key from a foreign address. The error is an unauthorized.
+func (a *api) identify(r *http.Request) (caller, error) {
+	presented, err := bearer(r.Header)
+	if err != nil {
+		return caller{}, err
+	}
+	principal, err := a.directory.Identify(presented, a.now())
+	switch {
+	case errors.Is(err, directory.ErrUnusableKey):
+		return caller{}, unauthorized{"unusable_key"}
+	case errors.Is(err, directory.ErrUnknownMerchant):
+		return caller{}, unauthorized{"unknown_merchant"}
+	case err != nil:
+		return caller{}, unauthorized{"unknown_key"}
+	}
+	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return caller{}, unauthorized{"malformed_address"}
+	}
+	if !principal.Merchant.Allows(address) {
+		return caller{}, unauthorized{"foreign_address"}
+	}
+	return caller{principal}, nil
+}
+
+// bearer returns the presented key (RFC 6750, section 2.1). More than one is none: which of them a
+// proxy had looked at could not be told.
+func bearer(header http.Header) (string, error) {
+	lines := header.Values("Authorization")
+	if len(lines) == 0 {
+		return "", unauthorized{"no_key"}
+	}
+	scheme, key, _ := strings.Cut(lines[0], " ")
+	key = strings.TrimLeft(key, " ")
+	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") || !apikey.Plausible(key) {
+		return "", unauthorized{"malformed_key"}
+	}
+	return key, nil
+}
+
+func (c caller) admission() store.Admission {
+	return store.Admission{
+		MerchantID: c.Merchant.ID,
+		KeyID:      c.KeyID,
+		Generation: c.Generation,
+		Digest:     c.Digest,
+		Live:       c.Live,
+		Blocked:    !c.Merchant.Active(),
+		Limit:      policyOf(c.Merchant.RateLimit),
+	}
+}

@@ -1,0 +1,136 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// createdSession is the answer of POST /api/v1/sessions.
+type createdSession struct {
+	SessionID  string         `json:"sessionId"`
+	Status     session.Status `json:"status"`
+	ExpiresAt  int64          `json:"expiresAt"`
+	QRPayload  string         `json:"qrPayload"`
+	Idempotent bool           `json:"idempotent"`
+}
+
+func (a *api) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
+	wanted, err := readNewSession(w, r)
+	if err != nil {
+		if _, refused := a.admit(w, r, from); refused != nil {
+			return refused
+		}
+		return err
+	}
+	wanted.MerchantName = from.Merchant.DisplayName
+	wanted.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
+	wanted.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
+
+	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), wanted)
+	tellQuota(w, merchantQuota, admitted.Quota, err)
+	if err != nil {
+		return err
+	}
+	if created.Replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	if created.Mismatch {
+		w.Header().Set("Idempotency-Mismatch", "true")
+	}
+	return respond(w, http.StatusCreated, createdSession{
+		SessionID:  created.Session.ID.String(),
+		Status:     created.Session.Status,
+		ExpiresAt:  milliseconds(created.Session.ExpiresAt),
+		QRPayload:  a.qrPayload(created.Session.ID),
+		Idempotent: created.Replayed,
+	})
+}
+
+// readNewSession reads what the request says of a new session.
+func readNewSession(w http.ResponseWriter, r *http.Request) (store.NewSession, error) {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return store.NewSession{}, err
+	}
+	charge, err := readCharge(w, r)
+	if err != nil {
+		return store.NewSession{}, err
+	}
+	return store.NewSession{Charge: charge, Idempotency: key}, nil
+}
+
+func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
+	lines := header.Values("Idempotency-Key")
+	switch len(lines) {
+	case 0:
+		return session.IdempotencyKey{}, nil
+	case 1:
+		key, err := session.ParseIdempotencyKey(lines[0])
+		if err != nil {
+			return session.IdempotencyKey{}, badRequest("Idempotency-Key " + err.Error())
+		}
+		return key, nil
+	default:
+		return session.IdempotencyKey{}, badRequest("Idempotency-Key is given twice")
+	}
+}
+
+// readCharge reads the body. Fields it does not know are ignored, so that clients may be newer.
+func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) {
+	fields, err := readObject(w, r)
+	if err != nil {
+		return session.Charge{}, err
+	}
+	amount, err := cents(fields, "amountCents", session.AmountRule)
+	if err != nil {
+		return session.Charge{}, err
+	}
+	if amount == nil {
+		return session.Charge{}, &session.FieldError{Field: "amountCents", Rule: session.AmountRule}
+	}
+	charge := session.Charge{AmountCents: *amount}
+	if charge.TaxCents, err = cents(fields, "taxCents", session.TaxRule); err != nil {
+		return session.Charge{}, err
+	}
+	if charge.TipCents, err = cents(fields, "tipCents", session.TipRule); err != nil {
+		return session.Charge{}, err
+	}
+	if charge.OrderRef, err = text(fields, "orderRef", session.OrderRefRule); err != nil {
+		return session.Charge{}, err
+	}
+	if charge.CustomerEmail, err = text(fields, "customerEmail", session.CustomerEmailRule); err != nil {
+		return session.Charge{}, err
+	}
+	return charge, charge.Validate()
+}
+
+// cents reads an integer field; nil: not given.
+func cents(fields map[string]json.RawMessage, name, rule string) (*int64, error) {
+	raw, given := fields[name]
+	if !given {
+		return nil, nil //nolint:nilnil // absent is not an error
+	}
+	value, err := session.ParseCents(string(raw))
+	if err != nil {
+		return nil, &session.FieldError{Field: name, Rule: rule}
+	}
+	return &value, nil
+}
+
+// text reads a string field; empty: not given.
+func text(fields map[string]json.RawMessage, name, rule string) (string, error) {
+	raw, given := fields[name]
+	if !given {
+		return "", nil
+	}
+	var value *string
+	if err := json.Unmarshal(raw, &value); err != nil || value == nil {
+		return "", &session.FieldError{Field: name, Rule: rule}
+	}
+	return *value, nil
+}

@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// Errors of this package; those of the packages below are in the table as they are.
+var (
+	errNoRoute     = errors.New("no such path")
+	errNoSession   = errors.New("no such session")
+	errMethod      = errors.New("the path does not take the method")
+	errKubernetes  = errors.New("the Kubernetes API is unavailable")
+	errNotInForce  = errors.New("the rotated key could not be put in force")
+	errMarshalling = errors.New("the answer could not be written as JSON")
+)
+
+// unauthorized is every refusal of a key but the store's own. Its reason is for operators only.
+type unauthorized struct{ reason string }
+
+func (e unauthorized) Error() string { return "unauthorized: " + e.reason }
+
+// badRequest is a message to the caller about the request.
+type badRequest string
+
+func (e badRequest) Error() string { return string(e) }
+
+// answer is what a caller sees of an error.
+type answer struct {
+	status  int
+	message string
+}
+
+const retryLater = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
+
+// answers is the one table from errors to what callers see. Anything that is not in it is a defect.
+var answers = []struct {
+	cause error
+	answer
+}{
+	{store.ErrKeyRejected, answer{http.StatusUnauthorized, unauthorizedMessage}},
+	{store.ErrMerchantBlocked, answer{http.StatusForbidden, "the merchant account is not active"}},
+	{store.ErrRateLimited, answer{http.StatusTooManyRequests, "the rate limit is exceeded; slow down and retry"}},
+	{store.ErrNotFound, answer{http.StatusNotFound, noSessionMessage}},
+	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
+	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
+	{errMethod, answer{http.StatusMethodNotAllowed, "this path takes other methods, see Allow"}},
+	{store.ErrIdempotencyMismatch, answer{http.StatusBadRequest, "the Idempotency-Key was used before with another charge"}},
+	{clientaddr.ErrMalformed, answer{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
+	{errNotInForce, answer{http.StatusServiceUnavailable, "the rotation was not completed; if the key is refused from now on, have it rotated by its ApiKey"}},
+	{store.ErrUnavailable, answer{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrCorrupt, answer{http.StatusServiceUnavailable, retryLater}},
+	{errKubernetes, answer{http.StatusServiceUnavailable, retryLater}},
+}
+
+const (
+	unauthorizedMessage = "the API key is missing or not accepted from this address"
+	noSessionMessage    = "there is no such session"
+)
+
+// answerTo finds an error's answer: in the table, or in the error itself where it is about the
+// request and was worded for its sender.
+func answerTo(err error) answer {
+	var (
+		refused  unauthorized
+		request  badRequest
+		badField *session.FieldError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return answer{http.StatusUnauthorized, unauthorizedMessage}
+	case errors.As(err, &badField):
+		return answer{http.StatusBadRequest, badField.Error()}
+	case errors.As(err, &request):
+		return answer{http.StatusBadRequest, request.Error()}
+	}
+	for _, row := range answers {
+		if errors.Is(err, row.cause) {
+			return row.answer
+		}
+	}
+	return answer{http.StatusInternalServerError, "internal error"}
+}
+
+// reasonOf names the cause of a 401 for the metric.
+func reasonOf(err error) string {
+	var refused unauthorized
+	if errors.As(err, &refused) {
+		return refused.reason
+	}
+	return "dead_key" // the store's verdict
+}

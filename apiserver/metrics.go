@@ -1,0 +1,60 @@
+package apiserver
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics of the requests. Their labels never hold what a caller chose.
+type metrics struct {
+	durations    *prometheus.HistogramVec
+	unauthorized *prometheus.CounterVec
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "merchant_operator_http_request_duration_seconds",
+			Help:    "Time to answer a request, by method, route and status; 499 is a client that went away.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"method", "route", "status"}),
+		unauthorized: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_http_unauthorized_total",
+			Help: "Requests answered 401, by the reason their callers are not told.",
+		}, []string{"reason"}),
+	}
+}
+
+// newRegistry returns a registry with the metrics of every Go program.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func (m *metrics) observe(method, pattern string, status int, took time.Duration) {
+	m.durations.WithLabelValues(knownMethod(method), route(pattern), strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// route is the pattern a request was routed by; none for preflights and what has no route.
+func route(pattern string) string {
+	if pattern == "/" {
+		return ""
+	}
+	return pattern
+}
+
+// knownMethod bounds the label: anyone may invent methods.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions:
+		return method
+	}
+	return "other"
+}

@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// edge is what every listener for requests has around its routes.
+type edge struct {
+	log     *slog.Logger
+	metrics *metrics
+	// draining reports whether clients should look for another replica.
+	draining func() bool
+}
+
+// observe counts and logs each request, answers for a handler that panics, and sets the headers
+// that belong on every answer.
+func (e edge) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		recorder := &statusRecorder{ResponseWriter: w}
+		defer func() {
+			if problem := recover(); problem != nil {
+				e.recovered(recorder, r, problem)
+			}
+			e.record(r, recorder.status, time.Since(start))
+		}()
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if e.draining() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(recorder, r)
+	})
+}
+
+func (e edge) recovered(w *statusRecorder, r *http.Request, problem any) {
+	if problem == http.ErrAbortHandler { //nolint:errorlint // it is a sentinel to panic with, never wrapped
+		panic(problem)
+	}
+	e.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // half an answer must not look like one
+	}
+	e.refuse(w, r, fmt.Errorf("panic in %s", r.Pattern))
+}
+
+// record never holds what identifies a payer or opens anything: the pattern stands for the path.
+func (e edge) record(r *http.Request, status int, took time.Duration) {
+	e.metrics.observe(r.Method, r.Pattern, status, took)
+	e.log.Debug("request", "method", r.Method, "route", r.Pattern, "status", status, "duration", took)
+}
+
+// statusRecorder remembers the status of an answer; 0: none was written yet.
+type statusRecorder struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader remembers the status.
+func (s *statusRecorder) WriteHeader(status int) {
+	if s.status == 0 {
+		s.status = status
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// canonical answers paths that ServeMux would redirect from: a redirected POST is a lost charge.
+func (e edge) canonical(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		escaped := r.URL.EscapedPath()
+		clean := path.Clean(escaped)
+		if strings.HasSuffix(escaped, "/") && clean != "/" {
+			clean += "/"
+		}
+		if clean != escaped || !strings.HasPrefix(escaped, "/") {
+			e.refuse(w, r, errNoRoute)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// cors lets browsers read the answers of the API, and answers their preflight for any of its paths.
+// Only the public status is meant for them; the rest is guarded by a key browsers do not have.
+func cors(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/v1/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		header := w.Header()
+		header.Set("Access-Control-Allow-Origin", "*")
+		if r.Method == http.MethodOptions {
+			header.Set("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
+			header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+			header.Set("Access-Control-Max-Age", "86400")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		header.Set("Access-Control-Expose-Headers",
+			"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch")
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,77 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// publishedKeys are the published key Secrets, read live and not from the directory.
+type publishedKeys struct {
+	secrets typedcorev1.SecretInterface // of the credentials namespace
+	now     func() time.Time
+}
+
+// swapAttempts bounds the tries of a rotation against others' writes of the same Secret.
+const swapAttempts = 5
+
+// rotate replaces whatever keys the key id has by a new one, if the presented digest is still live.
+// The error is an unauthorized if it is not, or errKubernetes; after the latter the swap may have
+// happened nevertheless.
+func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
+	next, err := apikey.New(keyID)
+	if err != nil {
+		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("make a key: %w", err)
+	}
+	var lastErr error
+	for range swapAttempts {
+		secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return apikey.Key{}, published.KeyRecord{}, unauthorized{"dead_key"}
+		case err != nil:
+			lastErr = err
+			continue
+		}
+		record, err := published.DecodeKey(secret)
+		if err != nil { // the directory would not know it either
+			return apikey.Key{}, published.KeyRecord{}, unauthorized{"unknown_key"}
+		}
+		if record.Current.Digest.Equal(next.Digest()) {
+			return next, record, nil // an earlier try had succeeded, and only its answer was lost
+		}
+		now := p.now().UTC()
+		if !record.Live(presented, now) {
+			return apikey.Key{}, published.KeyRecord{}, unauthorized{"dead_key"} // another rotation was first
+		}
+		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
+		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)
+		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
+			return next, rotated, nil
+		}
+	}
+	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", errKubernetes, keyID, lastErr)
+}
+
+// replace writes the record into the Secret it was read from, unless that has changed since, and
+// leaves all else of the Secret as it is.
+func (p publishedKeys) replace(ctx context.Context, secret *corev1.Secret, record published.KeyRecord) error {
+	encoded, err := published.EncodeKey(secret.Namespace, record)
+	if err != nil {
+		return fmt.Errorf("encode the rotated key: %w", err)
+	}
+	changed := secret.DeepCopy()
+	maps.Copy(changed.Data, encoded.Data)
+	_, err = p.secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: "merchant-operator-apiserver"})
+	return err
+}

@@ -1,0 +1,80 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// respond writes an answer as JSON.
+func respond(w http.ResponseWriter, status int, body any) error {
+	var buffer bytes.Buffer
+	if err := json.NewEncoder(&buffer).Encode(body); err != nil {
+		return fmt.Errorf("%w: %w", errMarshalling, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(buffer.Bytes()) // the caller may be gone, and nobody else is to be told
+	return nil
+}
+
+// Whose quota a RateLimit header speaks of.
+const (
+	merchantQuota = "merchant"
+	addressQuota  = "address"
+)
+
+// tellQuota writes what the caller has left, once the limiter has seen the request.
+func tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err error) {
+	if quota == (ratelimit.Quota{}) {
+		return
+	}
+	w.Header().Set("RateLimit-Policy", quota.PolicyHeader(name))
+	w.Header().Set("RateLimit", quota.Header(name))
+	if errors.Is(err, store.ErrRateLimited) {
+		w.Header().Set("Retry-After", quota.RetryAfterHeader())
+	}
+}
+
+// errorBody is the shape of every error.
+type errorBody struct {
+	Error string `json:"error"`
+}
+
+// unavailableSeconds is a guess at how long a failover or a restart takes.
+const unavailableSeconds = "2"
+
+// statusClientGone is recorded for a request nobody waits for any more, as nginx does.
+const statusClientGone = 499
+
+// refuse answers a request with an error. It is the one place where errors are logged and shown.
+func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		w.WriteHeader(statusClientGone)
+		return
+	}
+	refusal := answerTo(err)
+	switch refusal.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", unavailableSeconds)
+	}
+	if refusal.status >= http.StatusInternalServerError {
+		id := rand.Text() // by which a caller's complaint finds its line in the log
+		w.Header().Set("X-Request-Id", id)
+		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
+			"status", refusal.status, "requestID", id, "error", err)
+	}
+	if err := respond(w, refusal.status, errorBody{refusal.message}); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}

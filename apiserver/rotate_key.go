@@ -1,0 +1,61 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.
+type rotatedKey struct {
+	FullKey string `json:"fullKey"`
+	Prefix  string `json:"prefix"`
+	Warning string `json:"warning"`
+}
+
+// rotationTimeout bounds reading and replacing the published key.
+const rotationTimeout = 3 * time.Second
+
+// rotateKey replaces the presented key. Once it has answered 200, no replica accepts the old key and
+// every replica accepts the new one, however late their watches are: first the published Secret is
+// replaced by compare-and-swap, of which a race has one winner; then the override is written, which
+// every request's script reads; only then is the key shown.
+func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
+	if _, err := a.admit(w, r, from); err != nil {
+		return err
+	}
+	// A client that hangs up must not leave the swap without its override.
+	uncancelled := context.WithoutCancel(r.Context())
+	ctx, cancel := context.WithTimeout(uncancelled, rotationTimeout)
+	defer cancel()
+	key, record, err := a.keys.rotate(ctx, from.KeyID, from.Digest)
+	if err != nil {
+		return err
+	}
+	if err := a.store.WriteOverride(uncancelled, overrideOf(record)); err != nil {
+		return fmt.Errorf("%w: %w", errNotInForce, err)
+	}
+	a.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
+	return respond(w, http.StatusOK, rotatedKey{
+		FullKey: key.Reveal(),
+		Prefix:  key.Prefix(),
+		Warning: "Store this key securely now: it is not shown again. The previous key no longer works.",
+	})
+}
+
+func overrideOf(record published.KeyRecord) store.Override {
+	override := store.Override{
+		MerchantID: record.MerchantID,
+		KeyID:      record.KeyID,
+		Generation: record.Generation,
+		Current:    record.Current.Digest,
+	}
+	for _, previous := range record.Previous {
+		override.Previous = append(override.Previous, store.Previous{Digest: previous.Digest, ValidUntil: previous.ValidUntil})
+	}
+	return override
+}

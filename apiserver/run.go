@@ -1,0 +1,108 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain
+// delay, and finishes the requests under way. It returns nil after a clean drain, and an error when
+// it could not start, when a listener failed, or when requests had to be cut off.
+func Run(ctx context.Context, options Options) error {
+	if err := options.Validate(); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	redis, err := store.Open(store.Options{URL: options.RedisURL, SessionRetention: options.SessionRetention})
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { _ = redis.Close() }()
+	if err := checkRedis(ctx, redis, options.Log); err != nil {
+		return err
+	}
+	kube, err := newKubeClient(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+
+	registry := newRegistry()
+	r := &replica{options: options, phase: newPhase(), failed: make(chan error, 3)} // of each listener
+	ops, err := r.listen("ops", options.OpsAddress, newOpsHandler(r.phase, redis, registry, options.Log))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ops.http.Close() }() // probes are answered to the end
+
+	index := directory.New(options.Log, registry)
+	defer watch(ctx, index, kube, options.CredentialsNamespace)()
+	select {
+	case <-index.Synced():
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+	public, internal, err := handlers(r, redis, index, kube, registry)
+	if err != nil {
+		return err
+	}
+	return r.serve(ctx, public, internal)
+}
+
+// checkRedis refuses a Redis that may evict what it was told to keep: with an override, a dead key
+// would come back to life. A Redis that is away may come back: until then requests get 503.
+func checkRedis(ctx context.Context, redis *store.Store, log *slog.Logger) error {
+	err := redis.Check(ctx)
+	if errors.Is(err, store.ErrEviction) {
+		return fmt.Errorf("check Redis: %w, for it may drop sessions and revocations; set it and start again", err)
+	}
+	if err != nil {
+		log.Error("Redis does not answer; requests get 503 until it does", "error", err)
+	}
+	return nil
+}
+
+// watch fills the index until the returned function is called. It outlives ctx, for requests are
+// still answered while the replica drains.
+func watch(ctx context.Context, index *directory.Directory, kube kubernetes.Interface, namespace string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watches sync.WaitGroup
+	watches.Go(func() { index.Watch(ctx, kube.CoreV1().RESTClient(), namespace) })
+	return func() {
+		cancel()
+		watches.Wait()
+	}
+}
+
+func handlers(r *replica, redis *store.Store, index *directory.Directory, kube kubernetes.Interface,
+	registry *prometheus.Registry,
+) (public, internal http.Handler, err error) {
+	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
+	if err != nil {
+		return nil, nil, fmt.Errorf("options: %w", err)
+	}
+	around := edge{log: r.options.Log, metrics: newMetrics(registry), draining: func() bool { return r.phase.is(draining) }}
+	a := &api{
+		edge:        around,
+		directory:   index,
+		store:       redis,
+		keys:        publishedKeys{secrets: kube.CoreV1().Secrets(r.options.CredentialsNamespace), now: time.Now},
+		clients:     clients,
+		publicLimit: policyOf(r.options.PublicRateLimit),
+		qrScheme:    r.options.QRScheme,
+		now:         time.Now,
+	}
+	return a.publicHandler(), internalHandler(around), nil
+}
