@@ -44,7 +44,7 @@ local function admit(paid_until, override, used)
   used = tonumber(used) or 0
   -- Once a minute is exact enough for people, and spares nearly every request a write. Kept for 90 days.
   if now_ms - used >= 60000 then
-    call('SET', KEYS[3], digits(now_ms), 'PX', 7776000000)
+    call('SET', KEYS[3], now_ms, 'PX', 7776000000)
   end
   return nil, backlog, used
 end

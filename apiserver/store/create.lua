@@ -28,7 +28,7 @@ if stored[4] then
   return {'REPLAYED', now_us, backlog, used, id, same and 1 or 0, original}
 end
 
-call('HSET', KEYS[4], 's', 'PENDING', 'c', digits(now_ms), 'x', digits(now_ms + ARGV[7]), unpack(ARGV, 13))
+call('HSET', KEYS[4], 's', 'PENDING', 'c', now_ms, 'x', now_ms + ARGV[7], unpack(ARGV, 13))
 call('PEXPIRE', KEYS[4], ARGV[8])
 if KEYS[5] then
   call('SET', KEYS[5], ARGV[10] .. ' ' .. ARGV[11], 'PX', ARGV[9])

@@ -8,14 +8,12 @@ local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now_ms = math.floor(now_us / 1000)
 
--- Lua would print only 14 digits of a number, and a time in milliseconds has 13 already.
-local function digits(number)
-  return string.format('%.0f', number)
-end
+-- Numbers are given to commands as they are: Redis writes all 17 digits of them, and a time in microseconds
+-- has 16. Lua's own tostring() and .. stop at 14, so no number is ever turned into text here.
 
 -- PXAT, not PX: the entry then ends with the debt it records, and never a rounding earlier.
 local function remember_debt(paid_until)
-  call('SET', KEYS[1], digits(paid_until), 'PXAT', digits(math.ceil(paid_until / 1000)))
+  call('SET', KEYS[1], paid_until, 'PXAT', math.ceil(paid_until / 1000))
 end
 
 -- Counts this request (GCRA). Takes the moment by which all requests so far are paid for, or false.

@@ -1,7 +1,8 @@
 -- Reads a session for its merchant.
 -- KEYS[4] is the session, ARGV[7] the merchant id.
 
-local refusal, backlog, used = admit(unpack(call('MGET', KEYS[1], KEYS[2], KEYS[3])))
+local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local refusal, backlog, used = admit(stored[1], stored[2], stored[3])
 if refusal then
   return refusal
 end

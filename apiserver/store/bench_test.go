@@ -1,0 +1,128 @@
+package store_test
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// Each benchmark reports, beside what a caller sees, how long Redis itself worked on one request: that
+// is what bounds a bucket. Run them with: go test -run '^$' -bench . ./apiserver/store
+
+// beyondReach is more than a Redis can serve, so that no request of a benchmark is refused.
+var beyondReach = ratelimit.Policy{RequestsPerSecond: 1_000_000, Burst: 1_000_000}
+
+func busyMerchant() store.Admission {
+	return with(merchant(), func(a *store.Admission) { a.Limit = beyondReach })
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := s.Admit(ctx, asks)
+			return err
+		}
+	})
+}
+
+func BenchmarkCreate(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			wanted := newSession()
+			var err error
+			if wanted.Idempotency, err = session.ParseIdempotencyKey(newID()); err != nil {
+				return err
+			}
+			_, _, err = s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+func BenchmarkReplay(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	wanted.Idempotency = idempotencyKey(b, "order-1001")
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		mustCreate(b, s, asks, wanted)
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		id := mustCreate(b, s, asks, newSession()).Session.ID
+		return func(ctx context.Context) error {
+			_, _, err := s.Session(ctx, asks, id)
+			return err
+		}
+	})
+}
+
+func BenchmarkPublicRead(b *testing.B) {
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		id := mustCreate(b, s, busyMerchant(), newSession()).Session.ID
+		asks := with(payer(), func(p *store.PublicAdmission) { p.Limit = beyondReach })
+		return func(ctx context.Context) error {
+			_, _, err := s.PublicSession(ctx, asks, id)
+			return err
+		}
+	})
+}
+
+var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
+
+func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) error) {
+	server := redistest.Start(b)
+	s := open(b, server.URL(), func(o *store.Options) { o.PoolSize = 32 })
+	request := prepare(s)
+	if err := request(b.Context()); err != nil { // the server gets to know the script
+		b.Fatal(err)
+	}
+	c := client(b, server)
+	if err := c.ConfigResetStat(b.Context()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := request(b.Context()); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.StopTimer()
+	found := usecPerCall.FindStringSubmatch(c.Info(b.Context(), "commandstats").Val())
+	if found == nil {
+		b.Fatal("Redis tells no statistics")
+	}
+	usec, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(usec, "redis-µs/op")
+}

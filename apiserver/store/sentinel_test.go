@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// startSentinel starts a Sentinel that alone decides about the master named pay, and returns its address.
+func startSentinel(t *testing.T, masterPort string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	addr := listener.Addr().String()
+	must(t, listener.Close())
+	_, port, err := net.SplitHostPort(addr)
+	must(t, err)
+
+	// A Sentinel writes what it learns into its configuration.
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort), 0o600))
+	process := exec.CommandContext(t.Context(), "redis-server", config, "--sentinel")
+	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
+	process.WaitDelay = patience
+	must(t, process.Start())
+	t.Cleanup(func() { _ = process.Wait() }) // the context of t has ended by then
+
+	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
+	eventually(t, "the Sentinel answers", func() bool { return c.Ping(t.Context()).Err() == nil })
+	return addr
+}
+
+// redis-sentinel is redis-server by another name; this is the failover as Sentinel does it.
+func TestAFailoverBySentinel(t *testing.T) {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	_, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
+	eventually(t, "the replica follows", func() bool {
+		return strings.Contains(client(t, replica).Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	sentinel := startSentinel(t, port)
+	watcher := redis.NewSentinelClient(&redis.Options{Addr: sentinel, ReadTimeout: patience})
+	defer func() { _ = watcher.Close() }()
+	eventually(t, "the Sentinel knows the replica", func() bool {
+		return len(watcher.Replicas(t.Context(), "pay").Val()) == 1
+	})
+
+	s := open(t, "redis+sentinel://"+sentinel+"/0?master_name=pay", func(o *store.Options) { o.Timeout = time.Second })
+	must(t, s.Check(t.Context()))
+	asks := merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	eventually(t, "the replica has the session", func() bool {
+		return client(t, replica).Exists(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String()).Val() == 1
+	})
+	must(t, watcher.Failover(t.Context(), "pay").Err())
+	eventually(t, "the replica is the master", func() bool {
+		return strings.Contains(client(t, replica).Info(t.Context(), "replication").Val(), "role:master")
+	})
+	eventually(t, "the store writes to the new master, which has the session", func() bool {
+		_, read, err := s.Session(t.Context(), asks, created.ID)
+		return err == nil && read.ID == created.ID
+	})
+}
