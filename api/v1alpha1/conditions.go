@@ -19,6 +19,8 @@ const (
 	ReasonMerchantNotFound = "MerchantNotFound"
 	// ReasonSecretConflict: delivery.secretName is taken by a Secret that is not this ApiKey's.
 	ReasonSecretConflict = "SecretConflict"
+	// ReasonKeyDigestUsed: spec.keyDigest is of a key that must not come back; a new one is needed.
+	ReasonKeyDigestUsed = "KeyDigestUsed"
 	// ReasonFailed: a call to the Kubernetes API failed; it is tried again.
 	ReasonFailed = "Failed"
 )

@@ -1,0 +1,181 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// merchant applies a Merchant and waits until it is Ready.
+func (w *world) merchant(b merchantBuilder) *v1alpha1.Merchant {
+	GinkgoHelper()
+	w.apply(b.Merchant)
+	w.awaitReady(b.Merchant)
+	return b.Merchant
+}
+
+// key applies an ApiKey and waits until it is Ready.
+func (w *world) key(b keyBuilder) *v1alpha1.ApiKey {
+	GinkgoHelper()
+	w.apply(b.ApiKey)
+	w.awaitReady(b.ApiKey)
+	return b.ApiKey
+}
+
+// apply creates an object in the tenant's namespace, and waits for nothing.
+func (w *world) apply(object client.Object) {
+	GinkgoHelper()
+	object.SetNamespace(w.namespace)
+	Expect(w.kube.Create(context.Background(), object)).To(Succeed())
+}
+
+// read returns the object as it is now.
+func (w *world) read(object client.Object) {
+	GinkgoHelper()
+	Expect(w.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+}
+
+// change edits an object and writes it as a person would.
+func change[T client.Object](w *world, object T, edit func(T)) {
+	GinkgoHelper()
+	w.read(object)
+	before := object.DeepCopyObject().(client.Object)
+	edit(object)
+	Expect(w.kube.Patch(context.Background(), object, client.MergeFrom(before))).To(Succeed())
+}
+
+func (w *world) delete(object client.Object) {
+	GinkgoHelper()
+	Expect(w.kube.Delete(context.Background(), object)).To(Succeed())
+}
+
+// awaitGone waits until the object, of that very UID, is no more.
+func (w *world) awaitGone(object client.Object) {
+	GinkgoHelper()
+	uid := object.GetUID()
+	Eventually(func() bool {
+		err := w.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)
+		return apierrors.IsNotFound(err) || err == nil && object.GetUID() != uid
+	}).Should(BeTrue(), "%s is gone", object.GetName())
+}
+
+// publishedSecret returns the Secret that publishes the key; nil: there is none.
+func (w *world) publishedSecret(key *v1alpha1.ApiKey) *corev1.Secret {
+	GinkgoHelper()
+	return w.secret(w.credentials, published.KeyName(published.ID(key.UID)))
+}
+
+// secret returns a Secret; nil: there is none.
+func (w *world) secret(namespace, name string) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	err := w.kube.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return secret
+}
+
+// delivered returns the plaintext in a tenant's Secret.
+func (w *world) delivered(name string) apikey.Key {
+	GinkgoHelper()
+	secret := w.secret(w.namespace, name)
+	Expect(secret).NotTo(BeNil(), "Secret %s exists", name)
+	key, err := apikey.Parse(string(secret.Data["apiKey"]))
+	Expect(err).NotTo(HaveOccurred())
+	return key
+}
+
+// record returns what is published of a key.
+func (w *world) record(key *v1alpha1.ApiKey) published.KeyRecord {
+	GinkgoHelper()
+	secret := w.publishedSecret(key)
+	Expect(secret).NotTo(BeNil(), "the key is published")
+	record, err := published.DecodeKey(secret)
+	Expect(err).NotTo(HaveOccurred())
+	return record
+}
+
+// rotateOverHTTP does to the published Secret what POST /api/v1/keys/rotate does, and returns the new key.
+func (w *world) rotateOverHTTP(key *v1alpha1.ApiKey) apikey.Key {
+	GinkgoHelper()
+	var fresh apikey.Key
+	Eventually(func() error { // the operator may write in between
+		secret := w.publishedSecret(key)
+		record, err := published.DecodeKey(secret)
+		Expect(err).NotTo(HaveOccurred())
+		fresh, err = apikey.New(record.KeyID)
+		Expect(err).NotTo(HaveOccurred())
+		now := w.clock.Now()
+		rotated := record.Rotated(published.Current{Digest: fresh.Digest(), Prefix: fresh.Prefix(), CreatedAt: now}, v1alpha1.RotationAPI, 0, now)
+		update, err := published.EncodeKey(w.credentials, rotated)
+		Expect(err).NotTo(HaveOccurred())
+		update.ResourceVersion = secret.ResourceVersion
+		return w.kube.Update(context.Background(), update)
+	}).Should(Succeed())
+	return fresh
+}
+
+// poke makes the operator look at an object once more and waits until a pass over its kind has ended.
+func (w *world) poke(object client.Object, controller string) {
+	GinkgoHelper()
+	before := passes(controller)
+	change(w, object, func(o client.Object) {
+		annotations := o.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations["poked"] = strconv.Itoa(before)
+		o.SetAnnotations(annotations)
+	})
+	Eventually(func() int { return passes(controller) }).Should(BeNumerically(">", before), "a pass has ended")
+}
+
+// passes counts the passes that a controller has ended, in this process.
+func passes(controller string) int {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	count := 0.0
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" && label.GetValue() == controller {
+					count += metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return int(count)
+}
+
+// events returns the reasons of the events about an object, with their notes.
+func (w *world) events(object client.Object) []string {
+	GinkgoHelper()
+	var list eventsv1.EventList
+	Expect(w.kube.List(context.Background(), &list, client.InNamespace(w.namespace))).To(Succeed())
+	var told []string
+	for _, event := range list.Items {
+		if event.Regarding.UID == object.GetUID() {
+			told = append(told, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Note))
+		}
+	}
+	return told
+}

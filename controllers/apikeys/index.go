@@ -1,0 +1,78 @@
+package apikeys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// merchantIndex finds the ApiKeys of a Merchant.
+const merchantIndex = "spec.merchantRef.name"
+
+func merchantName(object client.Object) []string {
+	apiKey, ok := object.(*v1alpha1.ApiKey)
+	if !ok {
+		return nil
+	}
+	return []string{apiKey.Spec.MerchantRef.Name}
+}
+
+// publishedNameIndex finds the ApiKey of a published Secret by the Secret's name, for nothing in an
+// object that somebody broke can be relied upon.
+const publishedNameIndex = "published.name"
+
+func publishedName(object client.Object) []string {
+	return []string{published.KeyName(published.ID(object.GetUID()))}
+}
+
+// ownerIndex finds the delivered Secrets of an ApiKey by its UID, whatever their names.
+const ownerIndex = "metadata.controller.uid"
+
+func ownerUID(object client.Object) []string {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
+func (r *Reconciler) index(ctx context.Context, apiKeys client.FieldIndexer) error {
+	if err := errors.Join(
+		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
+		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, publishedNameIndex, publishedName),
+		r.Delivered.IndexField(ctx, secretMetadata(), ownerIndex, ownerUID),
+	); err != nil {
+		return fmt.Errorf("index keys and delivered Secrets: %w", err)
+	}
+	return nil
+}
+
+// keysOf returns the ApiKeys that name the Merchant.
+func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []reconcile.Request {
+	return r.find(ctx, client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
+}
+
+// keyOf returns the ApiKey that the published Secret is of.
+func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
+	return r.find(ctx, client.MatchingFields{publishedNameIndex: secret.GetName()})
+}
+
+func (r *Reconciler) find(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var apiKeys v1alpha1.ApiKeyList
+	if err := r.Client.List(ctx, &apiKeys, options...); err != nil { // the cache is stopping
+		logf.FromContext(ctx).Error(err, "find the ApiKeys to look at")
+	}
+	var requests []reconcile.Request
+	for i := range apiKeys.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&apiKeys.Items[i])})
+	}
+	return requests
+}

@@ -1,0 +1,55 @@
+package apikeys
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/subject"
+)
+
+// withdraw ends an ApiKey: first the published Secret, after which the key is dead, then what was
+// delivered. The API server is asked, for the cache may not know yet what was written a moment ago.
+func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
+	if !controllerutil.ContainsFinalizer(apiKey, v1alpha1.Finalizer) {
+		return nil
+	}
+	f, err := r.read(ctx, r.Live, apiKey)
+	if err != nil {
+		return err
+	}
+	if f.published != nil && !f.recordOfAnother() {
+		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
+		if err := r.deleteSecret(ctx, f.published.Namespace, f.published.Name, client.Preconditions{UID: &f.published.UID}); err != nil {
+			return err
+		}
+	}
+	seen, err := r.cachedDeliveries(ctx, apiKey)
+	if err != nil {
+		return err
+	}
+	if err := r.undeliver(ctx, apiKey, f.secretNames(seen)); err != nil {
+		return err
+	}
+	return subject.Release(ctx, r.Client, apiKey)
+}
+
+// undeliver deletes the Secrets of these names that are the ApiKey's. One that nobody knows of any
+// more, for it lost its label and its name is no longer in the spec, is left to its owner reference.
+func (r *Reconciler) undeliver(ctx context.Context, apiKey *v1alpha1.ApiKey, names []string) error {
+	for _, name := range names {
+		secret, err := r.liveSecret(ctx, apiKey.Namespace, name)
+		if err != nil {
+			return err
+		}
+		if secret == nil || !ownedBy(secret, apiKey.UID) {
+			continue
+		}
+		if err := r.deleteSecret(ctx, secret.Namespace, name, client.Preconditions{UID: &secret.UID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

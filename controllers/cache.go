@@ -1,0 +1,69 @@
+package controllers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+)
+
+// cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
+// anything else through the cache is an error, not a new watch.
+func cacheOptions(o Options) cache.Options {
+	inCredentials := func(label string) cache.ByObject {
+		return cache.ByObject{
+			Namespaces: map[string]cache.Config{o.CredentialsNamespace: {}},
+			Label:      labels.SelectorFromSet(labels.Set{published.Label: label}),
+		}
+	}
+	return cache.Options{
+		ReaderFailOnMissingInformer: true,
+		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultNamespaces:           watched(o),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:    inCredentials(published.LabelKey),
+			&corev1.ConfigMap{}: inCredentials(published.LabelMerchant),
+		},
+	}
+}
+
+// addDeliveredCache adds a second cache, for one holds a kind by one selector only. Nothing but
+// metadata is read from it, so that no plaintext is in memory for longer than it takes to write it.
+func addDeliveredCache(mgr manager.Manager, o Options) (cache.Cache, error) {
+	delivered, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient:                  mgr.GetHTTPClient(),
+		Scheme:                      mgr.GetScheme(),
+		Mapper:                      mgr.GetRESTMapper(),
+		ReaderFailOnMissingInformer: true,
+		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultNamespaces:           watched(o),
+		DefaultLabelSelector:        apikeys.DeliveredSelector(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return delivered, mgr.Add(startedAsCache{delivered})
+}
+
+// watched are the namespaces of Merchants, ApiKeys and delivered Secrets; nil: all.
+func watched(o Options) map[string]cache.Config {
+	if len(o.WatchNamespaces) == 0 {
+		return nil
+	}
+	namespaces := map[string]cache.Config{}
+	for _, namespace := range o.WatchNamespaces {
+		namespaces[namespace] = cache.Config{}
+	}
+	return namespaces
+}
+
+// startedAsCache lets the manager start a cache with its own one, before the controllers and without
+// leadership.
+type startedAsCache struct{ cache.Cache }
+
+// GetCache is what the manager knows a cache by.
+func (c startedAsCache) GetCache() cache.Cache { return c.Cache }

@@ -1,0 +1,70 @@
+package merchants
+
+import (
+	"context"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/subject"
+)
+
+// Reconciler publishes Merchants. Every field is required.
+type Reconciler struct {
+	// Client reads through the cache.
+	Client client.Client
+	// Live reads from the API server.
+	Live   client.Reader
+	Events recorder.EventRecorder
+	Clock  clock.PassiveClock
+	// CredentialsNamespace is where published objects live.
+	CredentialsNamespace string
+}
+
+// Least privilege: the operator reads Merchants, and of their metadata writes the finalizer only. It
+// owns the published ConfigMaps; get is for the live look before a write.
+//
+// +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile brings the published ConfigMap and the status in line with the Merchant.
+func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
+	if !merchant.DeletionTimestamp.IsZero() {
+		return subject.Settle(r.withdraw(ctx, merchant))
+	}
+	if err := subject.Hold(ctx, r.Client, merchant); err != nil {
+		return subject.Settle(err)
+	}
+	plan, err := r.plan(ctx, merchant)
+	if err == nil {
+		err = r.publish(ctx, plan)
+	}
+	return r.report(ctx, plan, err)
+}
+
+// plan decides on what the cache says, which is enough to see that nothing is to be done. What is to
+// be written is decided again on what the API server says, so that a cache that is behind, such as
+// one of a new leader, takes nothing back.
+func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant) (plan, error) {
+	cached, err := r.gather(ctx, r.Client, merchant)
+	if err != nil {
+		return plan{facts: cached}, err
+	}
+	if p, err := decide(cached); err != nil || p.publish == nil {
+		return p, err
+	}
+	confirmed, err := subject.Confirm(ctx, r.Live, merchant)
+	if err != nil {
+		return plan{facts: cached}, err
+	}
+	live, err := r.gather(ctx, r.Live, confirmed)
+	if err != nil {
+		return plan{facts: live}, err
+	}
+	return decide(live)
+}

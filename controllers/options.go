@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Options say how the operator runs. Start from DefaultOptions.
+type Options struct {
+	// Kubeconfig is a file; empty: $KUBECONFIG, then the pod's own service account.
+	Kubeconfig string
+	// CredentialsNamespace is where published objects live. Tenants must have no access to it.
+	CredentialsNamespace string
+	// WatchNamespaces are the namespaces whose Merchants and ApiKeys are managed; empty: all.
+	WatchNamespaces []string
+	// OpsAddress is where /healthz, /readyz and /metrics are served, over plain HTTP.
+	OpsAddress string
+
+	// LeaderElect lets only one of several operators work at a time.
+	LeaderElect bool
+	// LeaderElectionNamespace holds the lease; empty: the pod's own namespace.
+	LeaderElectionNamespace string
+
+	// ShutdownTimeout is how long passes under way may take to end.
+	ShutdownTimeout time.Duration
+	// Clock tells when a schedule or a retention comes due.
+	Clock clock.PassiveClock
+	// Log is where the operator and the libraries below it log.
+	Log *slog.Logger
+
+	// newClient replaces the client that writes, for tests that let a write fail.
+	newClient client.NewClientFunc
+}
+
+// DefaultOptions are those of a Deployment.
+func DefaultOptions() Options {
+	return Options{
+		CredentialsNamespace: "merchant-operator-credentials",
+		OpsAddress:           ":9090",
+		LeaderElect:          true,
+		ShutdownTimeout:      20 * time.Second,
+		Clock:                clock.RealClock{},
+		Log:                  slog.Default(),
+		newClient:            client.New,
+	}
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.CredentialsNamespace == "":
+		return errors.New("the credentials namespace has no name")
+	case o.OpsAddress == "":
+		return errors.New("the ops port has no address")
+	case o.Clock == nil || o.Log == nil || o.newClient == nil:
+		return errors.New("options are incomplete; start from DefaultOptions")
+	}
+	return nil
+}

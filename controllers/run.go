@@ -1,0 +1,136 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/merchants"
+	"github.com/merchant-operator/merchant-operator/controllers/subject"
+)
+
+// leaseName is of the lease that the leader holds.
+const leaseName = "merchant-operator"
+
+// passTimeout bounds one pass over one object, whatever the API server does.
+const passTimeout = time.Minute
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-system
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-system
+
+// Run runs the operator until ctx ends. The process must end when Run returns an error, for then the
+// leader's lease may be lost.
+func Run(ctx context.Context, o Options) error {
+	if err := o.validate(); err != nil {
+		return fmt.Errorf("start the operator: %w", err)
+	}
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	cluster, err := clusterConfig(o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the Kubernetes API: %w", err)
+	}
+	mgr, err := newManager(ctx, cluster, o, logger)
+	if err != nil {
+		return fmt.Errorf("start the operator: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the operator: %w", err)
+	}
+	return nil
+}
+
+// newManager sets up everything that Run starts.
+func newManager(ctx context.Context, cluster *rest.Config, o Options, logger logr.Logger) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	severalPerProcess := true // names need to be unique for logs only, and tests restart the operator
+	mgr, err := manager.New(cluster, manager.Options{
+		Scheme:                  scheme,
+		Logger:                  logger,
+		Cache:                   cacheOptions(o),
+		NewClient:               o.newClient,
+		Metrics:                 opsOptions(o),
+		LeaderElection:          o.LeaderElect,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: o.LeaderElectionNamespace,
+		// Safe since the process ends with Run, and lets the next leader begin at once.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &o.ShutdownTimeout,
+		Controller: config.Controller{
+			SkipNameValidation:    &severalPerProcess,
+			ReconciliationTimeout: passTimeout,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	delivered, err := addDeliveredCache(mgr, o)
+	if err != nil {
+		return nil, fmt.Errorf("set up the cache of delivered Secrets: %w", err)
+	}
+	if err := addOpsHandlers(mgr, delivered); err != nil {
+		return nil, fmt.Errorf("set up the ops port: %w", err)
+	}
+	return mgr, addControllers(ctx, mgr, delivered, o)
+}
+
+func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Cache, o Options) error {
+	keyMetrics, err := apikeys.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	events := mgr.GetEventRecorder(subject.FieldOwner)
+	if err := (&merchants.Reconciler{
+		Client:               mgr.GetClient(),
+		Live:                 mgr.GetAPIReader(),
+		Events:               events,
+		Clock:                o.Clock,
+		CredentialsNamespace: o.CredentialsNamespace,
+	}).SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	return (&apikeys.Reconciler{
+		Client:               mgr.GetClient(),
+		Live:                 mgr.GetAPIReader(),
+		Delivered:            delivered,
+		Events:               events,
+		Clock:                o.Clock,
+		Metrics:              keyMetrics,
+		CredentialsNamespace: o.CredentialsNamespace,
+	}).SetupWithManager(ctx, mgr)
+}
+
+// clusterConfig lifts the client's own limit of 5 requests per second: the API server shares itself
+// out fairly.
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return ctrl.GetConfig()
+	}
+	cluster, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cluster.QPS = -1
+	return cluster, nil
+}
