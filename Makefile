@@ -32,8 +32,9 @@ generate: ## Generate the code that follows from the API types.
 	$(TOOL) controller-gen object applyconfiguration paths=./api/v1alpha1
 
 .PHONY: manifests
-manifests: ## Generate the CRDs from the API types.
+manifests: ## Generate the CRDs from the API types, and the operator's roles from the controllers.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
 
 .PHONY: fmt
 fmt: ## Format the Go code.
