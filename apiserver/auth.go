@@ -26,7 +26,7 @@ func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) erro
 }
 
 // identify finds the caller by key and address. Both are decided in memory, so that neither timing
-// nor Redis tells an unknown key from a foreign address. The error is an unauthorized.
+// nor Redis tells an unknown key from a foreign address. The error is an unauthorizedError.
 func (a *api) identify(r *http.Request) (caller, error) {
 	presented, err := bearer(r.Header)
 	if err != nil {
@@ -35,18 +35,18 @@ func (a *api) identify(r *http.Request) (caller, error) {
 	principal, err := a.directory.Identify(presented, a.now())
 	switch {
 	case errors.Is(err, directory.ErrUnusableKey):
-		return caller{}, unauthorized{"unusable_key"}
+		return caller{}, unauthorizedError{"unusable_key"}
 	case errors.Is(err, directory.ErrUnknownMerchant):
-		return caller{}, unauthorized{"unknown_merchant"}
+		return caller{}, unauthorizedError{"unknown_merchant"}
 	case err != nil:
-		return caller{}, unauthorized{"unknown_key"}
+		return caller{}, unauthorizedError{"unknown_key"}
 	}
 	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err != nil {
-		return caller{}, unauthorized{"malformed_address"}
+		return caller{}, unauthorizedError{"malformed_address"}
 	}
 	if !principal.Merchant.Allows(address) {
-		return caller{}, unauthorized{"foreign_address"}
+		return caller{}, unauthorizedError{"foreign_address"}
 	}
 	return caller{principal}, nil
 }
@@ -56,12 +56,12 @@ func (a *api) identify(r *http.Request) (caller, error) {
 func bearer(header http.Header) (string, error) {
 	lines := header.Values("Authorization")
 	if len(lines) == 0 {
-		return "", unauthorized{"no_key"}
+		return "", unauthorizedError{"no_key"}
 	}
 	scheme, key, _ := strings.Cut(lines[0], " ")
 	key = strings.TrimLeft(key, " ")
 	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") || !apikey.Plausible(key) {
-		return "", unauthorized{"malformed_key"}
+		return "", unauthorizedError{"malformed_key"}
 	}
 	return key, nil
 }

@@ -72,11 +72,11 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 	case 1:
 		key, err := session.ParseIdempotencyKey(lines[0])
 		if err != nil {
-			return session.IdempotencyKey{}, badRequest("Idempotency-Key " + err.Error())
+			return session.IdempotencyKey{}, requestError("Idempotency-Key " + err.Error())
 		}
 		return key, nil
 	default:
-		return session.IdempotencyKey{}, badRequest("Idempotency-Key is given twice")
+		return session.IdempotencyKey{}, requestError("Idempotency-Key is given twice")
 	}
 }
 

@@ -14,28 +14,28 @@ import (
 // maxBodyBytes bounds a request's body.
 const maxBodyBytes = 16 << 10
 
-const notAnObject = badRequest("the body must be one JSON object")
+const errNotAnObject = requestError("the body must be one JSON object")
 
 // readObject reads a body that is exactly one JSON object of UTF-8 text. It returns the raw value of
 // each field by its exact name. encoding/json would take the last of two equal names, match names
-// in any case and mend broken text; with money at stake each of these is a badRequest.
+// in any case and mend broken text; with money at stake each of these is a requestError.
 func readObject(w http.ResponseWriter, r *http.Request) (map[string]json.RawMessage, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		w.Header().Set("Connection", "close") // rather than read what is left of it
-		return nil, badRequest("the body must be no larger than 16 KiB")
+		return nil, requestError("the body must be no larger than 16 KiB")
 	case err != nil:
-		return nil, badRequest("the body could not be read")
+		return nil, requestError("the body could not be read")
 	case !utf8.Valid(body):
-		return nil, badRequest("the body must be UTF-8 text")
+		return nil, requestError("the body must be UTF-8 text")
 	case len(bytes.TrimSpace(body)) == 0:
-		return nil, notAnObject
+		return nil, errNotAnObject
 	case !json.Valid(body):
-		return nil, badRequest("the body is not valid JSON")
+		return nil, requestError("the body is not valid JSON")
 	case hasLoneSurrogate(body):
-		return nil, badRequest("the body has an escaped surrogate without its other half")
+		return nil, requestError("the body has an escaped surrogate without its other half")
 	}
 	return fieldsOf(body)
 }
@@ -44,7 +44,7 @@ func readObject(w http.ResponseWriter, r *http.Request) (map[string]json.RawMess
 func fieldsOf(body []byte) (map[string]json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
-		return nil, notAnObject
+		return nil, errNotAnObject
 	}
 	fields := map[string]json.RawMessage{}
 	for decoder.More() {
@@ -52,10 +52,10 @@ func fieldsOf(body []byte) (map[string]json.RawMessage, error) {
 		name, ok := token.(string)
 		var value json.RawMessage
 		if err != nil || !ok || decoder.Decode(&value) != nil {
-			return nil, notAnObject
+			return nil, errNotAnObject
 		}
 		if _, twice := fields[name]; twice {
-			return nil, badRequest(fmt.Sprintf("the field %s is given twice", shown(name)))
+			return nil, requestError(fmt.Sprintf("the field %s is given twice", shown(name)))
 		}
 		fields[name] = value
 	}

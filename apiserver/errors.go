@@ -19,15 +19,15 @@ var (
 	errMarshalling = errors.New("the answer could not be written as JSON")
 )
 
-// unauthorized is every refusal of a key but the store's own. Its reason is for operators only.
-type unauthorized struct{ reason string }
+// unauthorizedError is every refusal of a key but the store's own. Its reason is for operators only.
+type unauthorizedError struct{ reason string }
 
-func (e unauthorized) Error() string { return "unauthorized: " + e.reason }
+func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
 
-// badRequest is a message to the caller about the request.
-type badRequest string
+// requestError is a message to the caller about the request.
+type requestError string
 
-func (e badRequest) Error() string { return string(e) }
+func (e requestError) Error() string { return string(e) }
 
 // answer is what a caller sees of an error.
 type answer struct {
@@ -66,8 +66,8 @@ const (
 // request and was worded for its sender.
 func answerTo(err error) answer {
 	var (
-		refused  unauthorized
-		request  badRequest
+		refused  unauthorizedError
+		request  requestError
 		badField *session.FieldError
 	)
 	switch {
@@ -88,8 +88,7 @@ func answerTo(err error) answer {
 
 // reasonOf names the cause of a 401 for the metric.
 func reasonOf(err error) string {
-	var refused unauthorized
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
 	}
 	return "dead_key" // the store's verdict

@@ -38,13 +38,13 @@ type opsHandler struct {
 	redis *store.Store
 }
 
-func newOpsHandler(p *phase, redis *store.Store, registry *prometheus.Registry, log *slog.Logger) http.Handler {
+func newOpsHandler(ctx context.Context, p *phase, redis *store.Store, registry *prometheus.Registry, log *slog.Logger) http.Handler {
 	ops := opsHandler{p, redis}
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_redis_up",
 		Help: "1 when Redis answers and keeps what it is given, asked at each scrape.",
 	}, func() float64 {
-		if redis.Check(context.Background()) != nil {
+		if redis.Check(context.WithoutCancel(ctx)) != nil {
 			return 0
 		}
 		return 1

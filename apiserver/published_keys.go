@@ -26,7 +26,7 @@ type publishedKeys struct {
 const swapAttempts = 5
 
 // rotate replaces whatever keys the key id has by a new one, if the presented digest is still live.
-// The error is an unauthorized if it is not, or errKubernetes; after the latter the swap may have
+// The error is an unauthorizedError if it is not, or errKubernetes; after the latter the swap may have
 // happened nevertheless.
 func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
 	next, err := apikey.New(keyID)
@@ -38,21 +38,21 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return apikey.Key{}, published.KeyRecord{}, unauthorized{"dead_key"}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"dead_key"}
 		case err != nil:
 			lastErr = err
 			continue
 		}
 		record, err := published.DecodeKey(secret)
 		if err != nil { // the directory would not know it either
-			return apikey.Key{}, published.KeyRecord{}, unauthorized{"unknown_key"}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"unknown_key"}
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier try had succeeded, and only its answer was lost
 		}
 		now := p.now().UTC()
 		if !record.Live(presented, now) {
-			return apikey.Key{}, published.KeyRecord{}, unauthorized{"dead_key"} // another rotation was first
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"dead_key"} // another rotation was first
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)

@@ -39,14 +39,15 @@ func Run(ctx context.Context, options Options) error {
 
 	registry := newRegistry()
 	r := &replica{options: options, phase: newPhase(), failed: make(chan error, 3)} // of each listener
-	ops, err := r.listen("ops", options.OpsAddress, newOpsHandler(r.phase, redis, registry, options.Log))
+	ops, err := r.listen(ctx, "ops", options.OpsAddress, newOpsHandler(ctx, r.phase, redis, registry, options.Log))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ops.http.Close() }() // probes are answered to the end
 
 	index := directory.New(options.Log, registry)
-	defer watch(ctx, index, kube, options.CredentialsNamespace)()
+	stopWatching := watch(ctx, index, kube, options.CredentialsNamespace)
+	defer stopWatching()
 	select {
 	case <-index.Synced():
 	case err := <-r.failed:

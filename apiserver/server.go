@@ -34,8 +34,8 @@ type server struct {
 }
 
 // listen binds the address and serves until shutdown.
-func (r *replica) listen(name, address string, handler http.Handler) (*server, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+func (r *replica) listen(ctx context.Context, name, address string, handler http.Handler) (*server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s requests: %w", name, err)
 	}
@@ -69,12 +69,12 @@ func (s *server) shutdown(ctx context.Context) error {
 
 // serve listens for requests until ctx ends, and drains.
 func (r *replica) serve(ctx context.Context, public, internal http.Handler) error {
-	publicServer, err := r.listen("public", r.options.PublicAddress, public)
+	publicServer, err := r.listen(ctx, "public", r.options.PublicAddress, public)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = publicServer.http.Close() }()
-	internalServer, err := r.listen("internal", r.options.InternalAddress, internal)
+	internalServer, err := r.listen(ctx, "internal", r.options.InternalAddress, internal)
 	if err != nil {
 		return err
 	}

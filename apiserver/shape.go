@@ -49,7 +49,7 @@ func (c shapedConn) Write(answer []byte) (int, error) {
 // its reason in the body. net/http never quotes the request in it.
 func shaped(line []byte) []byte {
 	_, reason, _ := bytes.Cut(line[len(statusStart):], []byte(" "))
-	body, _ := json.Marshal(errorBody{string(reason)})
+	body, _ := json.Marshal(errorBody{string(reason)}) //nolint:errchkjson // a string can always be written
 	return fmt.Appendf(nil, "%s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+
 		"Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\r\n%s", line, len(body), body)
 }

@@ -33,7 +33,8 @@ func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	// A user as a careful platform makes one: nothing but what the store needs.
-	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+@scripting", "+@read", "+@write", "+time", "+ping").Err(); err != nil {
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+evalsha", "+eval", "+time", "+ping",
+		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire").Err(); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, "redis://till:secret@"+server.Addr()+"/0")

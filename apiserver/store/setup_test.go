@@ -2,8 +2,6 @@ package store_test
 
 import (
 	"crypto/rand"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,13 +22,11 @@ var shared *redistest.Server
 func TestMain(m *testing.M) {
 	server, closeServer, err := redistest.New()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		panic(err)
 	}
+	defer closeServer()
 	shared = server
-	code := m.Run()
-	closeServer()
-	os.Exit(code)
+	m.Run()
 }
 
 // patience is how long a test waits for what must come true. The machine may be busy.
@@ -114,11 +110,14 @@ func mustCreate(t testing.TB, s *store.Store, admission store.Admission, wanted 
 // eventually waits until the condition holds.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.After(patience)
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
 	for !condition() {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("not within %s: %s", patience, what)
+		case <-ticker.C:
 		}
-		time.Sleep(time.Millisecond)
 	}
 }

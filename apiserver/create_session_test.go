@@ -1,0 +1,210 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+)
+
+const sessions = "/api/v1/sessions"
+
+func TestCreateSession(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 600 }))
+	r := s.start(func(o *apiserver.Options) { o.QRScheme = "acme+pay" })
+
+	before := time.Now().Add(-time.Second)
+	got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated)
+	id := got.text("sessionId")
+	if !regexp.MustCompile(`^ps_[0-3][0-9a-f][0-9A-Za-z]{24}$`).MatchString(id) {
+		t.Errorf("sessionId %q", id)
+	}
+	expiresAt := time.UnixMilli(int64(got.body["expiresAt"].(float64)))
+	if expiresAt.Before(before.Add(600*time.Second)) || expiresAt.After(time.Now().Add(601*time.Second)) {
+		t.Errorf("expiresAt %s is not 600 s ahead", expiresAt)
+	}
+	want := map[string]any{
+		"sessionId": id, "status": "PENDING", "expiresAt": got.body["expiresAt"], "qrPayload": "acme+pay://qr/" + id, "idempotent": false,
+	}
+	if diff := cmp.Diff(want, got.body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"Idempotent-Replayed", "Idempotency-Mismatch"} {
+		if got.header.Values(name) != nil {
+			t.Errorf("%s on a new session", name)
+		}
+	}
+}
+
+func TestTwoCreatesAreTwoSessions(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	first := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
+	second := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
+	if first.text("sessionId") == second.text("sessionId") {
+		t.Error("without an Idempotency-Key the same session came back")
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	s := newScene(t)
+	acme := s.merchant("acme")
+	till, otherTill := s.key("till", acme), s.key("other-till", acme)
+	stranger := s.key("stranger", s.merchant("books"))
+	r := s.start()
+	create := func(key, body, idempotencyKey string) answer {
+		t.Helper()
+		return r.call(http.MethodPost, sessions, key, body, "Idempotency-Key", idempotencyKey).want(t, http.StatusCreated)
+	}
+	const body = `{"amountCents": 1250, "orderRef": "1001"}`
+	original := create(till, body, "order-1001")
+
+	t.Run("repeated, it returns the original", func(t *testing.T) {
+		got := create(till, body, "order-1001")
+		want := maps.Clone(original.body)
+		want["idempotent"] = true
+		if diff := cmp.Diff(want, got.body); diff != "" {
+			t.Errorf("body (-want +got):\n%s", diff)
+		}
+		if got.header.Get("Idempotent-Replayed") != "true" || got.header.Values("Idempotency-Mismatch") != nil {
+			t.Errorf("headers %v", got.header)
+		}
+	})
+	for name, test := range map[string]struct {
+		key, body, idempotencyKey string
+		replayed, mismatch        bool
+	}{
+		"in quotes it is the same":               {till, body, `"order-1001"`, true, false},
+		"another key of the merchant shares it":  {otherTill, body, "order-1001", true, false},
+		"the same charge in another spelling":    {till, `{"orderRef":"1001","unknown":[{}],"amountCents":125e1}`, "order-1001", true, false},
+		"another amount":                         {till, `{"amountCents": 1251, "orderRef": "1001"}`, "order-1001", true, true},
+		"another optional field":                 {till, `{"amountCents": 1250, "orderRef": "1001", "tipCents": 0}`, "order-1001", true, true},
+		"another Idempotency-Key":                {till, body, "order-1002", false, false},
+		"it is case-sensitive":                   {till, body, "Order-1001", false, false},
+		"another merchant does not know of it":   {stranger, body, "order-1001", false, false},
+		"255 characters are allowed":             {till, body, strings.Repeat("k", 255), false, false},
+		"255 characters in quotes are the same":  {till, body, `"` + strings.Repeat("q", 255) + `"`, false, false},
+		"all visible ASCII but quotes is usable": {till, body, "!#$%&'()*+,-./:;<=>?@[]^_`{|}~", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := create(test.key, test.body, test.idempotencyKey)
+			if same := got.text("sessionId") == original.text("sessionId"); same != test.replayed || got.body["idempotent"] != test.replayed {
+				t.Errorf("the original: %v, idempotent: %v, want %v", same, got.body["idempotent"], test.replayed)
+			}
+			if (got.header.Get("Idempotent-Replayed") == "true") != test.replayed || (got.header.Get("Idempotency-Mismatch") == "true") != test.mismatch {
+				t.Errorf("headers %v", got.header)
+			}
+		})
+	}
+}
+
+func TestIdempotencyKeyThatIsRefused(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	for name, lines := range map[string][]string{
+		"empty":                {""},
+		"empty in quotes":      {`""`},
+		"a space inside":       {"a b"},
+		"a tab inside":         {"a\tb"},
+		"an umlaut":            {"ä"},
+		"256 characters":       {strings.Repeat("k", 256)},
+		"300 characters":       {strings.Repeat("k", 300)},
+		"an open quote":        {`"open`},
+		"given twice":          {"one", "two"},
+		"given twice the same": {"one", "one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var headers []string
+			for _, line := range lines {
+				headers = append(headers, "Idempotency-Key", line)
+			}
+			got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, headers...).want(t, http.StatusBadRequest)
+			if !strings.HasPrefix(got.text("error"), "Idempotency-Key ") {
+				t.Errorf("error %q does not name the header", got.text("error"))
+			}
+		})
+	}
+}
+
+func TestIdempotencyMismatchCanBeRejected(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) {
+		r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject
+	}))
+	r := s.start()
+	original := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
+	refused := r.call(http.MethodPost, sessions, key, `{"amountCents": 2}`, "Idempotency-Key", "k")
+	refused.wantError(t, http.StatusBadRequest, "the Idempotency-Key was used before with another charge")
+	if refused.header.Get("RateLimit") == "" {
+		t.Error("an admitted answer without RateLimit")
+	}
+	again := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
+	if again.text("sessionId") != original.text("sessionId") {
+		t.Error("the refusal changed what the Idempotency-Key stands for")
+	}
+}
+
+func TestARefusedRequestDoesNotUseUpItsIdempotencyKey(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	r.call(http.MethodPost, sessions, key, `{"amountCents": 0}`, "Idempotency-Key", "k").want(t, http.StatusBadRequest)
+	got := r.call(http.MethodPost, sessions, key, `{"amountCents": 7}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
+	if got.body["idempotent"] != false {
+		t.Error("the corrected request was taken for a repetition")
+	}
+}
+
+func TestConcurrentCallsToTwoReplicasMakeOneSession(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	replicas := []*replica{s.start(), s.start()}
+	const calls = 24
+	answers := make([]answer, calls)
+	var group sync.WaitGroup
+	for i := range calls {
+		group.Go(func() {
+			answers[i] = replicas[i%2].call(http.MethodPost, sessions, key, `{"amountCents": 5}`, "Idempotency-Key", "once")
+		})
+	}
+	group.Wait()
+	ids, created := map[string]bool{}, 0
+	for _, got := range answers {
+		got.want(t, http.StatusCreated)
+		ids[got.text("sessionId")] = true
+		if got.body["idempotent"] == false {
+			created++
+		}
+	}
+	if len(ids) != 1 || created != 1 {
+		t.Errorf("%d sessions, of which %d were said to be new, want 1: %v", len(ids), created, slices.Collect(maps.Keys(ids)))
+	}
+}
+
+func TestAReplayShowsTheLiveStatus(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	r := s.start()
+	create := func() answer {
+		return r.call(http.MethodPost, sessions, key, `{"amountCents": 5}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
+	}
+	original := create()
+	eventually(t, "the replay is EXPIRED", func() bool { return create().text("status") == "EXPIRED" })
+	if got := create(); got.text("sessionId") != original.text("sessionId") || fmt.Sprint(got.body["expiresAt"]) != fmt.Sprint(original.body["expiresAt"]) {
+		t.Errorf("the replay is %s, of %s", got.raw, original.raw)
+	}
+}

@@ -1,0 +1,92 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+)
+
+// document is openapi.yaml, checked as a document.
+var document = sync.OnceValues(func() (routers.Router, error) {
+	loader := openapi3.NewLoader()
+	loaded, err := loader.LoadFromFile("openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if err := loaded.Validate(loader.Context); err != nil {
+		return nil, err
+	}
+	loaded.Servers = nil // wherever a replica of a test listens
+	return legacy.NewRouter(loaded)
+})
+
+func TestTheDocumentIsServed(t *testing.T) {
+	got := newScene(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
+	want, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.raw, want) {
+		t.Error("another document is served than the one that is tested")
+	}
+}
+
+// transportHeaders are of HTTP itself and not in the document.
+var transportHeaders = []string{"Connection", "Content-Length", "Content-Type", "Date"}
+
+// checkDocumented fails the test when an answer is not as openapi.yaml says: its status, each of its
+// headers, its body. Requests the document has no operation for get 404, 405 or a preflight's 204.
+func checkDocumented(t *testing.T, request *http.Request, got answer) {
+	t.Helper()
+	router, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if request.Method == http.MethodHead {
+		return // no body to check; see TestHeadIsGetWithoutABody
+	}
+	route, parameters, err := router.FindRoute(request)
+	if err != nil {
+		checkUndocumented(t, request, got)
+		return
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: request, PathParams: parameters, Route: route},
+		Status:                 got.status,
+		Header:                 got.header,
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	}
+	input.SetBodyBytes(got.raw)
+	if err := openapi3filter.ValidateResponse(t.Context(), input); err != nil {
+		t.Errorf("%s %s, status %d, is not as documented: %v", request.Method, request.URL.Path, got.status, err)
+		return
+	}
+	documented := slices.Clone(transportHeaders)
+	for name := range route.Operation.Responses.Status(got.status).Value.Headers {
+		documented = append(documented, http.CanonicalHeaderKey(name))
+	}
+	for name := range got.header {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s %s, status %d: the header %s is not documented", request.Method, request.URL.Path, got.status, name)
+		}
+	}
+}
+
+func checkUndocumented(t *testing.T, request *http.Request, got answer) {
+	t.Helper()
+	if request.Method == http.MethodOptions && got.status == http.StatusNoContent {
+		return
+	}
+	message, ok := got.body["error"].(string)
+	if (got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed) || !ok || message == "" || len(got.body) != 1 {
+		t.Errorf("%s %s is not in the document, and answers %d %s", request.Method, request.URL.Path, got.status, got.raw)
+	}
+}
