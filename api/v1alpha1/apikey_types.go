@@ -18,9 +18,10 @@ type RotationCause string
 
 // Causes of a rotation.
 const (
-	// RotationInitial is a key's first issue to its merchant.
+	// RotationInitial is a key's first issue to its merchant, and the issue of another one because
+	// what was published of it is lost.
 	RotationInitial RotationCause = "Initial"
-	// RotationTrigger is a change of spec.rotation.trigger (or of spec.keyDigest).
+	// RotationTrigger is a change of spec.rotation.trigger or of spec.keyDigest.
 	RotationTrigger RotationCause = "Trigger"
 	// RotationSchedule is spec.rotation.everySeconds elapsed.
 	RotationSchedule RotationCause = "Schedule"
@@ -41,7 +42,7 @@ type MerchantReference struct {
 // Delivery says where the plaintext of a generated key goes.
 type Delivery struct {
 	// secretName is the Secret beside the ApiKey that receives the key, with the data keys
-	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key".
+	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key". A change moves the key.
 	// A Secret of that name which is not this ApiKey's is never touched.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -49,7 +50,8 @@ type Delivery struct {
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// retainSeconds is how long the delivered Secret stays after each delivery, in seconds; 0: for good.
+	// retainSeconds is how long the delivered Secret stays, in seconds since its key was issued;
+	// 0: for good.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:default=0
@@ -59,12 +61,15 @@ type Delivery struct {
 
 // Rotation says when a key is replaced.
 type Rotation struct {
-	// trigger is opaque: each change of it is one rotation. A date reads well.
+	// trigger is opaque: each change of it is one rotation. A date reads well. A key made elsewhere
+	// is not replaced by it, only by another keyDigest.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Trigger string `json:"trigger,omitempty"`
 
-	// everySeconds rotates on a schedule, in seconds since the last rotation; absent: never.
+	// everySeconds is how old a key may become, in seconds; absent: no matter. It is replaced up to a
+	// tenth of that time earlier, so that keys made together do not all change at once. A key made
+	// elsewhere is not replaced by it.
 	// +kubebuilder:validation:Minimum=300
 	// +kubebuilder:validation:Maximum=315360000
 	// +optional
@@ -157,7 +162,7 @@ type ApiKeyStatus struct {
 	// +optional
 	LastRotation *RotationStatus `json:"lastRotation,omitempty"`
 
-	// nextRotationTime is when the schedule will rotate next.
+	// nextRotationTime is when the schedule will rotate next, RFC 3339; absent: there is no schedule.
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 

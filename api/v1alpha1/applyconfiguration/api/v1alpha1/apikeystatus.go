@@ -23,7 +23,7 @@ type ApiKeyStatusApplyConfiguration struct {
 	KeyGeneration *int64 `json:"keyGeneration,omitempty"`
 	// lastRotation is when and why the current key was issued.
 	LastRotation *RotationStatusApplyConfiguration `json:"lastRotation,omitempty"`
-	// nextRotationTime is when the schedule will rotate next.
+	// nextRotationTime is when the schedule will rotate next, RFC 3339; absent: there is no schedule.
 	NextRotationTime *v1.Time `json:"nextRotationTime,omitempty"`
 	// observedTrigger is the spec.rotation.trigger that was handled last.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`

@@ -8,10 +8,11 @@ package v1alpha1
 // Delivery says where the plaintext of a generated key goes.
 type DeliveryApplyConfiguration struct {
 	// secretName is the Secret beside the ApiKey that receives the key, with the data keys
-	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key".
+	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key". A change moves the key.
 	// A Secret of that name which is not this ApiKey's is never touched.
 	SecretName *string `json:"secretName,omitempty"`
-	// retainSeconds is how long the delivered Secret stays after each delivery, in seconds; 0: for good.
+	// retainSeconds is how long the delivered Secret stays, in seconds since its key was issued;
+	// 0: for good.
 	RetainSeconds *int32 `json:"retainSeconds,omitempty"`
 }
 

@@ -7,9 +7,12 @@ package v1alpha1
 //
 // Rotation says when a key is replaced.
 type RotationApplyConfiguration struct {
-	// trigger is opaque: each change of it is one rotation. A date reads well.
+	// trigger is opaque: each change of it is one rotation. A date reads well. A key made elsewhere
+	// is not replaced by it, only by another keyDigest.
 	Trigger *string `json:"trigger,omitempty"`
-	// everySeconds rotates on a schedule, in seconds since the last rotation; absent: never.
+	// everySeconds is how old a key may become, in seconds; absent: no matter. It is replaced up to a
+	// tenth of that time earlier, so that keys made together do not all change at once. A key made
+	// elsewhere is not replaced by it.
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
 	// overlapSeconds is how long the old key is accepted after a rotation by trigger or schedule,
 	// in seconds; 0: dead at once. A rotation over HTTP never overlaps.
