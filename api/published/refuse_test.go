@@ -38,6 +38,7 @@ func TestDecodeKeyRefuses(t *testing.T) {
 		"no generation":                 {"generation", nil},
 		"a generation of zero":          {"generation", 0},
 		"a negative generation":         {"generation", -1},
+		"a generation beyond Lua's":     {"generation", 1 << 53},
 		"a fraction of a generation":    {"generation", 1.5},
 		"a generation that is text":     {"generation", secretWord},
 		"no current key":                {"current", nil},

@@ -66,7 +66,7 @@ func drawKeyRecord(t *rapid.T) published.KeyRecord {
 			Name:      rapid.StringN(1, 63, 253).Draw(t, "name"),
 			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
 		},
-		Generation: rapid.Int64Min(1).Draw(t, "generation"),
+		Generation: rapid.Int64Range(1, 1<<53-1).Draw(t, "generation"),
 		Current: published.Current{
 			Digest:    digest.Draw(t, "current"),
 			Prefix:    rapid.String().Draw(t, "prefix"),

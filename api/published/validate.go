@@ -25,8 +25,8 @@ func (r KeyRecord) validate() error {
 		return invalid("merchantID is not an id")
 	case r.Source.Namespace == "" || r.Source.Name == "" || r.Source.UID == "":
 		return invalid("source is incomplete")
-	case r.Generation < 1:
-		return invalid("generation %d is below 1", r.Generation)
+	case r.Generation < 1 || r.Generation >= maxGeneration:
+		return invalid("generation %d is out of range", r.Generation)
 	case r.Current.Digest.IsZero():
 		return invalid("current.digest is missing")
 	case r.Current.CreatedAt.IsZero():
