@@ -19,11 +19,7 @@ func (s Status) Known() bool { return s == Pending || s.Final() }
 
 // Final reports whether a session with this status never changes again.
 func (s Status) Final() bool {
-	switch s {
-	case Completed, Failed, Expired, Cancelled:
-		return true
-	}
-	return false
+	return s == Completed || s == Failed || s == Expired || s == Cancelled
 }
 
 // Session is one charge. All its times are of the clock of Redis, to the millisecond.

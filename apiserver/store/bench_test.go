@@ -94,6 +94,7 @@ func BenchmarkPublicRead(b *testing.B) {
 var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
 func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) error) {
+	b.Helper()
 	server := redistest.Start(b)
 	s := open(b, server.URL(), func(o *store.Options) { o.PoolSize = 32 })
 	request := prepare(s)

@@ -55,8 +55,8 @@ func (s *Store) EvictionPolicy(ctx context.Context) (string, error) {
 // evictionPolicy asks with INFO, which is allowed in more places than CONFIG is.
 func evictionPolicy(ctx context.Context, server redis.Cmdable) (string, error) {
 	info, err := server.Info(ctx, "memory").Result()
-	var refused redis.Error
-	if errors.As(err, &refused) { // not every server lets everyone ask; then the question is whether it serves at all
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		// Not every server lets everyone ask. Then the question is whether it serves at all.
 		err = server.Ping(ctx).Err()
 	}
 	if err != nil {

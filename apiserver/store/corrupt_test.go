@@ -73,7 +73,8 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 		} else {
 			c.HSet(t.Context(), key, harm.field, harm.value)
 		}
-		if _, read, err := s.Session(t.Context(), asks, id); !errors.Is(err, store.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {
+		_, read, err := s.Session(t.Context(), asks, id)
+		if !errors.Is(err, store.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {
 			t.Errorf("%s: read: %+v, %v; want ErrCorrupt", desc, read, err)
 		}
 		if _, again, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, store.ErrCorrupt) || again.Replayed {

@@ -33,8 +33,8 @@ var (
 // failure turns an error of the client into ours. Of an error that Redis answered only the code is
 // kept: the text may quote the command, and with it keys and digests.
 func failure(err error) error {
-	var answered redis.Error
-	if !errors.As(err, &answered) {
+	answered, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	code, _, _ := strings.Cut(answered.Error(), " ")

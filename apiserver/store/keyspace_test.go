@@ -41,14 +41,18 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	s := open(t, shared.URL(), func(o *store.Options) { o.SessionRetention = 48 * time.Hour })
 	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
 	tag := bucketTag(asks.MerchantID)
-	short := with(newSession(), func(n *store.NewSession) { n.Lifetime = time.Minute; n.Idempotency = idempotencyKey(t, "order-1001") })
+	short := with(newSession(), func(n *store.NewSession) {
+		n.Lifetime = time.Minute
+		n.Idempotency = idempotencyKey(t, "order-1001")
+	})
 	long := with(newSession(), func(n *store.NewSession) {
 		n.Lifetime = 36 * time.Hour
 		n.Idempotency = idempotencyKey(t, "order-1002")
 	})
 	shortID := mustCreate(t, s, asks, short).Session.ID
 	longID := mustCreate(t, s, asks, long).Session.ID
-	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest}); err != nil {
+	override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest}
+	if err := s.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}
 

@@ -26,7 +26,9 @@ type PublicSession struct {
 // PublicSession reads what a payer may see of a session, expiring it first if it is due. Errors:
 // ErrRateLimited, ErrNotFound (also for the zero ID), ErrCorrupt, ErrUnavailable. The quota is
 // filled unless the error is one of the last two.
-func (s *Store) PublicSession(ctx context.Context, admission PublicAdmission, id session.ID) (ratelimit.Quota, PublicSession, error) {
+func (s *Store) PublicSession(
+	ctx context.Context, admission PublicAdmission, id session.ID,
+) (ratelimit.Quota, PublicSession, error) {
 	space := keyspaceOf(id.Bucket())
 	keys := []string{space.rate(admission.Subject), space.session(id)}
 	answer, err := s.run(ctx, publicScript, keys, limitArgs(admission.Limit)...)

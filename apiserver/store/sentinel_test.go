@@ -9,11 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -29,7 +27,8 @@ func startSentinel(t *testing.T, masterPort string) string {
 
 	// A Sentinel writes what it learns into its configuration.
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort), 0o600))
+	lines := fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort)
+	must(t, os.WriteFile(config, lines, 0o600))
 	process := exec.CommandContext(t.Context(), "redis-server", config, "--sentinel")
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 	process.WaitDelay = patience
@@ -58,7 +57,7 @@ func TestAFailoverBySentinel(t *testing.T) {
 		return len(watcher.Replicas(t.Context(), "pay").Val()) == 1
 	})
 
-	s := open(t, "redis+sentinel://"+sentinel+"/0?master_name=pay", func(o *store.Options) { o.Timeout = time.Second })
+	s := open(t, "redis+sentinel://"+sentinel+"/0?master_name=pay")
 	must(t, s.Check(t.Context()))
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
