@@ -1,6 +1,7 @@
 package published
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -36,6 +37,13 @@ type KeyRecord struct {
 	// HandledDigest is the spec.keyDigest that was handled last, so that a rotation over HTTP is not
 	// undone by the unchanged digest in Git.
 	HandledDigest *apikey.Digest `json:"handledDigest,omitempty"`
+}
+
+// Equal reports whether both records would be published alike.
+func (r KeyRecord) Equal(other KeyRecord) bool {
+	mine, myErr := json.Marshal(r)
+	theirs, theirErr := json.Marshal(other)
+	return myErr == nil && theirErr == nil && bytes.Equal(mine, theirs)
 }
 
 // Source is the ApiKey a record was published for.
