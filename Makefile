@@ -74,7 +74,7 @@ verify: generate manifests lint ## Check that all is generated, tidy, linted and
 .PHONY: build
 build: ## Build bin/merchant-operator.
 	@echo "==> bin/merchant-operator $(VERSION)"
-	@CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
+	@go build -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
 
 .PHONY: kubectl
 kubectl: ## Build kubectl, and link it as bin/kubectl.

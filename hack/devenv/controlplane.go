@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -57,22 +58,26 @@ func (e *environment) watchControlPlane(ctx context.Context) error {
 	go func() {
 		ticker := time.NewTicker(2 * time.Second)
 		defer ticker.Stop()
+		var err error
 		for failures := 0; failures < 5; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
-			if answers(ctx, client, e.cluster.Config.Host+"/livez") == nil {
+			if err = answers(ctx, client, serverURL(e.cluster.Config)+"/livez"); err == nil {
 				failures = 0
 			} else {
 				failures++
 			}
 		}
-		e.programs.fail(errors.New("the Kubernetes API has stopped answering; see .dev/logs/kube-apiserver.log and etcd.log"))
+		e.programs.fail(fmt.Errorf("the Kubernetes API has stopped answering; see .dev/logs/kube-apiserver.log and etcd.log: %w", err))
 	}()
 	return nil
 }
+
+// serverURL is the Kubernetes API's, without the slash that envtest leaves at its end.
+func serverURL(config *rest.Config) string { return strings.TrimSuffix(config.Host, "/") }
 
 // answers is nil when a GET of url is answered with 200.
 func answers(ctx context.Context, client *http.Client, url string) error {

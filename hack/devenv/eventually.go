@@ -12,7 +12,7 @@ const patienceToStart = time.Minute
 // eventually tries until it works. Its error says what was waited for, and why the last try failed.
 func eventually(ctx context.Context, what string, try func(context.Context) error) error {
 	deadline := time.After(patienceToStart)
-	ticker := time.NewTicker(20 * time.Millisecond)
+	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		err := try(ctx)

@@ -13,6 +13,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 const usage = `Runs merchant-operator on this machine: make run, or bin/devenv from the root of the repository.
@@ -45,7 +47,10 @@ func main() {
 	case err != nil:
 		os.Exit(2)
 	case *worker:
-		os.Exit(exitCode(work(untilEndOf(context.Background(), os.Stdin))))
+		stop, release := signal.NotifyContext(untilEndOf(context.Background(), os.Stdin), os.Interrupt, syscall.SIGTERM)
+		err := work(stop)
+		release()
+		os.Exit(exitCode(err))
 	default:
 		os.Exit(foreground())
 	}

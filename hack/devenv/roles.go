@@ -97,7 +97,7 @@ func writeKubeconfig(path string, config *rest.Config, namespace string) error {
 		CurrentContext: name,
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: namespace}},
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server:                   config.Host,
+			Server:                   serverURL(config),
 			CertificateAuthorityData: config.CAData,
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
