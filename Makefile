@@ -73,7 +73,7 @@ verify: generate manifests lint ## Check that all is generated, tidy, linted and
 
 .PHONY: build
 build: ## Build bin/merchant-operator.
-	@echo "==> bin/merchant-operator $(VERSION)"
+	@echo "==> building bin/merchant-operator $(VERSION) (the first time takes minutes)"
 	@go build -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
 
 .PHONY: kubectl
