@@ -1,0 +1,102 @@
+package system
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// freezeWatches holds back every watch of every replica until the test ends.
+func (s scene) freezeWatches() {
+	for _, proxy := range shared.proxies {
+		proxy.FreezeWatches()
+		s.t.Cleanup(proxy.ThawWatches)
+	}
+}
+
+// graveyard are keys that a 200 has declared dead.
+type graveyard struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+func (g *graveyard) bury(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.keys = append(g.keys, key)
+}
+
+// pick returns the n-th dead key, counted around; empty while all are alive.
+func (g *graveyard) pick(n int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.keys) == 0 {
+		return ""
+	}
+	return g.keys[len(g.keys)-1-n%min(len(g.keys), 8)] // the latest deaths are the likeliest to be missed
+}
+
+// TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen rotates again and again, on one replica after the
+// other, while callers try dead keys on all of them.
+func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
+	const rotations, leastProbes = 60, 10_000
+	s := newScene(t)
+	s.merchant("coffee")
+	apiKey, initial := s.apiKey("till", "coffee")
+	s.change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "leaves a key in its overlap" })
+	s.waitReady(apiKey, conditionsOf(apiKey))
+	key := s.delivered("till-key")
+	for replica := range shared.replicas {
+		s.eventuallyStatus(replica, key, http.StatusOK)
+		s.want(s.call(replica, http.MethodGet, me, initial, ""), http.StatusOK)
+	}
+	s.freezeWatches()
+
+	dead := &graveyard{}
+	var probes, accepted atomic.Int64
+	var callers sync.WaitGroup
+	done := make(chan struct{})
+	for caller := range 2 * len(shared.replicas) {
+		callers.Go(func() {
+			for n := caller; ; n++ {
+				select {
+				case <-done:
+					if probes.Load() >= leastProbes || t.Failed() {
+						return
+					}
+				default:
+				}
+				key := dead.pick(n)
+				if key == "" {
+					continue
+				}
+				if got := s.try(n%len(shared.replicas), key); got != http.StatusUnauthorized {
+					accepted.Add(1)
+					t.Errorf("a dead key got %d", got)
+				}
+				probes.Add(1)
+			}
+		})
+	}
+	for rotation := range rotations {
+		rotated := s.call(rotation%len(shared.replicas), http.MethodPost, rotate, key, "")
+		if rotated.status != http.StatusOK {
+			t.Errorf("rotation %d: status %d: %s", rotation, rotated.status, rotated.raw)
+			break
+		}
+		dead.bury(key)
+		if rotation == 0 {
+			dead.bury(initial) // a rotation over HTTP ends the overlap of earlier ones
+		}
+		key = rotated.body["fullKey"].(string)
+		for replica := range shared.replicas {
+			if got := s.try(replica, key); got != http.StatusOK {
+				t.Errorf("rotation %d: replica %d answers the new key with %d", rotation, replica, got)
+			}
+		}
+	}
+	close(done)
+	callers.Wait()
+	t.Logf("%d rotations, %d probes with dead keys, %d accepted", rotations, probes.Load(), accepted.Load())
+}

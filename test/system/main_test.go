@@ -1,0 +1,19 @@
+package system
+
+import "testing"
+
+// shared is the one running product; each test makes its own merchants in a namespace of its own.
+var shared *product
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = startProduct(); err != nil {
+		panic(err)
+	}
+	defer func() {
+		if err := shared.stop(); err != nil {
+			panic(err)
+		}
+	}()
+	m.Run()
+}

@@ -1,0 +1,119 @@
+package system
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// keyCall is one call with a key, and what came of it. Keys are numbered in the order of their issue.
+type keyCall struct {
+	rotate bool
+	key    int
+}
+
+type keyAnswer struct {
+	accepted bool
+	issued   int // by an accepted rotation
+}
+
+// keyRegister is an ApiKey as its callers must see it: one register that holds the live key.
+// Authenticate reads it, rotate replaces it if it still holds the caller's key.
+var keyRegister = porcupine.Model{
+	Init: func() any { return 0 },
+	Step: func(state, input, output any) (bool, any) {
+		live, call, answer := state.(int), input.(keyCall), output.(keyAnswer)
+		if answer.accepted != (call.key == live) {
+			return false, state
+		}
+		if call.rotate && answer.accepted {
+			return true, answer.issued
+		}
+		return true, state
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+// issuedKeys numbers keys as they are issued.
+type issuedKeys struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+func (i *issuedKeys) add(key string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keys = append(i.keys, key)
+	return len(i.keys) - 1
+}
+
+// recent returns one of the last few keys, the n-th counted back and around.
+func (i *issuedKeys) recent(n int) (int, string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	number := len(i.keys) - 1 - n%min(len(i.keys), 3)
+	return number, i.keys[number]
+}
+
+// TestRotateAndAuthenticateAreOneRegister lets callers rotate and authenticate at will on all
+// replicas, with their watches at work, and checks that the answers fit one register.
+func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
+	const callers, callsEach = 6, 150
+	s := newScene(t)
+	s.merchant("coffee")
+	_, first := s.apiKey("till", "coffee")
+	for replica := range shared.replicas {
+		s.eventuallyStatus(replica, first, http.StatusOK)
+	}
+	issued := &issuedKeys{}
+	issued.add(first)
+	start := time.Now()
+	histories := make([][]porcupine.Operation, callers)
+	var running sync.WaitGroup
+	for caller := range callers {
+		running.Go(func() {
+			for n := range callsEach {
+				number, key := issued.recent((n + caller) * 7 / 5)
+				operation := porcupine.Operation{ClientId: caller, Call: int64(time.Since(start))}
+				call := keyCall{rotate: (n+caller)%10 == 0, key: number}
+				replica := (n + caller) % len(shared.replicas)
+				var answer keyAnswer
+				if call.rotate {
+					got := s.call(replica, http.MethodPost, rotate, key, "")
+					answer.accepted = got.status == http.StatusOK
+					if answer.accepted {
+						answer.issued = issued.add(got.body["fullKey"].(string))
+					} else {
+						s.mustBe401(got.status)
+					}
+				} else {
+					status := s.try(replica, key)
+					if answer.accepted = status == http.StatusOK; !answer.accepted {
+						s.mustBe401(status)
+					}
+				}
+				operation.Input, operation.Output, operation.Return = call, answer, int64(time.Since(start))
+				histories[caller] = append(histories[caller], operation)
+			}
+		})
+	}
+	running.Wait()
+	var history []porcupine.Operation
+	for _, h := range histories {
+		history = append(history, h...)
+	}
+	if result := porcupine.CheckOperationsTimeout(keyRegister, history, 2*time.Minute); result != porcupine.Ok {
+		t.Errorf("%d calls, %d keys issued: the history is %s, want one that fits a register", len(history), len(issued.keys), result)
+	}
+}
+
+// mustBe401 marks the test as failed for any other refusal: it would prove nothing about keys.
+func (s scene) mustBe401(status int) {
+	if status != http.StatusUnauthorized {
+		s.t.Errorf("refused with %d, want 401", status)
+	}
+}
