@@ -179,3 +179,6 @@ func (w *world) events(object client.Object) []string {
 	}
 	return told
 }
+
+// secretObject shortens the edits of Secrets.
+type secretObject = corev1.Secret

@@ -120,3 +120,22 @@ func observedGeneration(object client.Object) int64 {
 	}
 	return 0
 }
+
+func (w *world) awaitWaiting(key *v1alpha1.ApiKey) {
+	GinkgoHelper()
+	w.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotFound)
+}
+
+func (w *world) awaitStalled(key *v1alpha1.ApiKey, reason string) {
+	GinkgoHelper()
+	w.awaitStatus(key, kstatus.FailedStatus, reason)
+}
+
+func (w *world) awaitFailed(key *v1alpha1.ApiKey) {
+	GinkgoHelper()
+	w.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonFailed)
+}
+
+func readyMessage(object client.Object) string {
+	return meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition).Message
+}

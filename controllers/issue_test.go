@@ -3,7 +3,6 @@ package controllers
 import (
 	"time"
 
-	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -49,7 +48,7 @@ var _ = Describe("A new key", func() {
 		w := newWorld()
 		key := aKey("till", "coffee").ApiKey
 		w.apply(key)
-		w.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotFound)
+		w.awaitWaiting(key)
 		Expect(w.publishedSecret(key)).To(BeNil())
 		Expect(w.secret(w.namespace, "till-key")).To(BeNil())
 

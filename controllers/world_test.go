@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func newWorld(hooks ...interceptor.Funcs) *world {
 	w := &world{kube: kube, clock: &shiftedClock{}, logs: &logBuffer{}}
 	w.namespace = w.newNamespace("shops-")
 	w.credentials = w.newNamespace("credentials-")
-	w.startOperator(hooks...)
+	w.startOperator(hooked(hooks...))
 	DeferCleanup(func() { w.stop() })
 	// Whatever a test did, what it leaves must read the same to every tool.
 	DeferCleanup(w.expectConformance)
@@ -57,7 +58,21 @@ func (w *world) newNamespace(prefix string) string {
 	return namespace.Name
 }
 
-func (w *world) startOperator(hooks ...interceptor.Funcs) {
+// hooked lets every write of the operator pass the hooks.
+func hooked(hooks ...interceptor.Funcs) func(*Options) {
+	return func(o *Options) {
+		o.newClient = func(config *rest.Config, options client.Options) (client.Client, error) {
+			c, err := client.NewWithWatch(config, options)
+			for _, hook := range hooks {
+				c = interceptor.NewClient(c, hook)
+			}
+			return c, err
+		}
+	}
+}
+
+// startOperator runs an operator, until w.stop, with options that differ from those of a test.
+func (w *world) startOperator(differ ...func(*Options)) {
 	GinkgoHelper()
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(os.WriteFile(kubeconfig, environment.KubeConfig, 0o600)).To(Succeed())
@@ -68,13 +83,9 @@ func (w *world) startOperator(hooks ...interceptor.Funcs) {
 	options.OpsAddress = "127.0.0.1:0"
 	options.LeaderElect = false
 	options.Clock = w.clock
-	options.Log = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	options.newClient = func(config *rest.Config, o client.Options) (client.Client, error) {
-		c, err := client.NewWithWatch(config, o)
-		for _, hook := range hooks {
-			c = interceptor.NewClient(c, hook)
-		}
-		return c, err
+	options.Log = slog.New(slog.NewJSONHandler(io.MultiWriter(w.logs, GinkgoWriter), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	for _, change := range differ {
+		change(&options)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

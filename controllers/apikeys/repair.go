@@ -1,8 +1,6 @@
 package apikeys
 
 import (
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
@@ -17,7 +15,7 @@ func repair(f facts) *published.KeyRecord {
 	if triggerIdle(f) {
 		want.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	}
-	if apiequality.Semantic.DeepEqual(want, record) && f.published.Labels[published.Label] == published.LabelKey {
+	if want.Equal(record) && f.published.Labels[published.Label] == published.LabelKey {
 		return nil
 	}
 	return &want
