@@ -70,7 +70,7 @@ func (c caller) admission() store.Admission {
 	return store.Admission{
 		MerchantID: c.Merchant.ID,
 		KeyID:      c.KeyID,
-		Generation: c.Generation,
+		Revision:   c.Revision,
 		Digest:     c.Digest,
 		Live:       c.Live,
 		Blocked:    !c.Merchant.Active(),

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
 // rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.
@@ -36,7 +33,7 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 	if err != nil {
 		return err
 	}
-	if err := a.store.WriteOverride(uncancelled, overrideOf(record)); err != nil {
+	if err := a.store.WriteOverride(uncancelled, overrideOf(record, a.now())); err != nil {
 		return fmt.Errorf("%w: %w", errNotInForce, err)
 	}
 	a.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
@@ -45,17 +42,4 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 		Prefix:  key.Prefix(),
 		Warning: "Store this key securely now: it is not shown again. The previous key no longer works.",
 	})
-}
-
-func overrideOf(record published.KeyRecord) store.Override {
-	override := store.Override{
-		MerchantID: record.MerchantID,
-		KeyID:      record.KeyID,
-		Generation: record.Generation,
-		Current:    record.Current.Digest,
-	}
-	for _, previous := range record.Previous {
-		override.Previous = append(override.Previous, store.Previous{Digest: previous.Digest, ValidUntil: previous.ValidUntil})
-	}
-	return override
 }

@@ -22,6 +22,10 @@ type KeyRecord struct {
 
 	// Generation counts the rotations; it never falls.
 	Generation int64 `json:"generation"`
+	// Revision orders what is known of the key: it rises with every change of the record, rotation or
+	// not, whoever makes it. It is the time of the change in Unix milliseconds, or one more than the
+	// last, so that it rises even when record and status were lost together.
+	Revision int64 `json:"revision"`
 	// Current is the digest in force.
 	Current Current `json:"current"`
 	// Previous are older digests still in their overlap, the newest first.

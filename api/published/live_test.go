@@ -1,6 +1,7 @@
 package published_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -58,9 +59,45 @@ func TestLive(t *testing.T) {
 			if got := record.Live(tc.digest, tc.now); got != tc.want {
 				t.Errorf("Live = %t, want %t", got, tc.want)
 			}
+			if accepts(record.Accepts(tc.now), tc.digest, tc.now) != tc.want {
+				t.Errorf("Accepts disagrees with Live: %v", record.Accepts(tc.now))
+			}
 			if tc.want && !record.Usable(tc.now) {
 				t.Error("a record with a live key is not Usable")
 			}
 		})
+	}
+}
+
+// accepts reads a list of accepted digests as an override's reader does.
+func accepts(accepted []published.Accepted, digest apikey.Digest, now time.Time) bool {
+	return slices.ContainsFunc(accepted, func(a published.Accepted) bool {
+		return a.Digest.Equal(digest) && (a.Until.IsZero() || now.Before(a.Until))
+	})
+}
+
+// What was accepted once and is over by a later look must be over for whoever kept the list as well.
+func TestAcceptsTellsTheEnds(t *testing.T) {
+	record := keyRecord()
+	list := record.Accepts(issued)
+	for _, now := range []time.Time{issued, issued.Add(24*time.Hour - 1), issued.Add(24 * time.Hour), issued.AddDate(1, 0, 0)} {
+		for _, key := range []string{"current", "previous", "unknown"} {
+			digest := apikey.DigestOf(key)
+			if got, want := accepts(list, digest, now), record.Live(digest, now); got != want {
+				t.Errorf("%s at %s: the list of %s says %t, the record %t", key, now, issued, got, want)
+			}
+		}
+	}
+}
+
+func TestRevisionsRise(t *testing.T) {
+	record := keyRecord()
+	if got, want := record.NextRevision(issued.Add(time.Second)), issued.Add(time.Second).UnixMilli(); got != want {
+		t.Errorf("a change a second later has revision %d, want %d", got, want)
+	}
+	for _, now := range []time.Time{issued, issued.Add(-time.Hour)} {
+		if got, want := record.NextRevision(now), record.Revision+1; got != want {
+			t.Errorf("a change at %s, by a clock that is behind, has revision %d, want %d", now, got, want)
+		}
 	}
 }

@@ -22,6 +22,7 @@ func keyRecord() published.KeyRecord {
 		MerchantID: "merchant2345",
 		Source:     published.Source{Namespace: "shops", Name: "acme-till-1", UID: "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"},
 		Generation: 2,
+		Revision:   issued.UnixMilli(),
 		Current: published.Current{
 			Digest:    apikey.DigestOf("current"),
 			Prefix:    "mk_live_abcdefgh2345_0123",

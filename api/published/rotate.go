@@ -30,7 +30,38 @@ func (r KeyRecord) Usable(now time.Time) bool {
 	return r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
 }
 
-// Rotated returns the record after one rotation: the generation rises by one and next is in force.
+// Accepted is a digest that a record accepts until a time; zero: without an end.
+type Accepted struct {
+	Digest apikey.Digest
+	Until  time.Time
+}
+
+// Accepts returns every digest for which Live is true at the time now, and until when it will be.
+func (r KeyRecord) Accepts(now time.Time) []Accepted {
+	if !r.Usable(now) {
+		return nil
+	}
+	var end time.Time
+	if r.ExpiresAt != nil {
+		end = *r.ExpiresAt
+	}
+	accepted := []Accepted{{r.Current.Digest, end}}
+	for _, p := range r.PreviousAt(now) {
+		until := p.ValidUntil
+		if !end.IsZero() && end.Before(until) {
+			until = end
+		}
+		accepted = append(accepted, Accepted{p.Digest, until})
+	}
+	return accepted
+}
+
+// NextRevision returns the revision of a change made to the record at the time now.
+func (r KeyRecord) NextRevision(now time.Time) int64 {
+	return max(r.Revision+1, now.UnixMilli())
+}
+
+// Rotated returns the record after one rotation: the generation and the revision rise and next is in force.
 // With an overlap the key that was in force stays valid for that long, beside previous ones until
 // their own end; without one, it and all previous ones are dead at once.
 func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap time.Duration, now time.Time) KeyRecord {
@@ -42,6 +73,7 @@ func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap t
 		out.Previous = out.Previous[:min(len(out.Previous), MaxPrevious)]
 	}
 	out.Generation++
+	out.Revision = r.NextRevision(now)
 	out.Current = next
 	out.LastRotation = RotationEvent{Time: next.CreatedAt, Cause: cause}
 	return out

@@ -52,6 +52,7 @@ func TestRotated(t *testing.T) {
 		t.Run(tc.desc, func(t *testing.T) {
 			want := keyRecord()
 			want.Generation = 3
+			want.Revision = tc.now.UnixMilli()
 			want.Current = next
 			want.Previous = tc.wantPrevious
 			want.LastRotation = published.RotationEvent{Time: next.CreatedAt, Cause: tc.cause}
@@ -129,6 +130,9 @@ func TestARotationWithoutOverlapLeavesOneKey(t *testing.T) {
 			rotated := record.Rotated(next, cause, overlap, now)
 			if rotated.Generation != record.Generation+1 {
 				t.Fatalf("generation %d follows %d", rotated.Generation, record.Generation)
+			}
+			if rotated.Revision <= record.Revision {
+				t.Fatalf("revision %d follows %d", rotated.Revision, record.Revision)
 			}
 			record = rotated
 		}

@@ -67,6 +67,7 @@ func drawKeyRecord(t *rapid.T) published.KeyRecord {
 			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
 		},
 		Generation: rapid.Int64Range(1, 1<<53-1).Draw(t, "generation"),
+		Revision:   rapid.Int64Range(1, 1<<53-1).Draw(t, "revision"),
 		Current: published.Current{
 			Digest:    digest.Draw(t, "current"),
 			Prefix:    rapid.String().Draw(t, "prefix"),

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxGeneration is what a number in JSON and in Lua still holds exactly.
-const maxGeneration = 1 << 53
+// maxNumber is what a number in JSON and in Lua still holds exactly.
+const maxNumber = 1 << 53
 
 // ReadableGeneration returns the generation a published key's Secret tells of although DecodeKey may
 // refuse the rest, and 0 when it tells none. Generations never fall, so a record that takes the place
@@ -16,7 +16,7 @@ func ReadableGeneration(secret *corev1.Secret) int64 {
 	var record struct {
 		Generation int64 `json:"generation"`
 	}
-	if json.Unmarshal(secret.Data[keyData], &record) != nil || record.Generation < 0 || record.Generation >= maxGeneration {
+	if json.Unmarshal(secret.Data[keyData], &record) != nil || record.Generation < 0 || record.Generation >= maxNumber {
 		return 0
 	}
 	return record.Generation

@@ -25,8 +25,10 @@ func (r KeyRecord) validate() error {
 		return invalid("merchantID is not an id")
 	case r.Source.Namespace == "" || r.Source.Name == "" || r.Source.UID == "":
 		return invalid("source is incomplete")
-	case r.Generation < 1 || r.Generation >= maxGeneration:
+	case r.Generation < 1 || r.Generation >= maxNumber:
 		return invalid("generation %d is out of range", r.Generation)
+	case r.Revision < 1 || r.Revision >= maxNumber:
+		return invalid("revision %d is out of range", r.Revision)
 	case r.Current.Digest.IsZero():
 		return invalid("current.digest is missing")
 	case r.Current.CreatedAt.IsZero():

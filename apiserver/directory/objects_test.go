@@ -45,6 +45,7 @@ func issue(t testing.TB, uid, merchantUID types.UID, change ...func(*published.K
 		MerchantID:   published.ID(merchantUID),
 		Source:       published.Source{Namespace: "shops", Name: "till", UID: uid},
 		Generation:   1,
+		Revision:     1,
 		Current:      published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now},
 		State:        v1alpha1.ApiKeyActive,
 		LastRotation: published.RotationEvent{Time: now, Cause: v1alpha1.RotationInitial},

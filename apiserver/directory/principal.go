@@ -21,8 +21,8 @@ var (
 // Principal is who presented a key, as far as this replica knows.
 type Principal struct {
 	KeyID string
-	// Generation is of the published record.
-	Generation int64
+	// Generation and Revision are of the published record.
+	Generation, Revision int64
 	// Digest is of the presented key.
 	Digest apikey.Digest
 	// Live is the record's verdict on Digest. It is false for a key of a known key id whose digest
@@ -70,6 +70,7 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant,
 	return Principal{
 		KeyID:      k.record.KeyID,
 		Generation: k.record.Generation,
+		Revision:   k.record.Revision,
 		Digest:     digest,
 		Live:       k.record.Live(digest, now),
 		Prefix:     prefix,

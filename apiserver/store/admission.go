@@ -15,8 +15,8 @@ type Admission struct {
 	// MerchantID is the bare id, without the "mer_" callers see.
 	MerchantID string
 	KeyID      string
-	// Generation is of the published record this replica knows.
-	Generation int64
+	// Revision is of the published record this replica knows.
+	Revision int64
 	// Digest is of the presented key.
 	Digest apikey.Digest
 	// Live is the directory's own verdict on Digest.
@@ -57,7 +57,7 @@ func (a Admission) keys() []string {
 }
 
 func (a Admission) args() []any {
-	return append(limitArgs(a.Limit), a.Generation, a.Digest.Hex(), flag(a.Live), flag(a.Blocked))
+	return append(limitArgs(a.Limit), a.Revision, a.Digest.Hex(), flag(a.Live), flag(a.Blocked))
 }
 
 func limitArgs(limit ratelimit.Policy) []any {

@@ -1,25 +1,20 @@
 -- Follows the prelude in every script of a merchant's request: whether the caller is admitted.
 -- KEYS[2] is the key's override, KEYS[3] its last use.
--- ARGV[3] generation and ARGV[4] digest (hex) of the presented key, ARGV[5] '1' if this replica's directory
--- accepts it, ARGV[6] '1' if the merchant is not active.
+-- ARGV[3] revision this replica knows, ARGV[4] digest (hex) of the presented key, ARGV[5] '1' if this
+-- replica's directory accepts it, ARGV[6] '1' if the merchant is not active.
 
 -- What is wrong with the presented key; nil when it is accepted. An override is
--- '<generation> <digest>[ <previous digest> <its end in ms>]...'; a revoked key has '-' for the digest.
+-- '<revision>[ <accepted digest> <its end in ms, or 0>]...'. It decides alone if it is as new as what the
+-- directory knows, or newer; else it is history.
 local function fault(override)
   if override then
-    local generation, current, previous = string.match(override, '^(%d+) (%S+)(.*)$')
-    if not generation then
+    local revision, accepted = string.match(override, '^(%d+)(.*)$')
+    if not revision then
       return 'CORRUPT'
     end
-    local age = tonumber(generation) - tonumber(ARGV[3])
-    -- Newer than what the directory knows: it decides alone. As new: both must agree, for only the directory
-    -- knows that a key was disabled, and only the override that it was deleted. Older: it is history.
-    if age > 0 or (age == 0 and ARGV[5] == '1') then
-      if current == ARGV[4] then
-        return nil
-      end
-      for digest, ends in string.gmatch(previous, ' (%x+) (%d+)') do
-        if digest == ARGV[4] and now_ms < tonumber(ends) then
+    if tonumber(revision) >= tonumber(ARGV[3]) then
+      for digest, ends in string.gmatch(accepted, ' (%x+) (%d+)') do
+        if digest == ARGV[4] and (ends == '0' or now_ms < tonumber(ends)) then
           return nil
         end
       end

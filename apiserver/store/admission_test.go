@@ -37,18 +37,21 @@ func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	previous := []store.Previous{
-		{Digest: first, ValidUntil: now.Now.Add(time.Hour)},
-		{Digest: second, ValidUntil: now.Now.Add(-time.Millisecond)},
-	}
-	twice := []store.Previous{
-		{Digest: first, ValidUntil: now.Now.Add(-time.Hour)},
-		{Digest: first, ValidUntil: now.Now.Add(time.Hour)},
-	}
+	list := func(accepted ...store.Accepted) *store.Override { return &store.Override{Accepted: accepted} }
+	alone := list(store.Accepted{Digest: current})
+	overlap := list(
+		store.Accepted{Digest: current},
+		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+		store.Accepted{Digest: second, Until: now.Now.Add(-time.Millisecond)},
+	)
+	twice := list(
+		store.Accepted{Digest: first, Until: now.Now.Add(-time.Hour)},
+		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+	)
 	for _, test := range []struct {
 		desc      string
-		override  *store.Override // of generation 5
-		knows     int64           // the generation this replica knows
+		override  *store.Override // of revision 5
+		knows     int64           // the revision this replica knows
 		live      bool
 		presented apikey.Digest
 		accepted  bool
@@ -56,32 +59,33 @@ func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
 		{"no override, the directory accepts", nil, 5, true, current, true},
 		{"no override, the directory refuses", nil, 5, false, current, false},
 
-		{"an older override, the directory accepts what it does not list", &store.Override{}, 6, true, newDigest(), true},
-		{"an older override, the directory refuses what it lists", &store.Override{}, 6, false, current, false},
+		{"an older override, the directory accepts what it does not list", alone, 6, true, newDigest(), true},
+		{"an older override, the directory refuses what it lists", alone, 6, false, current, false},
 
-		{"a newer override lists it as current, the directory does not know it yet", &store.Override{}, 4, false, current, true},
-		{"a newer override lists it, the directory accepts", &store.Override{}, 4, true, current, true},
-		{"a newer override does not list what the directory accepts", &store.Override{}, 4, true, newDigest(), false},
-		{"a newer override lists it in its overlap", &store.Override{Previous: previous}, 4, true, first, true},
-		{"a newer override lists it in its overlap, the directory refuses", &store.Override{Previous: previous}, 4, false, first, true},
-		{"a newer override says the overlap is over", &store.Override{Previous: previous}, 4, true, second, false},
-		{"a newer override lists it twice", &store.Override{Previous: twice}, 4, true, first, true},
-		{"a newer override lists others in their overlap", &store.Override{Previous: previous}, 4, true, newDigest(), false},
-		{"a newer override, and no directory at all", &store.Override{}, 0, false, current, true},
+		{"a newer override lists it, the directory does not know it yet", alone, 4, false, current, true},
+		{"a newer override lists it, the directory accepts", alone, 4, true, current, true},
+		{"a newer override does not list what the directory accepts", alone, 4, true, newDigest(), false},
+		{"a newer override lists it until later", overlap, 4, true, first, true},
+		{"a newer override lists it until later, the directory refuses", overlap, 4, false, first, true},
+		{"a newer override says its time is over", overlap, 4, true, second, false},
+		{"a newer override lists it twice", twice, 4, true, first, true},
+		{"a newer override lists others", overlap, 4, true, newDigest(), false},
+		{"a newer override lists none", list(), 4, true, current, false},
+		{"a newer override, and no directory at all", alone, 0, false, current, true},
 
-		{"the same generation, both accept", &store.Override{}, 5, true, current, true},
-		{"the same generation, both accept the overlap", &store.Override{Previous: previous}, 5, true, first, true},
-		{"the same generation, the directory knows that the key was disabled", &store.Override{}, 5, false, current, false},
-		{"the same generation, the overlap is over by the clock of Redis", &store.Override{Previous: previous}, 5, true, second, false},
-		{"the same generation, neither accepts", &store.Override{}, 5, false, newDigest(), false},
+		{"the same revision, both accept", alone, 5, true, current, true},
+		{"the same revision, both accept the overlap", overlap, 5, true, first, true},
+		{"the same revision, the key was deleted since", list(), 5, true, current, false},
+		{"the same revision, the overlap is over by the clock of Redis", overlap, 5, true, second, false},
+		{"the same revision, neither accepts", alone, 5, false, newDigest(), false},
 	} {
 		for name, operation := range operations {
 			asks := with(merchant(), func(a *store.Admission) {
-				a.Generation, a.Live, a.Digest = test.knows, test.live, test.presented
+				a.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
 			})
 			if test.override != nil {
 				override := *test.override
-				override.MerchantID, override.KeyID, override.Generation, override.Current = asks.MerchantID, asks.KeyID, 5, current
+				override.MerchantID, override.KeyID, override.Revision = asks.MerchantID, asks.KeyID, 5
 				if err := s.WriteOverride(t.Context(), override); err != nil {
 					t.Fatal(err)
 				}
@@ -101,13 +105,13 @@ func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
 	s := open(t, shared.URL())
 	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
 		for _, knows := range []int64{1, 5} {
-			asks := with(merchant(), func(a *store.Admission) { a.Generation, a.Digest = knows, presented })
-			revoked := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 5}
+			asks := with(merchant(), func(a *store.Admission) { a.Revision, a.Digest = knows, presented })
+			revoked := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 5}
 			if err := s.WriteOverride(t.Context(), revoked); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
-				t.Errorf("%s, of generation %d: %v, want ErrKeyRejected", desc, knows, err)
+				t.Errorf("%s, of revision %d: %v, want ErrKeyRejected", desc, knows, err)
 			}
 		}
 	}

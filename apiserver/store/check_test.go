@@ -70,7 +70,7 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 	if _, _, err := s.PublicSession(t.Context(), payer(), created.Session.ID); err != nil {
 		t.Errorf("public read: %v", err)
 	}
-	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 9}); err != nil {
+	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}); err != nil {
 		t.Errorf("write an override: %v", err)
 	}
 	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {

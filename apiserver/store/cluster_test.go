@@ -77,7 +77,7 @@ func TestARedisCluster(t *testing.T) {
 		if _, _, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil {
 			t.Errorf("bucket %d: public read: %v", bucket, err)
 		}
-		must(t, s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 9}))
+		must(t, s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}))
 		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
 			t.Errorf("bucket %d: a revoked key: %v", bucket, err)
 		}

@@ -51,7 +51,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	})
 	shortID := mustCreate(t, s, asks, short).Session.ID
 	longID := mustCreate(t, s, asks, long).Session.ID
-	override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest}
+	override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}}
 	if err := s.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}

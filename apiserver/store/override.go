@@ -15,26 +15,24 @@ type Override struct {
 	// MerchantID is the bare id, without the "mer_" callers see.
 	MerchantID string
 	KeyID      string
-	// Generation of the record the verdict is from.
-	Generation int64
-	// Current is the digest in force; zero: the key is revoked, and no digest is accepted.
-	Current apikey.Digest
-	// Previous are the digests in their overlap.
-	Previous []Previous
+	// Revision of the record the verdict is from.
+	Revision int64
+	// Accepted are the digests that are accepted; none: the key is revoked.
+	Accepted []Accepted
 }
 
-// Previous is a digest that is accepted until its overlap ends.
-type Previous struct {
-	Digest     apikey.Digest
-	ValidUntil time.Time
+// Accepted is a digest that is accepted until a time; zero: without an end.
+type Accepted struct {
+	Digest apikey.Digest
+	Until  time.Time
 }
 
-// WriteOverride stores the override for 7 days. It never replaces one of a higher generation, and
-// one of the same generation only to revoke the key. The error is ErrCorrupt or ErrUnavailable.
+// WriteOverride stores the override for 7 days. It never replaces one of a higher revision, and
+// one of the same revision only to revoke the key. The error is ErrCorrupt or ErrUnavailable.
 func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 	key := keyspaceOf(session.BucketOf(override.MerchantID)).override(override.KeyID)
 	answer, err := s.run(ctx, overrideScript, []string{key},
-		override.Generation, override.encode(), flag(override.Current.IsZero()), overrideLifetime.Milliseconds())
+		override.Revision, override.encode(), flag(len(override.Accepted) == 0), overrideLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("write an override: %w", err)
 	}
@@ -44,16 +42,17 @@ func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 	return nil
 }
 
-// encode writes what admission.lua reads: the generation and the current digest, then each previous
-// digest and its end in milliseconds, all parted by single spaces.
+// encode writes what admission.lua reads: the revision, then each accepted digest and its end in
+// milliseconds or 0, all parted by single spaces.
 func (o Override) encode() string {
-	if o.Current.IsZero() {
-		return decimal(o.Generation) + " -"
-	}
 	var text strings.Builder
-	text.WriteString(decimal(o.Generation) + " " + o.Current.Hex())
-	for _, previous := range o.Previous {
-		text.WriteString(" " + previous.Digest.Hex() + " " + decimal(previous.ValidUntil.UnixMilli()))
+	text.WriteString(decimal(o.Revision))
+	for _, accepted := range o.Accepted {
+		var end int64
+		if !accepted.Until.IsZero() {
+			end = accepted.Until.UnixMilli()
+		}
+		text.WriteString(" " + accepted.Digest.Hex() + " " + decimal(end))
 	}
 	return text.String()
 }

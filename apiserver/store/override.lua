@@ -1,15 +1,15 @@
 -- Writes an override, unless a newer one is there already. Runs without the prelude.
--- KEYS[1] is the override; ARGV[1] its generation, ARGV[2] its text, ARGV[3] '1' if it revokes the key,
+-- KEYS[1] is the override; ARGV[1] its revision, ARGV[2] its text, ARGV[3] '1' if it revokes the key,
 -- ARGV[4] how long to keep it in ms.
 
 local stored = redis.call('GET', KEYS[1])
 if stored then
-  local generation = tonumber(string.match(stored, '^(%d+) '))
-  if not generation then
+  local revision = tonumber(string.match(stored, '^%d+'))
+  if not revision then
     return {'CORRUPT'}
   end
-  local age = generation - tonumber(ARGV[1])
-  -- Of the same generation only a revocation counts: a replica that is late with the news of a rotation must
+  local age = revision - tonumber(ARGV[1])
+  -- Of the same revision only a revocation counts: a replica that is late with the news of a rotation must
   -- not revive a key that has been deleted since.
   if age > 0 or (age == 0 and ARGV[3] ~= '1') then
     return {'OK'}

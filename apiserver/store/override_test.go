@@ -19,10 +19,10 @@ type checker interface {
 	Context() context.Context
 }
 
-// asking returns the verdict on a digest, asked by a replica that knows an older generation.
+// asking returns the verdict on a digest, asked by a replica that knows an older revision.
 func asking(t checker, s *store.Store, asks store.Admission, digest apikey.Digest) bool {
 	t.Helper()
-	asks.Generation, asks.Live, asks.Digest = 0, false, digest
+	asks.Revision, asks.Live, asks.Digest = 0, false, digest
 	_, err := s.Admit(t.Context(), asks)
 	if err != nil && !errors.Is(err, store.ErrKeyRejected) {
 		t.Fatal(err)
@@ -30,8 +30,8 @@ func asking(t checker, s *store.Store, asks store.Admission, digest apikey.Diges
 	return err == nil
 }
 
-// The writes of any number of replicas may come in any order: the highest generation stays, and of one
-// generation a revocation is final.
+// The writes of any number of replicas may come in any order: the highest revision stays, and of one
+// revision a revocation is final.
 func TestOverridesEndTheSameInAnyOrder(t *testing.T) {
 	s := open(t, shared.URL())
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,26 +39,26 @@ func TestOverridesEndTheSameInAnyOrder(t *testing.T) {
 		digests := map[int64]apikey.Digest{}
 		highest, revoked := int64(0), false
 		for range rapid.IntRange(1, 8).Draw(t, "writes") {
-			generation := rapid.Int64Range(1, 4).Draw(t, "generation")
+			revision := rapid.Int64Range(1, 4).Draw(t, "revision")
 			revokes := rapid.Bool().Draw(t, "revokes")
-			if _, ok := digests[generation]; !ok {
-				digests[generation] = newDigest()
+			if _, ok := digests[revision]; !ok {
+				digests[revision] = newDigest()
 			}
-			override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: generation}
+			override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: revision}
 			if !revokes {
-				override.Current = digests[generation]
+				override.Accepted = []store.Accepted{{Digest: digests[revision]}}
 			}
 			if err := s.WriteOverride(t.Context(), override); err != nil {
 				t.Fatal(err)
 			}
-			if generation > highest {
-				highest, revoked = generation, false
+			if revision > highest {
+				highest, revoked = revision, false
 			}
-			revoked = revoked || (revokes && generation == highest)
+			revoked = revoked || (revokes && revision == highest)
 		}
-		for generation, digest := range digests {
-			if got, want := asking(t, s, asks, digest), generation == highest && !revoked; got != want {
-				t.Fatalf("the digest of generation %d is accepted: %v; the highest is %d, revoked: %v", generation, got, highest, revoked)
+		for revision, digest := range digests {
+			if got, want := asking(t, s, asks, digest), revision == highest && !revoked; got != want {
+				t.Fatalf("the digest of revision %d is accepted: %v; the highest is %d, revoked: %v", revision, got, highest, revoked)
 			}
 		}
 	})
@@ -73,7 +73,7 @@ func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
 		digests[i] = newDigest()
 		writers.Go(func() {
 			err := replicas[i%2].WriteOverride(t.Context(), store.Override{
-				MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: int64(i + 1), Current: digests[i],
+				MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: int64(i + 1), Accepted: []store.Accepted{{Digest: digests[i]}},
 			})
 			if err != nil {
 				t.Error(err)
@@ -83,7 +83,7 @@ func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
 	writers.Wait()
 	for i, digest := range digests {
 		if got, want := asking(t, replicas[0], asks, digest), i == len(digests)-1; got != want {
-			t.Errorf("the digest of generation %d is accepted: %v", i+1, got)
+			t.Errorf("the digest of revision %d is accepted: %v", i+1, got)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
 func TestAnOverrideIsOfOneKeyOnly(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 9}); err != nil {
+	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}); err != nil {
 		t.Fatal(err)
 	}
 	asks.KeyID = newID()
@@ -100,22 +100,24 @@ func TestAnOverrideIsOfOneKeyOnly(t *testing.T) {
 	}
 }
 
-func TestLargeGenerationsStayExact(t *testing.T) {
+func TestLargeRevisionsStayExact(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	const generation = 1<<53 - 1
-	write := func(generation int64) apikey.Digest {
+	const revision = 1<<53 - 1
+	write := func(revision int64) apikey.Digest {
 		digest := newDigest()
-		override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: generation, Current: digest}
+		override := store.Override{
+			MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: revision, Accepted: []store.Accepted{{Digest: digest}},
+		}
 		if err := s.WriteOverride(t.Context(), override); err != nil {
 			t.Fatal(err)
 		}
 		return digest
 	}
-	write(generation - 1)
-	last := write(generation)
-	write(generation - 1)
+	write(revision - 1)
+	last := write(revision)
+	write(revision - 1)
 	if !asking(t, s, asks, last) {
-		t.Error("the highest generation is not the one in force")
+		t.Error("the highest revision is not the one in force")
 	}
 }

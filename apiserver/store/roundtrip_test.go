@@ -67,7 +67,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
 		"public read":     func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
 		"write an override": func(ctx context.Context) error {
-			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Generation: 1, Current: asks.Digest})
+			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}})
 		},
 	}
 	for name, operation := range all {

@@ -65,7 +65,7 @@ func merchant() store.Admission {
 	return store.Admission{
 		MerchantID: newID(),
 		KeyID:      newID(),
-		Generation: 3,
+		Revision:   3,
 		Digest:     newDigest(),
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},

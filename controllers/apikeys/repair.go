@@ -18,6 +18,7 @@ func repair(f facts) *published.KeyRecord {
 	if want.Equal(record) && f.published.Labels[published.Label] == published.LabelKey {
 		return nil
 	}
+	want.Revision = record.NextRevision(f.now)
 	return &want
 }
 

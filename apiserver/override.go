@@ -1,0 +1,17 @@
+package apiserver
+
+import (
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// overrideOf says what the record says, for replicas that have not seen it.
+func overrideOf(record published.KeyRecord, now time.Time) store.Override {
+	override := store.Override{MerchantID: record.MerchantID, KeyID: record.KeyID, Revision: record.Revision}
+	for _, accepted := range record.Accepts(now) {
+		override.Accepted = append(override.Accepted, store.Accepted(accepted))
+	}
+	return override
+}
