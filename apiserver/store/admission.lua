@@ -4,16 +4,16 @@
 -- replica's directory accepts it, ARGV[6] '1' if the merchant is not active.
 
 -- What is wrong with the presented key; nil when it is accepted. An override is
--- '<revision>[ <accepted digest> <its end in ms, or 0>]...'. It decides alone if it is as new as what the
--- directory knows, or newer; else it is history.
+-- '<revision>' and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone if
+-- it is as new as what the directory knows, or newer; else it is history.
 local function fault(override)
   if override then
-    local revision, accepted = string.match(override, '^(%d+)(.*)$')
+    local revision, accepted = string.match(override, '^(%d+) (.+)$')
     if not revision then
       return 'CORRUPT'
     end
     if tonumber(revision) >= tonumber(ARGV[3]) then
-      for digest, ends in string.gmatch(accepted, ' (%x+) (%d+)') do
+      for digest, ends in string.gmatch(accepted, '(%x+) (%d+)') do
         if digest == ARGV[4] and (ends == '0' or now_ms < tonumber(ends)) then
           return nil
         end

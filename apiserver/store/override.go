@@ -43,10 +43,13 @@ func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 }
 
 // encode writes what admission.lua reads: the revision, then each accepted digest and its end in
-// milliseconds or 0, all parted by single spaces.
+// milliseconds or 0, or a dash for none, all parted by single spaces.
 func (o Override) encode() string {
 	var text strings.Builder
 	text.WriteString(decimal(o.Revision))
+	if len(o.Accepted) == 0 {
+		text.WriteString(" -")
+	}
 	for _, accepted := range o.Accepted {
 		var end int64
 		if !accepted.Until.IsZero() {

@@ -4,7 +4,7 @@
 
 local stored = redis.call('GET', KEYS[1])
 if stored then
-  local revision = tonumber(string.match(stored, '^%d+'))
+  local revision = tonumber(string.match(stored, '^(%d+) '))
   if not revision then
     return {'CORRUPT'}
   end
