@@ -30,9 +30,9 @@ const patience = 30 * time.Second
 
 // What all tests share. Each has a namespace, hence merchants, of its own.
 var (
-	kubeConfig *rest.Config
-	kube       *kubernetes.Clientset
-	redis      *redistest.Server
+	kubeConfig  *rest.Config
+	kube        *kubernetes.Clientset
+	sharedRedis *redistest.Server
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func runTests(m *testing.M) (err error) {
 		return err
 	}
 	defer closeRedis()
-	redis = server
+	sharedRedis = server
 	m.Run()
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *scene) start(change ...func(*apiserver.Options)) *replica {
 // launch is start without waiting.
 func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 	s.t.Helper()
-	proxy, err := kubeproxy.Start(kubeConfig)
+	proxy, err := kubeproxy.Start(s.kubeConfig)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 		s.t.Fatal(err)
 	}
 	options.CredentialsNamespace = s.namespace
-	options.RedisURL = redis.URL()
+	options.RedisURL = sharedRedis.URL()
 	options.PublicAddress, options.InternalAddress, options.OpsAddress = freeAddress(s.t), freeAddress(s.t), freeAddress(s.t)
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0

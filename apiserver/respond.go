@@ -64,6 +64,8 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch refusal.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header().Del("RateLimit") // a key may die after it was admitted, and all 401 are the same
+		w.Header().Del("RateLimit-Policy")
 		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)

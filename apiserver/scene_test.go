@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -16,10 +17,11 @@ import (
 
 // scene is one test's credentials namespace. It plays the operator.
 type scene struct {
-	t         *testing.T
-	namespace string
-	log       *logBuffer
-	issued    []string
+	t          *testing.T
+	namespace  string
+	kubeConfig *rest.Config // of the replicas
+	log        *logBuffer   // of the replicas
+	issued     []string     // keys
 }
 
 // newScene also sees to it that no key of the scene gets into the log of a replica.
@@ -30,7 +32,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, namespace: namespace.Name, log: &logBuffer{}}
+	s := &scene{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logBuffer{}}
 	t.Cleanup(func() {
 		logged := s.log.String()
 		for _, key := range s.issued {
@@ -92,6 +94,7 @@ func (s *scene) key(name string, merchant published.MerchantRecord, change ...fu
 		MerchantID:   merchant.MerchantID,
 		Source:       published.Source{Namespace: "shops", Name: name, UID: uid},
 		Generation:   1,
+		Revision:     1,
 		Current:      published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now},
 		State:        v1alpha1.ApiKeyActive,
 		LastRotation: published.RotationEvent{Time: now, Cause: v1alpha1.RotationInitial},

@@ -1,0 +1,194 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+)
+
+const me = "/api/v1/merchant/me"
+
+// trustLoopback lets a test choose its address by X-Forwarded-For.
+func trustLoopback(o *apiserver.Options) {
+	o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+}
+
+// Whatever is wrong with a key or its caller, the answer is the same to the byte.
+func TestEvery401IsTheSame(t *testing.T) {
+	s := newScene(t)
+	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
+	suspended := s.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended })
+	good := s.key("good", acme)
+	stale := s.newKey(published.ID("previous of rotated")).Reveal()
+	expired := s.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Second)) })
+	disabled := s.key("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	s.key("rotated", acme, func(r *published.KeyRecord) {
+		r.Previous = []published.Previous{{Digest: apikey.DigestOf(stale), ValidUntil: time.Now().Add(-time.Second)}}
+	})
+	orphan := s.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
+	undecodable := s.key("undecodable", acme)
+	secret := s.secretOf(undecodable)
+	secret.Data["record.json"] = []byte("{")
+	s.updateSecret(secret)
+	ofSuspended := s.key("of-suspended", suspended)
+	r := s.start(trustLoopback)
+
+	id := func(key string) string {
+		parsed, err := apikey.Parse(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed.ID()
+	}
+	const home, foreign = "203.0.113.7", "198.51.100.7"
+	request := func(address string, authorization ...string) http.Header {
+		return http.Header{"X-Forwarded-For": {address}, "Authorization": authorization}
+	}
+	bearer := func(key string) http.Header { return request(home, "Bearer "+key) }
+	causes := map[string]http.Header{
+		"no Authorization":                       request(home),
+		"empty":                                  request(home, ""),
+		"another scheme":                         request(home, "Basic "+good),
+		"the key alone":                          request(home, good),
+		"the scheme alone":                       request(home, "Bearer"),
+		"two keys":                               request(home, "Bearer "+good+" "+good),
+		"two keys with a comma":                  request(home, "Bearer "+good+", Bearer "+good),
+		"the header twice":                       request(home, "Bearer "+good, "Bearer "+good),
+		"the header twice, one of them bad":      request(home, "Bearer "+good, "Bearer x"),
+		"too short for a key":                    bearer("hunter2"),
+		"too long for a key":                     bearer(strings.Repeat("k", 257)),
+		"an umlaut":                              bearer(good[:58] + "ä"),
+		"an unknown key":                         bearer(s.newKey(published.ID("unknown")).Reveal()),
+		"an unknown key made elsewhere":          bearer(strings.Repeat("k", 40)),
+		"a mistyped key":                         bearer(good[:30] + flip(good[30]) + good[31:]),
+		"a key in other case":                    bearer(strings.ToUpper(good)),
+		"a key never issued, of a good key's id": bearer(s.newKey(id(good)).Reveal()),
+		"a digest for a key":                     bearer(apikey.DigestOf(good).Hex()),
+		"an expired key":                         bearer(expired),
+		"a disabled key":                         bearer(disabled),
+		"a key past its overlap":                 bearer(stale),
+		"a key whose merchant is unknown":        bearer(orphan),
+		"a key whose record is broken":           bearer(undecodable),
+		"a dead key of a suspended merchant":     bearer(s.newKey(id(ofSuspended)).Reveal()),
+		"a good key from elsewhere":              request(foreign, "Bearer "+good),
+		"a good key from a forged address":       request(home+", "+foreign, "Bearer "+good),
+		"a good key from a malformed address":    request("nonsense", "Bearer "+good),
+		"a good key from no address":             request("", "Bearer "+good),
+		"a good key from an IPv6 address":        request("2001:db8::7", "Bearer "+good),
+	}
+
+	var first *answer
+	for _, route := range []struct{ method, path, body string }{
+		{http.MethodGet, me, ""},
+		{http.MethodPost, sessions, `{"amountCents": 1}`},
+		{http.MethodPost, sessions, `{"amountCents": "bad"}`},
+		{http.MethodGet, sessions + "/ps_0000000000000000000000000000", ""},
+		{http.MethodGet, sessions + "/malformed", ""},
+		{http.MethodPost, "/api/v1/keys/rotate", ""},
+	} {
+		for cause, header := range causes {
+			request, err := http.NewRequestWithContext(t.Context(), route.method, r.url+route.path, strings.NewReader(route.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header = header
+			got := r.send(request).want(t, http.StatusUnauthorized)
+			got.header.Del("Date")
+			if first == nil {
+				first = &got
+			}
+			if diff := cmp.Diff(*first, got, cmp.AllowUnexported(answer{})); diff != "" {
+				t.Errorf("%s %s, %s: not the same answer:\n%s", route.method, route.path, cause, diff)
+			}
+		}
+	}
+	if first.header.Get("WWW-Authenticate") != "Bearer" || first.header.Get("RateLimit") != "" {
+		t.Errorf("headers %v", first.header)
+	}
+	r.call(http.MethodGet, me, good, "", "X-Forwarded-For", home).want(t, http.StatusOK)
+}
+
+// flip returns another base62 digit.
+func flip(digit byte) string {
+	if digit == 'a' {
+		return "b"
+	}
+	return "a"
+}
+
+func TestAuthorizationIsReadAsRFC6750Says(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	for _, value := range []string{"Bearer " + key, "bearer " + key, "BEARER  " + key, "Bearer " + key + " "} {
+		r.call(http.MethodGet, me, "", "", "Authorization", value).want(t, http.StatusOK)
+	}
+}
+
+func TestAKeyMadeElsewhereIsGood(t *testing.T) {
+	s := newScene(t)
+	elsewhere := "made-elsewhere!" + strings.Repeat("~", 241)
+	s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
+	})
+	got := s.start().call(http.MethodGet, me, elsewhere, "").want(t, http.StatusOK)
+	if prefix := got.body["apiKey"].(map[string]any)["prefix"]; prefix != "" {
+		t.Errorf("prefix %q, want none", prefix)
+	}
+}
+
+func TestAllowlist(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) {
+		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "198.51.100.7", "2001:db8:1::/48"}
+	}))
+	anyone := s.key("anyone", s.merchant("open"))
+	r := s.start(trustLoopback)
+	for address, want := range map[string]int{
+		"203.0.113.255":            http.StatusOK,
+		"203.0.114.0":              http.StatusUnauthorized,
+		"198.51.100.7":             http.StatusOK,
+		"198.51.100.8":             http.StatusUnauthorized,
+		"2001:db8:1:2::3":          http.StatusOK,
+		"2001:db8:2::":             http.StatusUnauthorized,
+		"::ffff:203.0.113.1":       http.StatusOK,
+		"10.0.0.1":                 http.StatusUnauthorized,
+		"203.0.113.9, 127.0.0.9":   http.StatusOK,
+		"203.0.113.9, 10.0.0.1":    http.StatusUnauthorized,
+		"10.0.0.1, 203.0.113.9":    http.StatusOK,
+		"203.0.113.9, nonsense":    http.StatusUnauthorized,
+		"nonsense, 203.0.113.9":    http.StatusOK,
+		"203.0.113.9:4711":         http.StatusOK,
+		"[2001:db8:1::1]:4711":     http.StatusOK,
+		"fe80::1%eth0":             http.StatusUnauthorized,
+		"203.0.113.9%eth0":         http.StatusUnauthorized,
+		"203.0.113.9, , 127.0.0.1": http.StatusUnauthorized,
+	} {
+		if got := r.call(http.MethodGet, me, key, "", "X-Forwarded-For", address); got.status != want {
+			t.Errorf("from %s: %d, want %d", address, got.status, want)
+		}
+	}
+	r.call(http.MethodGet, me, key, "", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-For", "10.0.0.1").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, key, "", "X-Forwarded-For", "10.0.0.1", "X-Forwarded-For", "203.0.113.9").want(t, http.StatusOK)
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized) // the proxy itself is not on the list
+	r.call(http.MethodGet, me, anyone, "", "X-Forwarded-For", "10.0.0.1").want(t, http.StatusOK)
+}
+
+func TestForwardedForIsNotBelievedFromStrangers(t *testing.T) {
+	s := newScene(t)
+	local := s.key("local", s.merchant("local", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1"} }))
+	remote := s.key("remote", s.merchant("remote", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
+	r := s.start() // trusts nobody
+	r.call(http.MethodGet, me, remote, "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, local, "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusOK)
+	r.call(http.MethodGet, me, local, "", "X-Forwarded-For", "nonsense").want(t, http.StatusOK)
+}

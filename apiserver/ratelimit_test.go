@@ -1,0 +1,90 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+)
+
+// slowly is a limit whose burst does not come back while a test runs.
+var slowly = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: burst}
+
+const burst = 100
+
+// spend uses a limit up and returns how many requests passed.
+func spend(t *testing.T, call func() answer) (passed int, refused answer) {
+	t.Helper()
+	for {
+		got := call()
+		if got.status == http.StatusTooManyRequests {
+			return passed, got
+		}
+		if passed++; passed > 1000 {
+			t.Fatal("there is no limit")
+		}
+	}
+}
+
+func wantTooMany(t *testing.T, got answer, policy string) {
+	t.Helper()
+	got.wantError(t, http.StatusTooManyRequests, "the rate limit is exceeded; slow down and retry")
+	if seconds, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || seconds != 1 {
+		t.Errorf("Retry-After %q, want 1", got.header.Get("Retry-After"))
+	}
+	if got.header.Get("RateLimit-Policy") != policy {
+		t.Errorf("RateLimit-Policy %s, want %s", got.header.Get("RateLimit-Policy"), policy)
+	}
+	if !regexp.MustCompile(`^"[a-z]+";r=0;t=(99|100)$`).MatchString(got.header.Get("RateLimit")) {
+		t.Errorf("RateLimit %s", got.header.Get("RateLimit"))
+	}
+}
+
+func TestAMerchantsLimitIsOfAllItsKeysOnAllReplicas(t *testing.T) {
+	s := newScene(t)
+	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = slowly })
+	one, two := s.key("one", acme), s.key("two", acme)
+	stranger := s.key("stranger", s.merchant("books", func(r *published.MerchantRecord) { r.RateLimit = slowly }))
+	first, second := s.start(), s.start()
+
+	calls := 0
+	passed, refused := spend(t, func() answer {
+		calls++
+		if calls%2 == 0 {
+			return first.call(http.MethodGet, me, one, "")
+		}
+		return second.call(http.MethodGet, me, two, "")
+	})
+	if passed < burst {
+		t.Errorf("%d requests passed, want the burst of %d", passed, burst)
+	}
+	wantTooMany(t, refused, `"merchant";q=100;w=100`)
+	got := first.call(http.MethodGet, me, stranger, "").want(t, http.StatusOK)
+	if got.header.Get("RateLimit") != `"merchant";r=99;t=1` || got.header.Get("RateLimit-Policy") != `"merchant";q=100;w=100` {
+		t.Errorf("another merchant's first answer says %v", got.header)
+	}
+}
+
+func TestThePublicLimitIsOfTheClientsAddress(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start(trustLoopback, func(o *apiserver.Options) { o.PublicRateLimit = slowly })
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	from := func(address string) answer {
+		return r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", address)
+	}
+
+	// The addresses are of this test alone: the limit is of all merchants of a bucket.
+	_, refused := spend(t, func() answer { return from("203.0.113.1") })
+	wantTooMany(t, refused, `"address";q=100;w=100`)
+	from("203.0.113.2").want(t, http.StatusOK)
+	_, refused = spend(t, func() answer { return from("2001:db8:1:2::1") })
+	wantTooMany(t, refused, `"address";q=100;w=100`)
+	from("2001:db8:1:2:ffff::").want(t, http.StatusTooManyRequests) // the same subscriber
+	from("2001:db8:1:3::1").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"/"+id, key, "", "X-Forwarded-For", "203.0.113.1").want(t, http.StatusOK)
+}

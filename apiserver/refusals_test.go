@@ -1,0 +1,63 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// A request that is wrong in several ways is refused for the first of: key, merchant, limit, request.
+func TestOrderOfRefusals(t *testing.T) {
+	s := newScene(t)
+	limited := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
+	acme := s.merchant("acme")
+	key := s.key("till", acme)
+	suspended := s.key("of-suspended", s.merchant("suspended", limited, func(r *published.MerchantRecord) {
+		r.State = v1alpha1.MerchantSuspended
+	}))
+	closed := s.key("of-closed", s.merchant("closed", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantClosed }))
+	slow := s.key("slow", s.merchant("slow", limited))
+	dead := s.newKey(published.ID("nobody")).Reveal()
+	r := s.start()
+	// The burst of one comes back within a second, so each request over the limit follows one that spends it.
+	spend := func() { r.call(http.MethodGet, me, slow, "") }
+
+	for _, request := range []struct {
+		name, method, path, body string
+		wrong                    int // what is wrong with the request itself
+	}{
+		{"a bad body", http.MethodPost, sessions, `{"amountCents": 0}`, http.StatusBadRequest},
+		{"too large a body", http.MethodPost, sessions, badBodies["200 KB"].body, http.StatusBadRequest},
+		{"a malformed id", http.MethodGet, sessions + "/x", "", http.StatusNotFound},
+		{"an id with a slash and NUL", http.MethodGet, sessions + "/a%2Fb%00", "", http.StatusNotFound},
+		{"an unknown id", http.MethodGet, sessions + "/ps_00000000000000000000000000", "", http.StatusNotFound},
+	} {
+		t.Run(request.name, func(t *testing.T) {
+			call := func(key string) answer { return r.call(request.method, request.path, key, request.body) }
+			call(dead).want(t, http.StatusUnauthorized)
+			for range 3 { // a blocked merchant's limiter is not charged
+				call(suspended).wantError(t, http.StatusForbidden, "the merchant account is not active")
+			}
+			call(closed).want(t, http.StatusForbidden)
+			eventually(t, "the limit is exceeded", func() bool {
+				spend()
+				return call(slow).status == http.StatusTooManyRequests
+			})
+			call(key).want(t, request.wrong)
+		})
+	}
+}
+
+func TestBlockedAnswersTellNoQuota(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	r := s.start()
+	for _, route := range []struct{ method, path string }{{"GET", me}, {"POST", sessions}, {"POST", rotate}, {"GET", sessions + "/x"}} {
+		got := r.call(route.method, route.path, key, `{"amountCents":1}`).want(t, http.StatusForbidden)
+		if got.header.Get("RateLimit") != "" || got.header.Get("RateLimit-Policy") != "" {
+			t.Errorf("%s %s: headers %v", route.method, route.path, got.header)
+		}
+	}
+}

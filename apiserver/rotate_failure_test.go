@@ -1,0 +1,165 @@
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// roundTrip is a RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// onUpdate puts something around each update that a replica sends to the Kubernetes API.
+func (s *scene) onUpdate(around func(r *http.Request, next http.RoundTripper) (*http.Response, error)) {
+	s.kubeConfig = rest.CopyConfig(s.kubeConfig)
+	s.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut {
+				return around(r, next)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+}
+
+const unavailable = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
+
+func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	r.proxy.Cut()
+	got := r.call(http.MethodPost, rotate, key, "")
+	got.wantError(t, http.StatusServiceUnavailable, unavailable)
+	if got.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated) // all else goes on
+	r.proxy.Mend()
+	r.call(http.MethodGet, me, s.rotated(r, key), "").want(t, http.StatusOK)
+}
+
+func TestRotateWithAKubernetesAPIThatHangs(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	s.onUpdate(func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server notices that its client is gone once it has read the body
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
+	r := s.start()
+	r.call(http.MethodPost, rotate, key, "").wantError(t, http.StatusServiceUnavailable, unavailable)
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
+func TestRotateAgainstOtherWritesOfTheSecret(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	conflicts := 2
+	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if conflicts > 0 {
+			conflicts--
+			secret := s.secretOf(key)
+			secret.Annotations = map[string]string{"touched": string(rune('0' + conflicts))}
+			s.updateSecret(secret)
+		}
+		return next.RoundTrip(r)
+	})
+	r := s.start()
+	fresh := s.rotated(r, key)
+	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+	if conflicts != 0 || s.secretOf(key).Annotations["touched"] != "0" {
+		t.Error("the others' writes were lost")
+	}
+}
+
+// The swap went through, and only its answer was lost.
+func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	updates := 0
+	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		updates++
+		response, err := next.RoundTrip(r)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return nil, errors.New("connection reset by peer")
+	})
+	r := s.start()
+	fresh := s.rotated(r, key)
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+	if updates != 1 {
+		t.Errorf("%d updates, want 1", updates)
+	}
+}
+
+func TestRotateShowsNoKeyThatIsNotInForce(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	own := redistest.Start(t)
+	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		own.Stop()
+		return next.RoundTrip(r)
+	})
+	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	got := r.call(http.MethodPost, rotate, key, "")
+	got.wantError(t, http.StatusServiceUnavailable,
+		"the rotation was not completed; if the key is refused from now on, have it rotated by its ApiKey")
+	if got.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	own.Start()
+	eventually(t, "the old key is dead", func() bool {
+		return r.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
+	})
+}
+
+// A client that hangs up in the middle must not leave a swap without its override.
+func TestRotateOutlivesItsClient(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	swapping, gone := make(chan struct{}), make(chan struct{})
+	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		close(swapping)
+		<-gone
+		return next.RoundTrip(r)
+	})
+	r := s.start()
+	frozen := s.start()
+	frozen.proxy.FreezeWatches()
+
+	ctx, hangUp := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+rotate, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	go func() {
+		<-swapping
+		hangUp()
+	}()
+	if response, err := client.Do(request); err == nil {
+		_ = response.Body.Close()
+		t.Fatal("an answer, though nobody waited")
+	}
+	close(gone)
+	eventually(t, "the override is in force", func() bool {
+		return frozen.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
+	})
+	record, err := published.DecodeKey(s.secretOf(key))
+	if err != nil || record.Generation != 2 {
+		t.Errorf("generation %d, %v, want 2", record.Generation, err)
+	}
+}

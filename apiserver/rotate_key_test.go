@@ -1,0 +1,203 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+const rotate = "/api/v1/keys/rotate"
+
+// rotated rotates a key and returns the new one.
+func (s *scene) rotated(r *replica, key string) string {
+	s.t.Helper()
+	fresh := r.call(http.MethodPost, rotate, key, "").want(s.t, http.StatusOK).text("fullKey")
+	s.issued = append(s.issued, fresh)
+	return fresh
+}
+
+func TestRotateKey(t *testing.T) {
+	s := newScene(t)
+	old := s.key("till", s.merchant("acme"))
+	r := s.start()
+	got := r.call(http.MethodPost, rotate, old, "").want(t, http.StatusOK)
+	s.issued = append(s.issued, got.text("fullKey"))
+	fresh, err := apikey.Parse(got.text("fullKey"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldKey, err := apikey.Parse(old)
+	if err != nil || fresh.ID() != oldKey.ID() || fresh.Reveal() == old {
+		t.Errorf("the new key has key id %s, the old one %s, %v", fresh.ID(), oldKey.ID(), err)
+	}
+	want := map[string]any{
+		"fullKey": fresh.Reveal(), "prefix": fresh.Prefix(),
+		"warning": "Store this key securely now: it is not shown again. The previous key no longer works.",
+	}
+	if diff := cmp.Diff(want, got.body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
+	}
+
+	r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
+	r.call(http.MethodPost, rotate, old, "").want(t, http.StatusUnauthorized)
+	profile := r.call(http.MethodGet, me, fresh.Reveal(), "").want(t, http.StatusOK)
+	if prefix := profile.body["apiKey"].(map[string]any)["prefix"]; prefix != fresh.Prefix() {
+		t.Errorf("prefix %v, want %s", prefix, fresh.Prefix())
+	}
+	if s.rotated(r, s.rotated(r, fresh.Reveal())) == "" {
+		t.Error("the new key did not rotate")
+	}
+}
+
+func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
+	s := newScene(t)
+	overlapping := s.newKey(published.ID("earlier")).Reveal()
+	handled := apikey.DigestOf("handled")
+	old := s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+		r.Generation, r.HandledTrigger, r.HandledDigest = 7, "2026-11-21", &handled
+		r.Previous = []published.Previous{{Digest: apikey.DigestOf(overlapping), ValidUntil: time.Now().Add(time.Hour).UTC()}}
+	})
+	before := s.secretOf(old)
+	before.Labels["team"], before.Annotations = "payments", map[string]string{"note": "kept"}
+	before.Data["other"] = []byte("kept")
+	s.updateSecret(before)
+	r := s.start()
+	r.call(http.MethodGet, me, overlapping, "").want(t, http.StatusOK)
+	fresh := s.rotated(r, old)
+	r.call(http.MethodGet, me, overlapping, "").want(t, http.StatusUnauthorized)
+
+	after := s.secretOf(old)
+	record, err := published.DecodeKey(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRecord, err := published.DecodeKey(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record.Revision <= wantRecord.Revision {
+		t.Errorf("revision %d after %d", record.Revision, wantRecord.Revision)
+	}
+	wantRecord.Generation, wantRecord.Revision, wantRecord.Previous = 8, record.Revision, nil
+	wantRecord.Current = published.Current{Digest: apikey.DigestOf(fresh), Prefix: fresh[:25], CreatedAt: record.Current.CreatedAt}
+	wantRecord.LastRotation = published.RotationEvent{Time: record.Current.CreatedAt, Cause: v1alpha1.RotationAPI}
+	if diff := cmp.Diff(wantRecord, record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	if time.Since(record.Current.CreatedAt).Abs() > time.Minute {
+		t.Errorf("createdAt %s", record.Current.CreatedAt)
+	}
+	if after.Labels["team"] != "payments" || after.Annotations["note"] != "kept" || string(after.Data["other"]) != "kept" {
+		t.Errorf("what else was in the Secret is lost: %v %v", after.Labels, after.Annotations)
+	}
+	for _, key := range []string{old, fresh} {
+		if strings.Contains(string(after.Data["record.json"]), key) {
+			t.Error("a key is in the Secret in plaintext")
+		}
+	}
+}
+
+// The guarantee of a rotation: no replica accepts the old key, every replica accepts the new one,
+// though its watches are frozen.
+func TestRotationHoldsOnAReplicaWhoseWatchesAreFrozen(t *testing.T) {
+	s := newScene(t)
+	old := s.key("till", s.merchant("acme"))
+	r, frozen := s.start(), s.start()
+	frozen.proxy.FreezeWatches()
+	for range 3 {
+		fresh := s.rotated(r, old)
+		frozen.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
+		frozen.call(http.MethodPost, rotate, old, "").want(t, http.StatusUnauthorized)
+		got := frozen.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+		if prefix := got.body["apiKey"].(map[string]any)["prefix"]; prefix != fresh[:25] {
+			t.Errorf("prefix %v is not of the presented key", prefix)
+		}
+		old = fresh
+	}
+	fresh := s.rotated(frozen, old) // it rotates by what is, not by what it knows
+	r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+}
+
+func TestOfManyRotationsOneWins(t *testing.T) {
+	s := newScene(t)
+	old := s.key("till", s.merchant("acme"))
+	replicas := []*replica{s.start(), s.start()}
+	const calls = 16
+	answers := make([]answer, calls)
+	var group sync.WaitGroup
+	for i := range calls {
+		group.Go(func() { answers[i] = replicas[i%2].call(http.MethodPost, rotate, old, "") })
+	}
+	group.Wait()
+	var winners []string
+	for _, got := range answers {
+		if got.status == http.StatusOK {
+			winners = append(winners, got.text("fullKey"))
+		} else {
+			got.want(t, http.StatusUnauthorized)
+		}
+	}
+	s.issued = append(s.issued, winners...)
+	if len(winners) != 1 {
+		t.Fatalf("%d rotations won, want 1", len(winners))
+	}
+	for _, r := range replicas {
+		r.call(http.MethodGet, me, winners[0], "").want(t, http.StatusOK)
+	}
+}
+
+func TestAKeyMadeElsewhereRotatesIntoAGeneratedOne(t *testing.T) {
+	s := newScene(t)
+	elsewhere := strings.Repeat("elsewhere", 5)
+	s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
+	})
+	r := s.start()
+	fresh := s.rotated(r, elsewhere)
+	r.call(http.MethodGet, me, elsewhere, "").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+}
+
+func TestADeletedKeyDoesNotRotate(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	r.proxy.FreezeWatches()
+	if err := kube.CoreV1().Secrets(s.namespace).Delete(t.Context(), s.secretOf(key).Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
+}
+
+func TestADisabledKeyDoesNotRotateEvenBeforeTheReplicaKnows(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	r.proxy.FreezeWatches()
+	secret := s.secretOf(key)
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.State = v1alpha1.ApiKeyDisabled
+	disabled, err := published.EncodeKey(s.namespace, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = disabled.Data
+	s.updateSecret(secret)
+	r.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
+}
