@@ -39,14 +39,15 @@ func Run(ctx context.Context, options Options) error {
 
 	registry := newRegistry()
 	r := &replica{options: options, phase: newPhase(), failed: make(chan error, 3)} // of each listener
-	ops, err := r.listen(ctx, "ops", options.OpsAddress, newOpsHandler(ctx, r.phase, redis, registry, options.Log))
+	news := newAnnouncer(redis, options.Log, registry)
+	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
+	ops, err := r.listen(ctx, "ops", options.OpsAddress, newOpsHandler(ctx, opsHandler{r.phase, redis, index.Age}, registry, options.Log))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ops.http.Close() }() // probes are answered to the end
 
-	index := directory.New(options.Log, registry)
-	stopWatching := watch(ctx, index, kube, options.CredentialsNamespace)
+	stopWatching := watch(ctx, index, news, kube, options.CredentialsNamespace)
 	defer stopWatching()
 	select {
 	case <-index.Synced():
@@ -75,11 +76,12 @@ func checkRedis(ctx context.Context, redis *store.Store, log *slog.Logger) error
 	return nil
 }
 
-// watch fills the index until the returned function is called. It outlives ctx, for requests are
-// still answered while the replica drains.
-func watch(ctx context.Context, index *directory.Directory, kube kubernetes.Interface, namespace string) (stop func()) {
+// watch fills the index, and passes its news on, until the returned function is called. It outlives
+// ctx, for requests are still answered while the replica drains.
+func watch(ctx context.Context, index *directory.Directory, news *announcer, kube kubernetes.Interface, namespace string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watches sync.WaitGroup
+	watches.Go(func() { news.run(ctx) })
 	watches.Go(func() { index.Watch(ctx, kube.CoreV1().RESTClient(), namespace) })
 	return func() {
 		cancel()

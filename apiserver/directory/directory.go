@@ -18,12 +18,23 @@ type Directory struct {
 	index index
 
 	keyFeed, merchantFeed *feed
+	announcer             Announcer
 	synced                chan struct{}
 }
 
-// New returns an empty directory that Watch fills. Its metrics are registered with registerer.
-func New(log *slog.Logger, registerer prometheus.Registerer) *Directory {
-	d := &Directory{index: newIndex(), synced: make(chan struct{})}
+// Options of a directory; all are required.
+type Options struct {
+	Log *slog.Logger
+	// Registerer takes the directory's metrics.
+	Registerer prometheus.Registerer
+	Announcer  Announcer
+	// Now is the clock that Age goes by.
+	Now func() time.Time
+}
+
+// New returns an empty directory that Watch fills.
+func New(options Options) *Directory {
+	d := &Directory{index: newIndex(), announcer: options.Announcer, synced: make(chan struct{})}
 	var missing atomic.Int32
 	missing.Store(2)
 	listed := func() {
@@ -31,10 +42,10 @@ func New(log *slog.Logger, registerer prometheus.Registerer) *Directory {
 			close(d.synced)
 		}
 	}
-	metrics := newMetrics(registerer)
-	d.keyFeed = newFeed("key", keySecrets{d}, metrics, log, listed)
-	d.merchantFeed = newFeed("merchant", merchantConfigMaps{d}, metrics, log, listed)
-	d.registerSizes(registerer)
+	metrics := newMetrics(options.Registerer)
+	d.keyFeed = newFeed("key", keySecrets{d}, metrics, options, listed)
+	d.merchantFeed = newFeed("merchant", merchantConfigMaps{d}, metrics, options, listed)
+	d.registerSizes(options.Registerer)
 	return d
 }
 

@@ -36,6 +36,7 @@ func (k keySecrets) put(object metav1.Object) error {
 		merchant:  published.MerchantName(record.MerchantID),
 		createdAt: secret.CreationTimestamp.Time,
 	}
+	k.directory.announce(secret.Name, &record)
 	k.directory.mu.Lock()
 	defer k.directory.mu.Unlock()
 	k.directory.index.putKey(secret.Name, entry)
@@ -43,6 +44,7 @@ func (k keySecrets) put(object metav1.Object) error {
 }
 
 func (k keySecrets) drop(name string) {
+	k.directory.announce(name, nil)
 	k.directory.mu.Lock()
 	defer k.directory.mu.Unlock()
 	k.directory.index.dropKey(name)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clock "k8s.io/utils/clock/testing"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -25,11 +26,18 @@ type scene struct {
 	*Directory
 	log     *bytes.Buffer
 	metrics *prometheus.Registry
+	news    *news
+	clock   *clock.FakePassiveClock
 }
 
 func newScene() scene {
-	s := scene{log: &bytes.Buffer{}, metrics: prometheus.NewRegistry()}
-	s.Directory = New(slog.New(slog.NewTextHandler(s.log, nil)), s.metrics)
+	s := scene{log: &bytes.Buffer{}, metrics: prometheus.NewRegistry(), news: &news{}, clock: clock.NewFakePassiveClock(now)}
+	s.Directory = New(Options{
+		Log:        slog.New(slog.NewTextHandler(s.log, nil)),
+		Registerer: s.metrics,
+		Announcer:  s.news,
+		Now:        s.clock.Now,
+	})
 	return s
 }
 

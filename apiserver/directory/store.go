@@ -3,6 +3,8 @@ package directory
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,21 +20,28 @@ type feed struct {
 	// listed is called after the first list.
 	listed func()
 
+	now   func() time.Time
+	heard atomic.Int64 // when the Kubernetes API was last heard of, in Unix nanoseconds
+
 	// undecodable objects by name, with the resourceVersion that was complained about.
 	undecodable map[string]string
 	skipped     prometheus.Gauge
 	refusals    prometheus.Counter
 }
 
-func newFeed(label string, k kind, m metrics, log *slog.Logger, listed func()) *feed {
-	return &feed{
+func newFeed(label string, k kind, m metrics, options Options, listed func()) *feed {
+	f := &feed{
 		kind:        k,
-		log:         log.With("kind", label),
+		log:         options.Log.With("kind", label),
+		now:         options.Now,
 		listed:      sync.OnceFunc(listed),
 		undecodable: map[string]string{},
 		skipped:     m.skipped.WithLabelValues(label),
 		refusals:    m.refusals.WithLabelValues(label),
 	}
+	f.hear()
+	f.registerAge(label, options.Registerer)
+	return f
 }
 
 // Add takes a new object in.
@@ -72,6 +81,7 @@ func (f *feed) Replace(objects []any, _ string) error {
 			f.forget(name)
 		}
 	}
+	f.hear()
 	f.listed()
 	return nil
 }

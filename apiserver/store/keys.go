@@ -12,9 +12,11 @@ import (
 const (
 	// idempotencyLifetime is the least; an Idempotency-Key never ends before its session expires.
 	idempotencyLifetime = 24 * time.Hour
-	// overrideLifetime must exceed the lag of any watch that is still trusted.
-	overrideLifetime = 7 * 24 * time.Hour
 )
+
+// OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
+// missed a revocation for good.
+const OverrideLifetime = 7 * 24 * time.Hour
 
 // keyspace makes the keys of one bucket. Its hash tag puts them all into one slot of a Redis Cluster.
 type keyspace string

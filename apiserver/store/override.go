@@ -32,7 +32,7 @@ type Accepted struct {
 func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 	key := keyspaceOf(session.BucketOf(override.MerchantID)).override(override.KeyID)
 	answer, err := s.run(ctx, overrideScript, []string{key},
-		override.Revision, override.encode(), flag(len(override.Accepted) == 0), overrideLifetime.Milliseconds())
+		override.Revision, override.encode(), flag(len(override.Accepted) == 0), OverrideLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("write an override: %w", err)
 	}

@@ -1,0 +1,92 @@
+package directory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// news keeps what was announced, and what the directory answered at that moment.
+type news struct {
+	told []string
+	// look, if set, is called with each piece of news.
+	look func()
+}
+
+func (n *news) Announce(record published.KeyRecord) {
+	n.tell("announce %s revision %d", record.MerchantID, record.Revision)
+}
+
+func (n *news) Revoke(record published.KeyRecord) {
+	n.tell("revoke %s revision %d", record.MerchantID, record.Revision)
+}
+
+func (n *news) tell(format string, args ...any) {
+	n.told = append(n.told, fmt.Sprintf(format, args...))
+	if n.look != nil {
+		n.look()
+	}
+}
+
+func TestWhatIsNewsAboutAKey(t *testing.T) {
+	coffee, books := published.ID("coffee"), published.ID("books")
+	with := func(merchant types.UID, revision int64) *corev1.Secret {
+		_, record := issue(t, "till", merchant, func(r *published.KeyRecord) { r.Revision = revision })
+		return secretOf(t, record)
+	}
+	broken := with("coffee", 6)
+	broken.Data = nil
+	for desc, test := range map[string]struct {
+		then func(scene)
+		want []string
+	}{
+		"the first sight":       {func(scene) {}, nil},
+		"a newer revision":      {func(s scene) { _ = s.keyFeed.Update(with("coffee", 6)) }, []string{"announce " + coffee + " revision 6"}},
+		"the same again":        {func(s scene) { _ = s.keyFeed.Update(with("coffee", 5)) }, nil},
+		"an older one":          {func(s scene) { _ = s.keyFeed.Update(with("coffee", 4)) }, nil},
+		"its deletion":          {func(s scene) { _ = s.keyFeed.Delete(with("coffee", 5)) }, []string{"revoke " + coffee + " revision 5"}},
+		"missing on a relist":   {func(s scene) { _ = s.keyFeed.Replace(nil, "9") }, []string{"revoke " + coffee + " revision 5"}},
+		"a record nobody reads": {func(s scene) { _ = s.keyFeed.Update(broken) }, []string{"revoke " + coffee + " revision 5"}},
+		"newer on a relist": {
+			func(s scene) { _ = s.keyFeed.Replace([]any{with("coffee", 7)}, "9") },
+			[]string{"announce " + coffee + " revision 7"},
+		},
+		"another merchant's": {
+			func(s scene) { _ = s.keyFeed.Update(with("books", 6)) },
+			[]string{"revoke " + coffee + " revision 5", "announce " + books + " revision 6"},
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			s := newScene()
+			_ = s.keyFeed.Replace([]any{with("coffee", 5)}, "1")
+			test.then(s)
+			if diff := cmp.Diff(test.want, s.news.told); diff != "" {
+				t.Errorf("news (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Were it the other way round, one replica could refuse a key that another accepts afterwards.
+func TestNewsAreToldBeforeTheyAreActedOn(t *testing.T) {
+	s := newScene()
+	plaintext, record := issue(t, "till", "coffee")
+	_ = s.keyFeed.Add(secretOf(t, record))
+	_ = s.merchantFeed.Add(configMapOf(t, merchantRecord("coffee")))
+	looked := 0
+	s.news.look = func() {
+		looked++
+		if got, err := s.Identify(plaintext, now); err != nil || !got.Live {
+			t.Errorf("while the news are told the key is refused already: %+v, %v", got, err)
+		}
+	}
+	_ = s.keyFeed.Delete(secretOf(t, record))
+	if _, err := s.Identify(plaintext, now); looked != 1 || err == nil {
+		t.Errorf("told %d times; the deleted key is identified with error %v", looked, err)
+	}
+}

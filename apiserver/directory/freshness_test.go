@@ -1,0 +1,28 @@
+package directory
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAgeIsOfTheWatchThatIsFurtherBehind(t *testing.T) {
+	s := newScene()
+	later := func(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+	wantAge := func(when string, want time.Duration) {
+		t.Helper()
+		if got := s.Age(); got != want {
+			t.Errorf("%s: age %s, want %s", when, got, want)
+		}
+	}
+	later(time.Minute)
+	wantAge("never heard of anything", time.Minute)
+	_ = s.keyFeed.Replace(nil, "1")
+	wantAge("one of two lists", time.Minute)
+	_ = s.merchantFeed.Replace(nil, "1")
+	wantAge("both lists", 0)
+	later(time.Hour)
+	s.keyFeed.UpdateResourceVersion("2")
+	wantAge("a bookmark of one watch", time.Hour)
+	s.merchantFeed.UpdateResourceVersion("2")
+	wantAge("a bookmark of the other", 0)
+}
