@@ -29,12 +29,14 @@ var _ = Describe("A published key", func() {
 			w := newWorld()
 			w.merchant(aMerchant("coffee"))
 			key := w.key(aKey("till", "coffee").expires(time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)))
-			want := w.publishedSecret(key)
+			want := w.record(key)
 			harm(w, key)
 			Eventually(func(g Gomega) {
-				got := w.publishedSecret(key)
-				g.Expect(got.Data).To(Equal(want.Data))
-				g.Expect(got.Labels).To(Equal(want.Labels))
+				g.Expect(w.publishedSecret(key).Labels).To(HaveKeyWithValue(published.Label, published.LabelKey))
+				got := w.record(key)
+				g.Expect(got.Revision).To(BeNumerically(">", want.Revision), "the data plane can tell which is newer")
+				got.Revision = want.Revision
+				g.Expect(got).To(Equal(want))
 			}).Should(Succeed())
 		},
 		Entry("enabled or disabled it", func(w *world, k *v1alpha1.ApiKey) {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -40,7 +39,6 @@ func Run(ctx context.Context, o Options) error {
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	ctrl.SetLogger(logger)
-	klog.SetLogger(logger)
 	cluster, err := clusterConfig(o.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
@@ -66,8 +64,10 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 	}
 	severalPerProcess := true // names need to be unique for logs only, and tests restart the operator
 	mgr, err := manager.New(cluster, manager.Options{
-		Scheme:                  scheme,
-		Logger:                  logger,
+		Scheme: scheme,
+		Logger: logger,
+		// client-go finds its logger in the context. What runs is stopped by the manager, in order.
+		BaseContext:             func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
 		Cache:                   cacheOptions(o),
 		NewClient:               o.newClient,
 		Metrics:                 opsOptions(o),

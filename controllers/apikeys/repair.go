@@ -1,11 +1,16 @@
 package apikeys
 
 import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // repair returns the record as it should be; nil: it is as it should be, or there is none of this
-// ApiKey's. Digest, generation and overlaps are the truth and stay as they are.
+// ApiKey's. Digest, generation and running overlaps are the truth and stay as they are.
 func repair(f facts) *published.KeyRecord {
 	record, known := f.ownRecord()
 	if !known {
@@ -15,10 +20,10 @@ func repair(f facts) *published.KeyRecord {
 	if triggerIdle(f) {
 		want.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	}
-	if want.Equal(record) && f.published.Labels[published.Label] == published.LabelKey {
+	if want.Equal(record) && !restored(f) && f.published.Labels[published.Label] == published.LabelKey {
 		return nil
 	}
-	want.Revision = record.NextRevision(f.now)
+	want.Revision = max(record.NextRevision(f.now), restoredRevision(f.published))
 	return &want
 }
 
@@ -27,6 +32,10 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	spec := f.apiKey.Spec
 	record.Source.Namespace, record.Source.Name = f.apiKey.Namespace, f.apiKey.Name
 	record.State = spec.State
+	if f.merchantID == "" { // it is told to replicas that may not hear of the Merchant's end
+		record.State = v1alpha1.ApiKeyDisabled
+	}
+	record.Previous = record.PreviousAt(f.now)
 	record.ExpiresAt = nil
 	if spec.ExpiresAt != nil {
 		expires := spec.ExpiresAt.UTC()
@@ -34,6 +43,19 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	}
 	return record
 }
+
+// restoreGap is more than the clocks of the operator and of the API server differ.
+const restoreGap = time.Minute
+
+// restored reports whether the Secret was put back from a backup: it is newer than what it says. The
+// data plane may have seen it vanish and hold its revision for revoked, so it needs a newer one.
+func restored(f facts) bool {
+	return f.published.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
+}
+
+// restoredRevision is one by which the Secret would not be taken for restored again, whatever the
+// operator's clock says.
+func restoredRevision(secret *corev1.Secret) int64 { return secret.CreationTimestamp.UnixMilli() }
 
 // triggerIdle reports whether the trigger changed and cannot do anything: a key made elsewhere is
 // replaced by another digest only.

@@ -1,0 +1,213 @@
+package apikeys
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// decision is what a plan comes to, as far as somebody could notice.
+type decision struct {
+	Outcome string // the reason of Ready; empty: Ready
+	Issue   v1alpha1.RotationCause
+	Overlap time.Duration
+	// Generation is of the key to be issued.
+	Generation int64
+	Resume     bool
+	Repair     bool
+	Move       string
+	Remove     []string // names and reasons
+	Notes      []string // reasons
+}
+
+func decided(p plan) decision {
+	var d decision
+	if !p.outcome.IsReady() {
+		d.Outcome = p.outcome.Reason
+	}
+	if k := p.newKey; k != nil {
+		d.Issue, d.Overlap, d.Generation, d.Resume = k.cause, k.overlap, k.generation(), k.resume
+	}
+	d.Repair = p.repair != nil
+	if p.move != nil {
+		d.Move = p.move.Name
+	}
+	for _, r := range p.remove {
+		d.Remove = append(d.Remove, r.Name+" "+r.reason)
+	}
+	for _, n := range p.notes {
+		d.Notes = append(d.Notes, n.reason)
+	}
+	return d
+}
+
+func TestDecide(t *testing.T) {
+	digest := apikey.DigestOf("another")
+	for desc, tc := range map[string]struct {
+		facts facts
+		edit  func(*facts)
+		want  decision
+	}{
+		"nothing to do": {facts: settled()},
+
+		// Occasions for a new key.
+		"the first issue": {
+			facts: settled().lost().with(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
+		},
+		"a record that is lost": {
+			facts: settled().lost(),
+			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"a record that cannot be read but tells its generation": {
+			facts: settled().lost(), edit: func(f *facts) {
+				f.published = &corev1.Secret{Data: map[string][]byte{"record.json": []byte(`{"generation":8}`)}}
+			},
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 9},
+		},
+		"record and status lost, and a delivery that tells its generation": {
+			facts: settled().lost().with(deliveredSecret("till-key", 6)), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 7},
+		},
+		"a record behind the status": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 10},
+		},
+		"another Merchant of the name": {
+			facts: settled(), edit: func(f *facts) { f.merchantID = "merchant7654" },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"another Merchant of the name, and a new trigger": {
+			facts: settled(), edit: func(f *facts) { f.merchantID = "merchant7654"; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"a new trigger": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"a trigger that was taken away": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"a new trigger without an overlap": {
+			facts: settled(), edit: func(f *facts) {
+				f.apiKey.Spec.Rotation = v1alpha1.Rotation{Trigger: "b", OverlapSeconds: new(int32(0))}
+			},
+			want: decision{Issue: v1alpha1.RotationTrigger, Generation: 3},
+		},
+		"a schedule that has elapsed": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(3600)) },
+			want: decision{Issue: v1alpha1.RotationSchedule, Overlap: time.Hour, Generation: 3},
+		},
+		"a schedule that has not": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(7200)) },
+		},
+		"a delivery of the generation that is due": {
+			facts: settled().with(deliveredSecret("till-key", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3, Resume: true},
+		},
+		"a delivery of the generation that is due, under another name": {
+			facts: settled().with(deliveredSecret("former", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+
+		// Keys made elsewhere.
+		"a key made elsewhere, at rest": {facts: settled().brought("mine")},
+		"its digest changed": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = &digest },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"its digest and the trigger changed": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = &digest; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"only the trigger changed": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b"; f.apiKey.Generation++ },
+			want: decision{Repair: true, Notes: []string{reasonTriggerIdle}},
+		},
+		"it has a schedule, which can make no key": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(300)) },
+		},
+		"it was rotated over HTTP": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
+		},
+		"from made here to made elsewhere": {
+			facts: settled(), edit: func(f *facts) { f.digest = &digest },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"from made elsewhere to made here": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = nil },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"it was the former Merchant's": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.merchantID = "merchant7654" },
+			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed},
+		},
+		"another one for another Merchant": {
+			facts: settled().brought("mine"), edit: func(f *facts) { f.merchantID = "merchant7654"; f.digest = &digest },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"its record is lost": {
+			facts: settled().brought("mine").lost(),
+			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+
+		// Obstacles.
+		"no Merchant": {
+			facts: settled(), edit: func(f *facts) { f.merchantID = "" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
+		},
+		"no Merchant, a new trigger and a disabled key": {
+			facts: settled(), edit: func(f *facts) {
+				f.merchantID, f.apiKey.Spec.Rotation.Trigger, f.apiKey.Spec.State = "", "b", v1alpha1.ApiKeyDisabled
+			},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
+		},
+		"the record of another ApiKey": {
+			facts: settled(), edit: func(f *facts) {
+				f.record.Source.UID, f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = "another", v1alpha1.ApiKeyDisabled, "b"
+			},
+			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
+		},
+		"a new key, and its name is taken": {
+			facts: settled().lost().with(), edit: func(f *facts) { f.targetTaken = true },
+			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
+		},
+		"no new key, and the name is taken": {
+			facts: settled().with(), edit: func(f *facts) { f.targetTaken = true },
+		},
+		"a new key made elsewhere needs no name": {
+			facts: settled().lost().with(), edit: func(f *facts) { f.digest = &digest },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+
+		// What follows from the spec.
+		"disabled": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
+			want: decision{Repair: true},
+		},
+		"a label that is gone": {
+			facts: settled(), edit: func(f *facts) { f.published.Labels = nil },
+			want: decision{Repair: true},
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := tc.facts
+			if tc.edit != nil {
+				tc.edit(&f)
+			}
+			p := decide(f)
+			if diff := cmp.Diff(tc.want, decided(p)); diff != "" {
+				t.Errorf("decide (-want +got):\n%s", diff)
+			}
+			if blank := cmp.Equal(decided(p), decision{Outcome: decided(p).Outcome}); p.idle() != blank {
+				t.Errorf("idle() = %t for %+v", p.idle(), decided(p))
+			}
+		})
+	}
+}

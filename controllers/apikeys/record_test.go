@@ -1,0 +1,74 @@
+package apikeys
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// A new key starts from a record that says all the spec says and has handled all it asks for.
+func TestTheRecordOfANewKey(t *testing.T) {
+	f := settled()
+	expires := metav1.NewTime(now.Add(time.Hour).In(time.FixedZone("", 3600)))
+	f.apiKey.Spec.State, f.apiKey.Spec.ExpiresAt, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, &expires, "b"
+	key := decide(f).newKey
+	if key == nil {
+		t.Fatal("no new key")
+	}
+	next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: now}
+	want := *f.record
+	want.Generation = 3
+	want.Revision = now.UnixMilli()
+	want.State = v1alpha1.ApiKeyDisabled
+	inUTC := expires.UTC()
+	want.ExpiresAt = &inUTC
+	want.HandledTrigger = "b"
+	want.Current = next
+	want.Previous = []published.Previous{{Digest: f.record.Current.Digest, ValidUntil: now.Add(time.Hour)}}
+	want.LastRotation = published.RotationEvent{Time: now, Cause: v1alpha1.RotationTrigger}
+	if diff := cmp.Diff(want, key.base.Rotated(next, key.cause, key.overlap, now)); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheFirstRecord(t *testing.T) {
+	f := settled().lost().with()
+	f.apiKey.Status = v1alpha1.ApiKeyStatus{}
+	key := decide(f).newKey
+	if key == nil {
+		t.Fatal("no new key")
+	}
+	record := key.base.Rotated(published.Current{Digest: apikey.DigestOf("first"), CreatedAt: now}, key.cause, key.overlap, now)
+	secret, err := published.EncodeKey("credentials", record)
+	if err != nil {
+		t.Fatalf("the first record cannot be published: %v", err)
+	}
+	if got, err := published.DecodeKey(secret); err != nil || got.Source.UID != thisUID || got.MerchantID != thisMerchant || len(got.Previous) != 0 {
+		t.Errorf("published %+v, %v", got, err)
+	}
+}
+
+// A repair touches nothing but what follows from the ApiKey.
+func TestRepairKeepsTheTruth(t *testing.T) {
+	f := settled()
+	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(time.Hour)}}
+	want := *f.record
+	f.record.Source.Name, f.record.State = "somebody", v1alpha1.ApiKeyDisabled
+	got := decide(f).repair
+	if got == nil {
+		t.Fatal("no repair")
+	}
+	if got.Revision <= f.record.Revision {
+		t.Errorf("revision %d follows %d", got.Revision, f.record.Revision)
+	}
+	want.Revision = got.Revision
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("repair (-want +got):\n%s", diff)
+	}
+}
