@@ -89,7 +89,7 @@ func expectConformant(g Gomega, object client.Object) {
 		want = kstatus.InProgressStatus
 	}
 	g.Expect(computed(g, object)).To(Equal(want), "kstatus reads the same as people")
-	g.Expect(ready.Status == metav1.ConditionTrue).To(Equal(want == kstatus.CurrentStatus), "kubectl wait reads the same as kstatus")
+	g.Expect(meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition)).To(Equal(want == kstatus.CurrentStatus), "kubectl wait reads the same as kstatus")
 }
 
 func computed(g Gomega, object client.Object) kstatus.Status {
