@@ -162,11 +162,27 @@ func (r *replica) send(request *http.Request) answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return read(r.t, request, response)
+	got := read(r.t, response)
+	checkDocumented(r.t, request, got)
+	return got
 }
 
-// read takes an answer in and checks it against the OpenAPI document.
-func read(t *testing.T, request *http.Request, response *http.Response) answer {
+// plain asks a listener the document is not about.
+func plain(t *testing.T, method, url, key string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read(t, response)
+}
+
+func read(t *testing.T, response *http.Response) answer {
 	t.Helper()
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
@@ -176,10 +192,9 @@ func read(t *testing.T, request *http.Request, response *http.Response) answer {
 	got := answer{status: response.StatusCode, header: response.Header, raw: raw}
 	if bytes.HasPrefix(raw, []byte("{")) {
 		if err := json.Unmarshal(raw, &got.body); err != nil {
-			t.Fatalf("%s %s answered no JSON: %s", request.Method, request.URL.Path, raw)
+			t.Fatalf("status %d with a body that is no JSON: %s", got.status, raw)
 		}
 	}
-	checkDocumented(t, request, got)
 	return got
 }
 

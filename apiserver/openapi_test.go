@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -56,7 +57,8 @@ func checkDocumented(t *testing.T, request *http.Request, got answer) {
 	asSent := request.Clone(t.Context())
 	asSent.URL.Path, asSent.URL.RawPath = request.URL.EscapedPath(), "" // an escaped slash parts no segments
 	route, parameters, err := router.FindRoute(asSent)
-	if err != nil {
+	// The router takes a trailing slash, and an empty last segment, for nothing; the API does not.
+	if err != nil || strings.HasSuffix(asSent.URL.Path, "/") || strings.Count(asSent.URL.Path, "/") != strings.Count(route.Path, "/") {
 		checkUndocumented(t, request, got)
 		return
 	}

@@ -37,7 +37,7 @@ func newScene(t *testing.T) *scene {
 		logged := s.log.String()
 		for _, key := range s.issued {
 			if strings.Contains(logged, key) || strings.Contains(logged, apikey.DigestOf(key).Hex()) {
-				t.Errorf("a key or its digest is in the log:\n%s", logged)
+				t.Fatalf("a key or its digest is in the log:\n%s", logged)
 			}
 		}
 	})

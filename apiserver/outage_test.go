@@ -1,0 +1,64 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// Without Redis nothing is taken for granted, and nothing but time mends it.
+func TestRedisAway(t *testing.T) {
+	for name, outage := range map[string]struct{ begin, end func(*redistest.Server) }{
+		"stopped": {(*redistest.Server).Stop, (*redistest.Server).Start},
+		"frozen":  {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			key := s.key("till", s.merchant("acme"))
+			own := redistest.Start(t)
+			r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+			id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+
+			outage.begin(own)
+			for _, request := range []struct{ method, path, key, body string }{
+				{http.MethodPost, sessions, key, `{"amountCents": 1}`},
+				{http.MethodPost, sessions, key, `{"amountCents": 0}`},
+				{http.MethodGet, sessions + "/" + id, key, ""},
+				{http.MethodGet, sessions + "/x", key, ""},
+				{http.MethodGet, public + "/" + id, "", ""},
+				{http.MethodGet, me, key, ""},
+				{http.MethodPost, rotate, key, ""},
+			} {
+				got := r.call(request.method, request.path, request.key, request.body)
+				got.wantError(t, http.StatusServiceUnavailable, unavailable)
+			}
+			r.call(http.MethodGet, me, s.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
+			if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {
+				t.Errorf("/readyz %d: an outage of Redis must not take every replica out of service", status)
+			}
+			if status := statusOf(r.ops + "/healthz"); status != http.StatusOK {
+				t.Errorf("/healthz %d: a restart would not bring Redis back", status)
+			}
+
+			outage.end(own)
+			eventually(t, "the charge succeeds", func() bool {
+				return r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).status == http.StatusCreated
+			})
+		})
+	}
+}
+
+func TestStartWithoutRedis(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	own := redistest.Start(t)
+	own.Stop()
+	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusServiceUnavailable)
+	own.Start()
+	eventually(t, "requests are served", func() bool {
+		return r.call(http.MethodGet, me, key, "").status == http.StatusOK
+	})
+}
