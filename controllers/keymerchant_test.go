@@ -21,7 +21,11 @@ var _ = Describe("A key whose Merchant goes", func() {
 		w.awaitWaiting(key)
 		w.awaitGone(merchant)
 		Expect(w.configMap(merchant)).To(BeNil(), "without it the data plane refuses the key")
-		Expect(w.record(key)).To(Equal(record))
+		told := w.record(key)
+		Expect(told.State).To(Equal(v1alpha1.ApiKeyDisabled), "replicas that do not hear of the Merchant hear of the key")
+		Expect(told.Revision).To(BeNumerically(">", record.Revision))
+		told.State, told.Revision = record.State, record.Revision
+		Expect(told).To(Equal(record))
 		Expect(key.Status.KeyGeneration).To(BeEquivalentTo(1))
 	})
 

@@ -9,6 +9,12 @@ const (
 	ReconcilingCondition = "Reconciling"
 	// StalledCondition is True when nothing will happen until a person changes something.
 	StalledCondition = "Stalled"
+
+	// ExpiringSoonCondition of an ApiKey is True from a week before spec.expiresAt on, else absent.
+	ExpiringSoonCondition = "ExpiringSoon"
+	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation on, or a tenth
+	// of the interval if that is less; else absent.
+	RotatingSoonCondition = "RotatingSoon"
 )
 
 // Condition reasons, which are the reasons of the matching events as well.
@@ -21,6 +27,10 @@ const (
 	ReasonSecretConflict = "SecretConflict"
 	// ReasonKeyDigestUsed: spec.keyDigest is of a key that must not come back; a new one is needed.
 	ReasonKeyDigestUsed = "KeyDigestUsed"
+	// ReasonExpiresAt: spec.expiresAt is near, or over.
+	ReasonExpiresAt = "ExpiresAt"
+	// ReasonSchedule: spec.rotation.everySeconds is nearly over.
+	ReasonSchedule = "Schedule"
 	// ReasonFailed: a call to the Kubernetes API failed; it is tried again.
 	ReasonFailed = "Failed"
 )

@@ -97,7 +97,11 @@ func nextGeneration(f facts) int64 {
 // nextLook is when time alone will give something to do; zero: never.
 func nextLook(f facts, outcome subject.Outcome) time.Time {
 	var next time.Time
-	for _, at := range []time.Time{dueRotation(f), retentionEnd(f), recheck(f, outcome)} {
+	moments := []time.Time{dueRotation(f), retentionEnd(f), overlapEnd(f), recheck(f, outcome)}
+	for _, n := range notices(f) {
+		moments = append(moments, n.starts())
+	}
+	for _, at := range moments {
 		if at.After(f.now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

@@ -6,8 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -160,7 +162,26 @@ func TestDecide(t *testing.T) {
 		// Obstacles.
 		"no Merchant": {
 			facts: settled(), edit: func(f *facts) { f.merchantID = "" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
+		},
+		"no Merchant, and the data plane has been told": {
+			facts: settled(), edit: func(f *facts) { f.merchantID, f.record.State = "", v1alpha1.ApiKeyDisabled },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
+		},
+		"an overlap that has ended": {
+			facts: settled(), edit: func(f *facts) {
+				f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now}}
+			},
+			want: decision{Repair: true},
+		},
+		"a Secret restored from a backup": {
+			facts: settled(), edit: func(f *facts) { f.published.CreationTimestamp = metav1.NewTime(now) },
+			want: decision{Repair: true},
+		},
+		"a Secret as old as its record, to a second": {
+			facts: settled(), edit: func(f *facts) {
+				f.published.CreationTimestamp, f.record.Revision = metav1.NewTime(now), now.Add(-time.Second).UnixMilli()
+			},
 		},
 		"no Merchant, a new trigger and a disabled key": {
 			facts: settled(), edit: func(f *facts) {

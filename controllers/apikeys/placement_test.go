@@ -48,7 +48,7 @@ func TestWhatBecomesOfDeliveries(t *testing.T) {
 		},
 		"a stale one while its Merchant is away": {
 			facts: settled().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.merchantID = "" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Remove: []string{"till-key StaleDeliveryRemoved"}},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Remove: []string{"till-key StaleDeliveryRemoved"}},
 		},
 
 		"another name": {facts: renamed(settled()), want: decision{Move: "till-key"}},

@@ -72,3 +72,36 @@ func TestRepairKeepsTheTruth(t *testing.T) {
 		t.Errorf("repair (-want +got):\n%s", diff)
 	}
 }
+
+// A restored Secret gets a revision that it would not be taken for restored by again, whatever the
+// operator's clock says: else every pass would write.
+func TestARestoredRecordIsRevisedOnce(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		f := settled()
+		f.published.CreationTimestamp = metav1.NewTime(now.Add(ahead))
+		revised := decide(f).repair
+		if revised == nil || revised.Generation != f.record.Generation {
+			t.Fatalf("a Secret created at %s: repaired to %+v, want another revision and no rotation", f.published.CreationTimestamp, revised)
+		}
+		f.record = revised
+		if again := decide(f).repair; again != nil {
+			t.Errorf("a Secret created at %s is revised again", f.published.CreationTimestamp)
+		}
+	}
+}
+
+func TestAnOverlapEndsByItself(t *testing.T) {
+	f := settled()
+	first, second := now.Add(time.Minute), now.Add(time.Hour)
+	f.record.Previous = []published.Previous{
+		{Digest: apikey.DigestOf("newer"), ValidUntil: second}, {Digest: apikey.DigestOf("older"), ValidUntil: first},
+	}
+	if got := nextLook(f, decide(f).outcome); !got.Equal(first) {
+		t.Errorf("looks again at %s, want the end of the first overlap, %s", got, first)
+	}
+	f.now = first
+	repaired := decide(f).repair
+	if repaired == nil || len(repaired.Previous) != 1 || repaired.Previous[0].ValidUntil != second {
+		t.Errorf("at its end: %+v, want the other overlap alone", repaired)
+	}
+}

@@ -44,6 +44,19 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	return record
 }
 
+// overlapEnd is when the first of the running overlaps ends; zero: there is none.
+func overlapEnd(f facts) time.Time {
+	var first time.Time
+	if record, known := f.ownRecord(); known {
+		for _, previous := range record.PreviousAt(f.now) {
+			if first.IsZero() || previous.ValidUntil.Before(first) {
+				first = previous.ValidUntil
+			}
+		}
+	}
+	return first
+}
+
 // restoreGap is more than the clocks of the operator and of the API server differ.
 const restoreGap = time.Minute
 

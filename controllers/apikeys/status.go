@@ -29,6 +29,9 @@ func (r *Reconciler) report(ctx context.Context, p plan, failure error) (reconci
 	if !p.outcome.IsReady() && p.outcome.News(p.apiKey.Status.Conditions) {
 		r.warn(p.apiKey, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
 	}
+	for _, n := range newNotices(p.facts) {
+		r.warn(p.apiKey, n.condition, actionPublish, "%s", n.message())
+	}
 	if err := errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome))); err != nil {
 		return subject.Settle(err)
 	}
@@ -44,7 +47,7 @@ func statusOf(f facts, outcome subject.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
 	status.KeyID = published.ID(f.apiKey.UID)
-	status.Conditions = outcome.Conditions(status.Conditions, f.apiKey.Generation, f.now)
+	status.Conditions = withNotices(outcome.Conditions(status.Conditions, f.apiKey.Generation, f.now), f)
 	status.NextRotationTime = nil
 	if next, scheduled := nextRotation(f); scheduled {
 		status.NextRotationTime = &metav1.Time{Time: next}
