@@ -37,12 +37,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("start the operator: %w", err)
 	}
-	logger := logr.FromSlogHandler(o.Log.Handler())
-	ctrl.SetLogger(logger)
 	cluster, err := clusterConfig(o.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
 	}
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(logger)
 	mgr, err := newManager(ctx, cluster, o, logger)
 	if err != nil {
 		return fmt.Errorf("start the operator: %w", err)
