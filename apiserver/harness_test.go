@@ -96,6 +96,9 @@ func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(proxy.Close)
+	if s.cutOff {
+		proxy.Cut()
+	}
 	options := apiserver.DefaultOptions()
 	if options.Kubeconfig, err = proxy.Kubeconfig(s.t.TempDir(), "replica"); err != nil {
 		s.t.Fatal(err)
@@ -137,6 +140,7 @@ type answer struct {
 	header http.Header
 	raw    []byte
 	body   map[string]any // nil unless the answer is a JSON object
+	last   bool           // on its connection
 }
 
 // call sends one request and checks the answer against the OpenAPI document. headers are pairs of
@@ -189,7 +193,7 @@ func read(t *testing.T, response *http.Response) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := answer{status: response.StatusCode, header: response.Header, raw: raw}
+	got := answer{status: response.StatusCode, header: response.Header, raw: raw, last: response.Close}
 	if bytes.HasPrefix(raw, []byte("{")) {
 		if err := json.Unmarshal(raw, &got.body); err != nil {
 			t.Fatalf("status %d with a body that is no JSON: %s", got.status, raw)

@@ -12,6 +12,7 @@ import (
 
 // metrics of the requests. Their labels never hold what a caller chose.
 type metrics struct {
+	inFlight     prometheus.Gauge
 	durations    *prometheus.HistogramVec
 	unauthorized *prometheus.CounterVec
 }
@@ -19,6 +20,10 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	return &metrics{
+		inFlight: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "merchant_operator_http_requests_in_flight",
+			Help: "Requests under way, which a drain waits for.",
+		}),
 		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "merchant_operator_http_request_duration_seconds",
 			Help:    "Time to answer a request, by method, route and status; 499 is a client that went away.",

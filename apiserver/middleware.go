@@ -24,6 +24,8 @@ func (e edge) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		recorder := &statusRecorder{ResponseWriter: w}
+		e.metrics.inFlight.Inc()
+		defer e.metrics.inFlight.Dec()
 		defer func() {
 			if problem := recover(); problem != nil {
 				e.recovered(recorder, r, problem)

@@ -20,6 +20,7 @@ type scene struct {
 	t          *testing.T
 	namespace  string
 	kubeConfig *rest.Config // of the replicas
+	cutOff     bool         // replicas start without a way to the Kubernetes API
 	log        *logBuffer   // of the replicas
 	issued     []string     // keys
 }

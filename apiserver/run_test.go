@@ -1,0 +1,247 @@
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// listening reports whether something accepts connections.
+func listening(url string) bool {
+	connection, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		return false
+	}
+	_ = connection.Close()
+	return true
+}
+
+// wantEnd waits for Run and returns its error.
+func (r *replica) wantEnd(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("Run did not end")
+		return nil
+	}
+}
+
+func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	s.cutOff = true
+	r := s.launch()
+	eventually(t, "probes are answered", func() bool { return statusOf(r.ops+"/healthz") == http.StatusOK })
+	got := plain(t, http.MethodGet, r.ops+"/readyz", "").want(t, http.StatusServiceUnavailable)
+	if got.body["phase"] != "syncing" {
+		t.Errorf("/readyz says %s", got.raw)
+	}
+	if listening(r.url) || listening(r.internal) {
+		t.Error("a listener is open to requests")
+	}
+	r.proxy.Mend()
+	eventually(t, "the replica is ready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusOK })
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
+func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
+	s := newScene(t)
+	s.cutOff = true
+	r := s.launch()
+	eventually(t, "probes are answered", func() bool { return statusOf(r.ops+"/healthz") == http.StatusOK })
+	r.cancel()
+	if err := r.wantEnd(t); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start()
+	body, rest := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+sessions, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	answered := make(chan answer, 1)
+	go func() { answered <- r.send(request) }()
+	if _, err := io.WriteString(rest, `{"amountCents":`); err != nil { // returns when the server's side has it, or is about to
+		t.Fatal(err)
+	}
+	eventually(t, "the request is under way", func() bool { return r.metric("merchant_operator_http_requests_in_flight") == "1" })
+
+	r.cancel()
+	eventually(t, "the listener is closed", func() bool { return !listening(r.url) })
+	select {
+	case err := <-r.ended:
+		t.Fatalf("Run ended before the request did: %v", err)
+	default:
+	}
+	if _, err := io.WriteString(rest, `1}`); err != nil {
+		t.Fatal(err)
+	}
+	_ = rest.Close()
+	(<-answered).want(t, http.StatusCreated)
+	if err := r.wantEnd(t); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	r := s.start(func(o *apiserver.Options) { o.DrainDelay = 3 * time.Second })
+	if r.call(http.MethodGet, me, key, "").last {
+		t.Error("the connection was closed before the drain")
+	}
+	r.cancel()
+	eventually(t, "the replica is unready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusServiceUnavailable })
+	got := r.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // load balancers have not noticed yet
+	if !got.last {
+		t.Error("a client is not told to connect elsewhere")
+	}
+	if statusOf(r.ops+"/healthz") != http.StatusOK {
+		t.Error("a draining replica must not be killed as unhealthy")
+	}
+	if err := r.wantEnd(t); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if listening(r.url) || listening(r.internal) || listening(r.ops) {
+		t.Error("a listener is still open")
+	}
+}
+
+func TestAnAddressThatIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	for name, change := range map[string]func(*apiserver.Options){
+		"public":   func(o *apiserver.Options) { o.PublicAddress = taken.Addr().String() },
+		"internal": func(o *apiserver.Options) { o.InternalAddress = taken.Addr().String() },
+		"ops":      func(o *apiserver.Options) { o.OpsAddress = taken.Addr().String() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := newScene(t).launch(change).wantEnd(t)
+			if err == nil || !strings.Contains(err.Error(), "listen for "+name+" requests") || !strings.Contains(err.Error(), taken.Addr().String()) {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+func TestARedisThatMayEvictIsRefused(t *testing.T) {
+	own := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
+	err := newScene(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
+	if !errors.Is(err, store.ErrEviction) {
+		t.Errorf("Run: %v, want ErrEviction", err)
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	for name, change := range map[string]func(*apiserver.Options){
+		"no Redis":             func(o *apiserver.Options) { o.RedisURL = "" },
+		"no namespace":         func(o *apiserver.Options) { o.CredentialsNamespace = "" },
+		"no public address":    func(o *apiserver.Options) { o.PublicAddress = "" },
+		"no internal address":  func(o *apiserver.Options) { o.InternalAddress = "" },
+		"no ops address":       func(o *apiserver.Options) { o.OpsAddress = "" },
+		"no QR scheme":         func(o *apiserver.Options) { o.QRScheme = "" },
+		"a QR scheme with ://": func(o *apiserver.Options) { o.QRScheme = "pay://" },
+		"an invalid proxy":     func(o *apiserver.Options) { o.TrustedProxies = []netip.Prefix{{}} },
+		"a proxy of 4in6": func(o *apiserver.Options) {
+			o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}
+		},
+		"no public rate":         func(o *apiserver.Options) { o.PublicRateLimit = v1alpha1.RateLimit{Burst: 1} },
+		"no public burst":        func(o *apiserver.Options) { o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1} },
+		"a negative drain delay": func(o *apiserver.Options) { o.DrainDelay = -1 },
+		"no shutdown timeout":    func(o *apiserver.Options) { o.ShutdownTimeout = 0 },
+		"no log":                 func(o *apiserver.Options) { o.Log = nil },
+		"too short a retention":  func(o *apiserver.Options) { o.SessionRetention = time.Hour },
+		"a bad Redis URL":        func(o *apiserver.Options) { o.RedisURL = "http://user:secret@redis" },
+		"a kubeconfig not there": func(o *apiserver.Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := apiserver.DefaultOptions()
+			options.RedisURL, options.Log = sharedRedis.URL(), slog.New(slog.DiscardHandler)
+			change(&options)
+			err := apiserver.Run(context.Background(), options)
+			if err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+func TestDefaultOptionsAreValid(t *testing.T) {
+	options := apiserver.DefaultOptions()
+	options.RedisURL = "redis://redis:6379"
+	if err := options.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// metric returns the value of a metric as it is written, with its labels.
+func (r *replica) metric(name string) string {
+	r.t.Helper()
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(plain(r.t, http.MethodGet, r.ops+"/metrics", "").raw)
+	if found == nil {
+		return ""
+	}
+	return string(found[1])
+}
+
+func TestMetrics(t *testing.T) {
+	s := newScene(t)
+	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
+	key := s.key("till", acme)
+	r := s.start(trustLoopback)
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "X-Forwarded-For", "203.0.113.7").text("sessionId")
+	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
+	r.call("INVENTED", public+"/"+id, "", "").want(t, http.StatusMethodNotAllowed)
+	r.call(http.MethodGet, "/secret/path", "", "").want(t, http.StatusNotFound)
+	r.call(http.MethodGet, me, "", "").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, key, "", "X-Forwarded-For", "198.51.100.1").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, s.newKey(key[8:20]).Reveal(), "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusUnauthorized)
+
+	for name, want := range map[string]string{
+		`merchant_operator_http_request_duration_seconds_count{method="POST",route="/api/v1/sessions",status="201"}`:              "1",
+		`merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="200"}`:   "1",
+		`merchant_operator_http_request_duration_seconds_count{method="other",route="/api/v1/public/sessions/{id}",status="405"}`: "1",
+		`merchant_operator_http_request_duration_seconds_count{method="GET",route="",status="404"}`:                               "1",
+		`merchant_operator_http_unauthorized_total{reason="no_key"}`:                                                              "1",
+		`merchant_operator_http_unauthorized_total{reason="foreign_address"}`:                                                     "1",
+		`merchant_operator_http_unauthorized_total{reason="dead_key"}`:                                                            "1",
+		`merchant_operator_directory_objects{kind="key"}`:                                                                         "1",
+		`merchant_operator_directory_objects{kind="merchant"}`:                                                                    "1",
+		`merchant_operator_redis_up`: "1",
+	} {
+		if got := r.metric(name); got != want {
+			t.Errorf("%s is %q, want %s", name, got, want)
+		}
+	}
+	all := string(plain(t, http.MethodGet, r.ops+"/metrics", "").raw)
+	for _, secret := range []string{id, "INVENTED", "secret", key, acme.MerchantID} {
+		if strings.Contains(all, secret) {
+			t.Errorf("the metrics hold %s", secret)
+		}
+	}
+}
