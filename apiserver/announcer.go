@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,22 +96,18 @@ func (a *announcer) run(ctx context.Context) {
 
 // catchUp writes what is pending until Redis fails again.
 func (a *announcer) catchUp(ctx context.Context) {
-	for {
-		override, any := a.next()
-		if !any || a.try(ctx, override) {
+	for _, override := range a.unwritten() {
+		if a.try(ctx, override) {
 			return
 		}
 		a.settle(override)
 	}
 }
 
-func (a *announcer) next() (override store.Override, any bool) {
+func (a *announcer) unwritten() []store.Override {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, override := range a.pending {
-		return override, true
-	}
-	return store.Override{}, false
+	return slices.Collect(maps.Values(a.pending))
 }
 
 // settle forgets what was written, unless there has been newer news of the key meanwhile.
@@ -117,7 +115,7 @@ func (a *announcer) settle(written store.Override) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	subject := overrideSubject{written.MerchantID, written.KeyID}
-	if now := a.pending[subject]; now.Revision == written.Revision && len(now.Accepted) == len(written.Accepted) {
+	if newest := a.pending[subject]; newest.Revision == written.Revision && len(newest.Accepted) == len(written.Accepted) {
 		delete(a.pending, subject)
 	}
 }

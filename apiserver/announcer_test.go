@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// ledger is what reached Redis, and how Redis fares.
+type ledger struct {
+	written []string
+	tries   int
+	failure error
+}
+
+func (l *ledger) write(_ context.Context, override store.Override) error {
+	l.tries++
+	if l.failure != nil {
+		return l.failure
+	}
+	l.written = append(l.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Revision, len(override.Accepted)))
+	return nil
+}
+
+func announcing() (*announcer, *ledger, *strings.Builder) {
+	redis, log := &ledger{}, &strings.Builder{}
+	return &announcer{
+		write:   redis.write,
+		now:     func() time.Time { return time.Unix(1_800_000_000, 0) },
+		log:     slog.New(slog.NewTextHandler(log, nil)),
+		pending: map[overrideSubject]store.Override{},
+	}, redis, log
+}
+
+func revised(keyID string, revision int64) published.KeyRecord {
+	return published.KeyRecord{
+		MerchantID: "merchant2345", KeyID: keyID, Revision: revision,
+		State: v1alpha1.ApiKeyActive, Current: published.Current{Digest: apikey.DigestOf(keyID)},
+	}
+}
+
+func TestNewsReachRedisAtOnce(t *testing.T) {
+	a, redis, _ := announcing()
+	a.Announce(revised("till", 2))
+	disabled := revised("till", 3)
+	disabled.State = v1alpha1.ApiKeyDisabled
+	a.Announce(disabled)
+	a.Revoke(revised("till", 3))
+	if diff := cmp.Diff([]string{"till@2 accepts 1", "till@3 accepts 0", "till@3 accepts 0"}, redis.written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewsOutlastAnOutageOfRedis(t *testing.T) {
+	a, redis, _ := announcing()
+	redis.failure = fmt.Errorf("%w: refused", store.ErrUnavailable)
+	a.Announce(revised("till", 2))
+	for revision := range int64(1000) {
+		a.Announce(revised("web", revision))
+	}
+	a.Revoke(revised("till", 2))
+	if redis.tries != 1 {
+		t.Errorf("%d tries while Redis is away, want 1: each holds up the watch for a time-out", redis.tries)
+	}
+	a.catchUp(t.Context())
+	redis.failure = nil
+	a.catchUp(t.Context())
+	a.catchUp(t.Context())
+	got := map[string]bool{}
+	for _, text := range redis.written {
+		got[text] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"till@2 accepts 0": true, "web@999 accepts 1": true}, got); diff != "" || len(redis.written) != 2 {
+		t.Errorf("written when Redis is back, %v: the newest of each key once (-want +got):\n%s", redis.written, diff)
+	}
+	a.Announce(revised("till", 3))
+	if len(redis.written) != 3 {
+		t.Error("news do not reach Redis at once again")
+	}
+}
+
+func TestAnUnreadableOverrideIsToldAndNotTriedForever(t *testing.T) {
+	a, redis, log := announcing()
+	redis.failure = errors.Join(store.ErrCorrupt)
+	a.Announce(revised("till", 2))
+	a.catchUp(t.Context())
+	if redis.tries != 1 || !strings.Contains(log.String(), "keyID=till") {
+		t.Errorf("%d tries, want 1; logged %q", redis.tries, log)
+	}
+}

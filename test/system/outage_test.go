@@ -1,0 +1,39 @@
+package system
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestTheDataPlaneServesWithoutTheKubernetesAPI cuts one replica off. It knows whom to serve; only
+// what needs the Kubernetes API is refused, and honestly.
+func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
+	s := newScene(t)
+	s.merchant("coffee")
+	_, key := s.apiKey("till", "coffee")
+	for replica := range shared.replicas {
+		s.eventuallyStatus(replica, key, http.StatusOK)
+	}
+	const cut = 1
+	shared.proxies[cut].Cut()
+	t.Cleanup(shared.proxies[cut].Mend)
+
+	created := s.want(s.call(cut, http.MethodPost, sessions, key, `{"amountCents":100}`), http.StatusCreated)
+	s.want(s.call(cut, http.MethodGet, "/api/v1/public/sessions/"+created.body["sessionId"].(string), "", ""), http.StatusOK)
+	refused := s.want(s.call(cut, http.MethodPost, rotate, key, ""), http.StatusServiceUnavailable)
+	if refused.header.Get("Retry-After") == "" || strings.Contains(string(refused.raw), "mk_live_") {
+		t.Errorf("a rotation without the Kubernetes API: %v %s", refused.header, refused.raw)
+	}
+	s.want(s.call(cut, http.MethodGet, me, key, ""), http.StatusOK)
+
+	rotated := s.want(s.call(0, http.MethodPost, rotate, key, ""), http.StatusOK)
+	s.want(s.call(cut, http.MethodGet, me, key, ""), http.StatusUnauthorized)
+	next := rotated.body["fullKey"].(string)
+	s.want(s.call(cut, http.MethodGet, me, next, ""), http.StatusOK)
+
+	shared.proxies[cut].Mend()
+	s.eventually("the replica rotates again", func() bool {
+		return s.call(cut, http.MethodPost, rotate, next, "").status == http.StatusOK
+	})
+}
