@@ -86,15 +86,17 @@ func TestEvery401IsTheSame(t *testing.T) {
 		"a good key from an IPv6 address":        request("2001:db8::7", "Bearer "+good),
 	}
 
-	var first *answer
 	for _, route := range []struct{ method, path, body string }{
 		{http.MethodGet, me, ""},
 		{http.MethodPost, sessions, `{"amountCents": 1}`},
 		{http.MethodPost, sessions, `{"amountCents": "bad"}`},
 		{http.MethodGet, sessions + "/ps_0000000000000000000000000000", ""},
 		{http.MethodGet, sessions + "/malformed", ""},
-		{http.MethodPost, "/api/v1/keys/rotate", ""},
+		{http.MethodPost, rotate, ""},
+		{http.MethodPost, sessions, strings.Repeat(" ", 200_000)},
+		{http.MethodPost, sessions, strings.Repeat(" ", 256<<10+1)}, // more than net/http reads to keep a connection
 	} {
+		var first *answer
 		for cause, header := range causes {
 			request, err := http.NewRequestWithContext(t.Context(), route.method, r.url+route.path, strings.NewReader(route.body))
 			if err != nil {
@@ -109,10 +111,10 @@ func TestEvery401IsTheSame(t *testing.T) {
 			if diff := cmp.Diff(*first, got, cmp.AllowUnexported(answer{})); diff != "" {
 				t.Errorf("%s %s, %s: not the same answer:\n%s", route.method, route.path, cause, diff)
 			}
+			if got.header.Get("WWW-Authenticate") != "Bearer" || got.header.Get("RateLimit") != "" {
+				t.Errorf("headers %v", got.header)
+			}
 		}
-	}
-	if first.header.Get("WWW-Authenticate") != "Bearer" || first.header.Get("RateLimit") != "" {
-		t.Errorf("headers %v", first.header)
 	}
 	r.call(http.MethodGet, me, good, "", "X-Forwarded-For", home).want(t, http.StatusOK)
 }

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,9 +33,7 @@ func TestGetSession(t *testing.T) {
 				"createdAt": created.body["expiresAt"].(float64) - 900_000, "expiresAt": created.body["expiresAt"],
 				"qrPayload": created.body["qrPayload"],
 			}
-			for field, value := range test.want {
-				want[field] = value
-			}
+			maps.Copy(want, test.want)
 			if diff := cmp.Diff(want, got.body); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}

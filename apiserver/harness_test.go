@@ -166,6 +166,7 @@ func (r *replica) send(request *http.Request) answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	got := read(r.t, response)
 	checkDocumented(r.t, request, got)
 	return got
@@ -183,12 +184,12 @@ func plain(t *testing.T, method, url, key string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	return read(t, response)
 }
 
 func read(t *testing.T, response *http.Response) answer {
 	t.Helper()
-	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

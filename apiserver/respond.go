@@ -64,8 +64,7 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch refusal.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		w.Header().Del("RateLimit") // a key may die after it was admitted, and all 401 are the same
-		w.Header().Del("RateLimit-Policy")
+		uniform(w.Header(), r)
 		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)
@@ -78,5 +77,15 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if err := respond(w, refusal.status, errorBody{refusal.message}); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// uniform takes away what would tell one 401 from another: that the key died after it was admitted,
+// or that it was good enough for the body to be read.
+func uniform(header http.Header, r *http.Request) {
+	header.Del("RateLimit")
+	header.Del("RateLimit-Policy")
+	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
+		header.Set("Connection", "close")
 	}
 }

@@ -136,9 +136,10 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 		<-gone
 		return next.RoundTrip(r)
 	})
-	r := s.start()
-	frozen := s.start()
-	frozen.proxy.FreezeWatches()
+	r, other := s.start(), s.start()
+	for _, each := range []*replica{r, other} {
+		each.proxy.FreezeWatches() // so that the rotation alone can tell of itself
+	}
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+rotate, http.NoBody)
@@ -156,7 +157,7 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 	}
 	close(gone)
 	eventually(t, "the override is in force", func() bool {
-		return frozen.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
+		return other.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
 	})
 	record, err := published.DecodeKey(s.secretOf(key))
 	if err != nil || record.Generation != 2 {

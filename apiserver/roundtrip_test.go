@@ -94,7 +94,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 // sent counts the scripts that replicas sent. Redis counts the commands inside of scripts as well.
 func sent(t *testing.T, commandstats string) (trips int) {
 	t.Helper()
-	for _, line := range strings.Fields(commandstats) {
+	for line := range strings.FieldsSeq(commandstats) {
 		var calls int
 		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &calls); err == nil {
 			trips += calls

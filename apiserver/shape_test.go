@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -30,12 +31,13 @@ func (r *replica) raw(t *testing.T, request string) (answer, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	got := read(t, response)
 	if !response.Close {
 		return got, false
 	}
 	_, err = reader.ReadByte()
-	return got, err == io.EOF
+	return got, errors.Is(err, io.EOF)
 }
 
 // What net/http refuses by itself has the shape of all errors, too.
