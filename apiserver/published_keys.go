@@ -25,9 +25,10 @@ type publishedKeys struct {
 // swapAttempts bounds the tries of a rotation against others' writes of the same Secret.
 const swapAttempts = 5
 
-// rotate replaces whatever keys the key id has by a new one, if the presented digest is still live.
-// The error is an unauthorizedError if it is not, or errKubernetes; after the latter the swap may have
-// happened nevertheless.
+// rotate replaces whatever keys the key id has by a new one, if the presented digest is still live,
+// and returns the record that is published then. The error is an unauthorizedError if the digest is
+// not live, with the record that says so if there is one; or errKubernetes, after which the swap may
+// have happened nevertheless.
 func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
 	next, err := apikey.New(keyID)
 	if err != nil {
@@ -52,7 +53,7 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		}
 		now := p.now().UTC()
 		if !record.Live(presented, now) {
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"dead_key"} // another rotation was first
+			return apikey.Key{}, record, unauthorizedError{"dead_key"} // another rotation was first
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)

@@ -164,3 +164,33 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 		t.Errorf("generation %d, %v, want 2", record.Generation, err)
 	}
 }
+
+// Whoever has been told 401 must not find a replica that still takes the key, though the rotation that
+// won has not been answered yet.
+func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
+	s := newScene(t)
+	key := s.key("till", s.merchant("acme"))
+	loser, bystander := s.start(), s.start()
+	swapped, goOn := make(chan struct{}), make(chan struct{})
+	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		close(swapped)
+		<-goOn
+		return response, err
+	})
+	winner := s.start()
+	for _, each := range []*replica{winner, loser, bystander} {
+		each.proxy.FreezeWatches()
+	}
+
+	won := make(chan answer, 1)
+	go func() { won <- winner.call(http.MethodPost, rotate, key, "") }()
+	<-swapped
+	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // nobody has been told anything
+	loser.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
+	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
+	close(goOn)
+	fresh := (<-won).want(t, http.StatusOK).text("fullKey")
+	s.issued = append(s.issued, fresh)
+	bystander.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+}

@@ -29,12 +29,16 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 	uncancelled := context.WithoutCancel(r.Context())
 	ctx, cancel := context.WithTimeout(uncancelled, rotationTimeout)
 	defer cancel()
-	key, record, err := a.keys.rotate(ctx, from.KeyID, from.Digest)
-	if err != nil {
-		return err
+	key, record, swapErr := a.keys.rotate(ctx, from.KeyID, from.Digest)
+	if record.KeyID == "" {
+		return swapErr
 	}
+	// The loser of a race writes it as well: its 401 must not come before the key is dead everywhere.
 	if err := a.store.WriteOverride(uncancelled, overrideOf(record, a.now())); err != nil {
 		return fmt.Errorf("%w: %w", errNotInForce, err)
+	}
+	if swapErr != nil {
+		return swapErr
 	}
 	a.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return respond(w, http.StatusOK, rotatedKey{
