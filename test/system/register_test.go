@@ -60,8 +60,20 @@ func (i *issuedKeys) recent(n int) (int, string) {
 }
 
 // TestRotateAndAuthenticateAreOneRegister lets callers rotate and authenticate at will on all
-// replicas, with their watches at work, and checks that the answers fit one register.
+// replicas and checks that the answers fit one register, whatever the watches bring meanwhile.
 func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
+	t.Run("with watches at work", func(t *testing.T) { checkRegister(t, func(scene) {}) })
+	t.Run("with one watch frozen", func(t *testing.T) {
+		checkRegister(t, func(s scene) {
+			shared.proxies[0].FreezeWatches()
+			s.t.Cleanup(shared.proxies[0].ThawWatches)
+		})
+	})
+	t.Run("with every watch frozen", func(t *testing.T) { checkRegister(t, scene.freezeWatches) })
+}
+
+func checkRegister(t *testing.T, disturb func(scene)) {
+	t.Helper()
 	const callers, callsEach = 6, 150
 	s := newScene(t)
 	s.merchant("coffee")
@@ -69,6 +81,7 @@ func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, first, http.StatusOK)
 	}
+	disturb(s)
 	issued := &issuedKeys{}
 	issued.add(first)
 	start := time.Now()
@@ -77,9 +90,14 @@ func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
 	for caller := range callers {
 		running.Go(func() {
 			for n := range callsEach {
-				number, key := issued.recent((n + caller) * 7 / 5)
+				rotates := (n+caller)%5 == 0
+				back := n + caller
+				if rotates {
+					back = 0 // the latest key, which others may be rotating as well
+				}
+				number, key := issued.recent(back)
 				operation := porcupine.Operation{ClientId: caller, Call: int64(time.Since(start))}
-				call := keyCall{rotate: (n+caller)%10 == 0, key: number}
+				call := keyCall{rotate: rotates, key: number}
 				replica := (n + caller) % len(shared.replicas)
 				var answer keyAnswer
 				if call.rotate {
