@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -179,6 +180,8 @@ func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
 		return response, err
 	})
 	winner := s.start()
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
 	for _, each := range []*replica{winner, loser, bystander} {
 		each.proxy.FreezeWatches()
 	}
@@ -189,7 +192,7 @@ func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
 	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // nobody has been told anything
 	loser.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
 	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
-	close(goOn)
+	release()
 	fresh := (<-won).want(t, http.StatusOK).text("fullKey")
 	s.issued = append(s.issued, fresh)
 	bystander.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
