@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -19,6 +22,9 @@ func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
 		"merchant deleted": func(s scene, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) { s.delete(m) },
 		"rotated by trigger, no overlap": func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
 			s.change(k, func() { k.Spec.Rotation.Trigger, k.Spec.Rotation.OverlapSeconds = "now", new(int32) })
+		},
+		"expired": func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
+			s.change(k, func() { k.Spec.ExpiresAt = new(metav1.NewTime(time.Now().Add(2 * time.Second))) })
 		},
 		"merchant re-created": func(s scene, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) {
 			s.delete(m)
