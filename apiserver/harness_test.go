@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,28 +64,60 @@ func runTests(m *testing.M) (err error) {
 
 // replica is one running API server, seen from outside.
 type replica struct {
-	t        *testing.T
-	url, ops string
-	internal string
-	proxy    *kubeproxy.Proxy // between it and the Kubernetes API
-	log      *logBuffer
-	cancel   context.CancelFunc
-	ended    chan error // receives what Run returned
+	t                  *testing.T
+	name               string
+	url, internal, ops string           // once it listens
+	proxy              *kubeproxy.Proxy // between it and the Kubernetes API
+	log                *logBuffer
+	cancel             context.CancelFunc
+	ended              chan error // receives what Run returned
 }
 
 // start runs an API server on the scene's namespace and returns when it is ready. It stops with t.
 func (s *scene) start(change ...func(*apiserver.Options)) *replica {
 	s.t.Helper()
 	r := s.launch(change...)
-	eventually(s.t, "the replica is ready", func() bool {
+	r.awaitReady()
+	return r
+}
+
+// awaitProbes returns when probes are answered.
+func (r *replica) awaitProbes() {
+	r.t.Helper()
+	eventually(r.t, "probes are answered", func() bool {
 		select {
 		case err := <-r.ended:
-			s.t.Fatalf("Run ended: %v\n%s", err, r.log)
+			r.t.Fatalf("Run ended: %v\n%s", err, r.log)
 		default:
 		}
-		return statusOf(r.ops+"/readyz") == http.StatusOK
+		r.ops = r.listening("ops")
+		return r.ops != ""
 	})
-	return r
+}
+
+// awaitReady returns when the replica serves requests.
+func (r *replica) awaitReady() {
+	r.t.Helper()
+	r.awaitProbes()
+	eventually(r.t, "the replica is ready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusOK })
+	r.url, r.internal = r.listening("public"), r.listening("internal")
+}
+
+// listening returns the base URL of a listener, from the log; empty as long as it is not open.
+func (r *replica) listening(name string) string {
+	for line := range strings.Lines(r.log.String()) {
+		var entry struct {
+			Message  string `json:"msg"`
+			Replica  string `json:"replica"`
+			Listener string `json:"for"`
+			Address  string `json:"address"`
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Message == "listening" &&
+			entry.Replica == r.name && entry.Listener == name {
+			return "http://" + entry.Address
+		}
+	}
+	return ""
 }
 
 // launch is start without waiting.
@@ -105,18 +137,17 @@ func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 	}
 	options.CredentialsNamespace = s.namespace
 	options.RedisURL = sharedRedis.URL()
-	options.PublicAddress, options.InternalAddress, options.OpsAddress = freeAddress(s.t), freeAddress(s.t), freeAddress(s.t)
+	options.PublicAddress, options.InternalAddress, options.OpsAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0
-	options.Log = slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.replicas++
+	name := fmt.Sprintf("replica-%d", s.replicas)
+	options.Log = slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
 	for _, c := range change {
 		c(&options)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &replica{
-		t: s.t, proxy: proxy, log: s.log, cancel: cancel, ended: make(chan error, 1),
-		url: "http://" + options.PublicAddress, ops: "http://" + options.OpsAddress, internal: "http://" + options.InternalAddress,
-	}
+	r := &replica{t: s.t, name: name, proxy: proxy, log: s.log, cancel: cancel, ended: make(chan error, 1)}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -253,16 +284,6 @@ func statusOf(url string) int {
 	}
 	_ = response.Body.Close()
 	return response.StatusCode
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // logBuffer keeps what replicas logged.

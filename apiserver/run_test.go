@@ -20,8 +20,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// listening reports whether something accepts connections.
-func listening(url string) bool {
+// accepts reports whether something accepts connections.
+func accepts(url string) bool {
 	connection, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		return false
@@ -47,16 +47,17 @@ func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
 	key := s.key("till", s.merchant("acme"))
 	s.cutOff = true
 	r := s.launch()
-	eventually(t, "probes are answered", func() bool { return statusOf(r.ops+"/healthz") == http.StatusOK })
+	r.awaitProbes()
+	plain(t, http.MethodGet, r.ops+"/healthz", "").want(t, http.StatusOK)
 	got := plain(t, http.MethodGet, r.ops+"/readyz", "").want(t, http.StatusServiceUnavailable)
 	if got.body["phase"] != "syncing" {
 		t.Errorf("/readyz says %s", got.raw)
 	}
-	if listening(r.url) || listening(r.internal) {
+	if r.listening("public") != "" || r.listening("internal") != "" {
 		t.Error("a listener is open to requests")
 	}
 	r.proxy.Mend()
-	eventually(t, "the replica is ready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusOK })
+	r.awaitReady()
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
@@ -64,7 +65,7 @@ func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
 	s := newScene(t)
 	s.cutOff = true
 	r := s.launch()
-	eventually(t, "probes are answered", func() bool { return statusOf(r.ops+"/healthz") == http.StatusOK })
+	r.awaitProbes()
 	r.cancel()
 	if err := r.wantEnd(t); err != nil {
 		t.Errorf("Run: %v", err)
@@ -89,7 +90,7 @@ func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
 	eventually(t, "the request is under way", func() bool { return r.metric("merchant_operator_http_requests_in_flight") == "1" })
 
 	r.cancel()
-	eventually(t, "the listener is closed", func() bool { return !listening(r.url) })
+	eventually(t, "the listener is closed", func() bool { return !accepts(r.url) })
 	select {
 	case err := <-r.ended:
 		t.Fatalf("Run ended before the request did: %v", err)
@@ -124,7 +125,7 @@ func TestDrain(t *testing.T) {
 	if err := r.wantEnd(t); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if listening(r.url) || listening(r.internal) || listening(r.ops) {
+	if accepts(r.url) || accepts(r.internal) || accepts(r.ops) {
 		t.Error("a listener is still open")
 	}
 }

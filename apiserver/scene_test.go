@@ -22,6 +22,7 @@ type scene struct {
 	kubeConfig *rest.Config // of the replicas
 	cutOff     bool         // replicas start without a way to the Kubernetes API
 	log        *logBuffer   // of the replicas
+	replicas   int          // started so far
 	issued     []string     // keys
 }
 
