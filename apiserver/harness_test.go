@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -165,103 +164,6 @@ func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 	return r
 }
 
-// answer is what a caller sees.
-type answer struct {
-	status int
-	header http.Header
-	raw    []byte
-	body   map[string]any // nil unless the answer is a JSON object
-	last   bool           // on its connection
-}
-
-// call sends one request and checks the answer against the OpenAPI document. headers are pairs of
-// name and value.
-func (r *replica) call(method, path, key, body string, headers ...string) answer {
-	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if key != "" {
-		request.Header.Set("Authorization", "Bearer "+key)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		request.Header.Add(headers[i], headers[i+1])
-	}
-	return r.send(request)
-}
-
-func (r *replica) send(request *http.Request) answer {
-	r.t.Helper()
-	response, err := client.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	got := read(r.t, response)
-	checkDocumented(r.t, request, got)
-	return got
-}
-
-// plain asks a listener the document is not about.
-func plain(t *testing.T, method, url, key string) answer {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	return read(t, response)
-}
-
-func read(t *testing.T, response *http.Response) answer {
-	t.Helper()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := answer{status: response.StatusCode, header: response.Header, raw: raw, last: response.Close}
-	if bytes.HasPrefix(raw, []byte("{")) {
-		if err := json.Unmarshal(raw, &got.body); err != nil {
-			t.Fatalf("status %d with a body that is no JSON: %s", got.status, raw)
-		}
-	}
-	return got
-}
-
-// client shows redirects instead of following them.
-var client = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Timeout:       patience,
-}
-
-// want fails the test unless the answer has the status.
-func (a answer) want(t *testing.T, status int) answer {
-	t.Helper()
-	if a.status != status {
-		t.Fatalf("status %d, want %d: %s", a.status, status, a.raw)
-	}
-	return a
-}
-
-func (a answer) wantError(t *testing.T, status int, message string) {
-	t.Helper()
-	if a.want(t, status).body["error"] != message {
-		t.Errorf("error %q, want %q", a.body["error"], message)
-	}
-}
-
-// text returns a field of the body.
-func (a answer) text(name string) string {
-	value, _ := a.body[name].(string)
-	return value
-}
-
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -274,16 +176,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-// statusOf is 0 when nothing answers.
-func statusOf(url string) int {
-	response, err := client.Get(url)
-	if err != nil {
-		return 0
-	}
-	_ = response.Body.Close()
-	return response.StatusCode
 }
 
 // logBuffer keeps what replicas logged.
