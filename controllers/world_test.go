@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 // world is what one test lives in: a tenant's namespace, a credentials namespace, and an operator for
@@ -29,7 +30,7 @@ type world struct {
 	kube                   client.Client // an administrator's, without any cache
 	namespace, credentials string
 	clock                  *shiftedClock
-	logs                   *logBuffer
+	logs                   *logtest.Buffer
 	stop                   func()
 }
 
@@ -41,7 +42,7 @@ func newWorld(hooks ...interceptor.Funcs) *world {
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	kube, err := client.New(environment.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	w := &world{kube: kube, clock: &shiftedClock{}, logs: &logBuffer{}}
+	w := &world{kube: kube, clock: &shiftedClock{}, logs: &logtest.Buffer{}}
 	w.namespace = w.newNamespace("shops-")
 	w.credentials = w.newNamespace("credentials-")
 	w.startOperator(hooked(hooks...))
@@ -110,22 +111,3 @@ type shiftedClock struct{ ahead atomic.Int64 }
 func (c *shiftedClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func (c *shiftedClock) advance(d time.Duration)         { c.ahead.Add(int64(d)) }
-
-// logBuffer collects what the operator logs, from all its goroutines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text = append(b.text, line...)
-	return len(line), nil
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -39,13 +41,13 @@ type product struct {
 	redis    *redistest.Server
 	replicas []string           // base URLs of the API
 	proxies  []*kubeproxy.Proxy // between each replica and the kube-apiserver
-	logs     *logBuffer
+	logs     *logtest.Buffer
 
 	closers []func() error // in the order of starting
 }
 
 func startProduct() (p *product, err error) {
-	p = &product{logs: &logBuffer{}}
+	p = &product{logs: &logtest.Buffer{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.stop())
@@ -106,7 +108,7 @@ func (p *product) startOperator(environment *envtest.Environment, dir string) er
 	options.Kubeconfig = kubeconfig
 	options.CredentialsNamespace = credentialsNamespace
 	options.LeaderElect = false
-	options.Log = p.logs.logger("operator")
+	options.Log = p.logger("operator")
 	if options.OpsAddress, err = freeAddress(); err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (p *product) startReplica(environment *envtest.Environment, dir string) err
 	options.CredentialsNamespace = credentialsNamespace
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
-	options.Log = p.logs.logger(name)
+	options.Log = p.logger(name)
 	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.OpsAddress} {
 		if *address, err = freeAddress(); err != nil {
 			return err
@@ -212,6 +214,10 @@ func serviceAccount(environment *envtest.Environment, name string) (*envtest.Aut
 		Name:   "system:serviceaccount:" + systemNamespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
 	}, nil)
+}
+
+func (p *product) logger(role string) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})).With("role", role)
 }
 
 func freeAddress() (string, error) {
