@@ -1,7 +1,6 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -67,7 +66,7 @@ type replica struct {
 	name               string
 	url, internal, ops string           // once it listens
 	proxy              *kubeproxy.Proxy // between it and the Kubernetes API
-	log                *logBuffer
+	log                *logtest.Buffer
 	cancel             context.CancelFunc
 	ended              chan error // receives what Run returned
 }
@@ -176,22 +175,4 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-// logBuffer keeps what replicas logged.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 // scene is one test's credentials namespace. It plays the operator.
 type scene struct {
 	t          *testing.T
 	namespace  string
-	kubeConfig *rest.Config // of the replicas
-	cutOff     bool         // replicas start without a way to the Kubernetes API
-	log        *logBuffer   // of the replicas
-	replicas   int          // started so far
-	issued     []string     // keys
+	kubeConfig *rest.Config    // of the replicas
+	cutOff     bool            // replicas start without a way to the Kubernetes API
+	log        *logtest.Buffer // of the replicas
+	replicas   int             // started so far
+	issued     []string        // keys
 }
 
 // newScene also sees to it that no key of the scene gets into the log of a replica.
@@ -34,7 +35,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logBuffer{}}
+	s := &scene{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logtest.Buffer{}}
 	t.Cleanup(func() {
 		logged := s.log.String()
 		for _, key := range s.issued {

@@ -1,14 +1,13 @@
 package redistest
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 )
 
 // Start starts a redis-server that belongs to t (GinkgoTB() will do) and stops with it. extraArgs are
@@ -52,7 +51,7 @@ func start(dir string, extraArgs []string) (*Server, error) {
 	}
 	var failures []error
 	for range 5 {
-		port, err := freePort()
+		port, err := freeport.Choose()
 		if err != nil {
 			return nil, err
 		}
@@ -63,23 +62,4 @@ func start(dir string, extraArgs []string) (*Server, error) {
 		failures = append(failures, err)
 	}
 	return nil, errors.Join(failures...)
-}
-
-// freePort picks from below the range the kernel gives to outgoing connections. Inside it, a client that
-// redials while the server is stopped could be given the server's own port, and be connected to itself.
-func freePort() (int, error) {
-	const lowest, count = 10_000, 20_000
-	for range 50 {
-		offset, err := rand.Int(rand.Reader, big.NewInt(count))
-		if err != nil {
-			return 0, fmt.Errorf("choose a port for redis-server: %w", err)
-		}
-		port := lowest + int(offset.Int64())
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: loopback, Port: port})
-		if err != nil {
-			continue
-		}
-		return port, listener.Close()
-	}
-	return 0, errors.New("choose a port for redis-server: 50 of them were taken")
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/controllers"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
@@ -221,9 +223,6 @@ func (p *product) logger(role string) *slog.Logger {
 }
 
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
+	port, err := freeport.Choose()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
