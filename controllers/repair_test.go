@@ -107,8 +107,9 @@ var _ = Describe("A published key", func() {
 		w.rewrite(key, func(r *published.KeyRecord) { r.Source.UID = "another" })
 		version := w.publishedSecret(key).ResourceVersion
 		w.awaitStalled(key, v1alpha1.ReasonSecretConflict)
+		Expect(w.publishedSecret(key).ResourceVersion).To(Equal(version))
 		w.delete(key)
 		w.awaitGone(key)
-		Expect(w.publishedSecret(key).ResourceVersion).To(Equal(version))
+		Eventually(func() *corev1.Secret { return w.publishedSecret(key) }).Should(BeNil(), "nobody answers for it any more")
 	})
 })

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
 	"github.com/merchant-operator/merchant-operator/controllers/merchants"
+	"github.com/merchant-operator/merchant-operator/controllers/orphans"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
@@ -108,6 +110,16 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		Clock:                o.Clock,
 		CredentialsNamespace: o.CredentialsNamespace,
 	}).SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	if err := (orphans.Sweeper{
+		Client:               mgr.GetClient(),
+		Live:                 mgr.GetAPIReader(),
+		CredentialsNamespace: o.CredentialsNamespace,
+		Watched: func(namespace string) bool {
+			return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
+		},
+	}).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	return (&apikeys.Reconciler{

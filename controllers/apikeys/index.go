@@ -12,6 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
 // merchantIndex finds the ApiKeys of a Merchant.
@@ -24,10 +25,6 @@ func merchantName(object client.Object) []string {
 	}
 	return []string{apiKey.Spec.MerchantRef.Name}
 }
-
-// publishedNameIndex finds the ApiKey of a published Secret by the Secret's name, for nothing in an
-// object that somebody broke can be relied upon.
-const publishedNameIndex = "published.name"
 
 func publishedName(object client.Object) []string {
 	return []string{published.KeyName(published.ID(object.GetUID()))}
@@ -47,7 +44,7 @@ func ownerUID(object client.Object) []string {
 func (r *Reconciler) index(ctx context.Context, apiKeys client.FieldIndexer) error {
 	if err := errors.Join(
 		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
-		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, publishedNameIndex, publishedName),
+		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, subject.PublishedNameIndex, publishedName),
 		r.Delivered.IndexField(ctx, secretMetadata(), ownerIndex, ownerUID),
 	); err != nil {
 		return fmt.Errorf("index keys and delivered Secrets: %w", err)
@@ -62,7 +59,7 @@ func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []recon
 
 // keyOf returns the ApiKey that the published Secret is of.
 func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
-	return r.find(ctx, client.MatchingFields{publishedNameIndex: secret.GetName()})
+	return r.find(ctx, client.MatchingFields{subject.PublishedNameIndex: secret.GetName()})
 }
 
 func (r *Reconciler) find(ctx context.Context, options ...client.ListOption) []reconcile.Request {

@@ -25,7 +25,7 @@ const parallel = 4
 
 // SetupWithManager registers the controller with its index and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Merchant{}, publishedNameIndex, publishedName); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Merchant{}, subject.PublishedNameIndex, publishedName); err != nil {
 		return fmt.Errorf("index Merchants: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -36,17 +36,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// publishedNameIndex finds the Merchant of a published ConfigMap by the ConfigMap's name, for nothing
-// in an object that somebody broke can be relied upon.
-const publishedNameIndex = "published.name"
-
 func publishedName(object client.Object) []string {
 	return []string{published.MerchantName(published.ID(object.GetUID()))}
 }
 
 func (r *Reconciler) merchantOf(ctx context.Context, configMap client.Object) []reconcile.Request {
 	var merchants v1alpha1.MerchantList
-	if err := r.Client.List(ctx, &merchants, client.MatchingFields{publishedNameIndex: configMap.GetName()}); err != nil { // the cache is stopping
+	if err := r.Client.List(ctx, &merchants, client.MatchingFields{subject.PublishedNameIndex: configMap.GetName()}); err != nil { // the cache is stopping
 		logf.FromContext(ctx).Error(err, "find the Merchant to look at")
 	}
 	var requests []reconcile.Request
