@@ -25,7 +25,7 @@ type api struct {
 	now         func() time.Time
 }
 
-// qrPayload is what the payer's QR code says (interface, section 2.2).
+// qrPayload is what the payer's QR code says.
 func (a *api) qrPayload(id session.ID) string { return a.qrScheme + "://qr/" + id.String() }
 
 // admit decides about the key and the limit, and does nothing else. A request that is going to be
