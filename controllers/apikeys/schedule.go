@@ -16,13 +16,18 @@ func nextRotation(f facts) (at time.Time, ok bool) {
 	if every == 0 || !known || f.digest != nil {
 		return time.Time{}, false
 	}
-	return record.LastRotation.Time.Add(every - early(every, f.apiKey.UID)).Truncate(time.Second), true
+	return slotBefore(record.LastRotation.Time.Add(every), every, f.apiKey.UID), true
 }
 
-// early is up to a tenth of the interval, and always the same for one key: keys that were created
-// together, ten thousand of them, are not rotated in one second.
-func early(every time.Duration, uid types.UID) time.Duration {
+// slotBefore returns the last of a key's time slots that is not after due. There are ten slots or
+// more to an interval, so a key is rotated up to about a tenth early; where they lie follows from its
+// UID, so that ten thousand keys which were created together are not rotated in one second. And a
+// rotation that comes a moment after its slot leads to the slot exactly one interval later: delays
+// do not add up.
+func slotBefore(due time.Time, every time.Duration, uid types.UID) time.Time {
+	slot := int64((every / 10).Seconds())
 	sum := sha256.Sum256([]byte(uid))
-	const parts = 1 << 16
-	return every / 10 / parts * time.Duration(binary.BigEndian.Uint16(sum[:]))
+	phase := int64(binary.BigEndian.Uint64(sum[:8])>>1) % slot
+	second := due.Unix()
+	return time.Unix(second-(second-phase)%slot, 0).UTC()
 }
