@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"log/slog"
@@ -34,6 +35,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	if err := runTests(m); err != nil {
 		log.Fatal(err)
 	}

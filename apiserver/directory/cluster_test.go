@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"flag"
 	"log"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ const patience = 30 * time.Second
 var sharedConfig *rest.Config
 
 func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	environment, stop, err := kubetest.New()
 	if err != nil {
 		log.Fatal(err)

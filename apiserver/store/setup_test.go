@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"crypto/rand"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 var shared *redistest.Server
 
 func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	server, closeServer, err := redistest.New()
 	if err != nil {
 		panic(err)

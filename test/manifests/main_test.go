@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -22,6 +23,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	if err := run(m); err != nil {
 		log.Fatal(err)
 	}
