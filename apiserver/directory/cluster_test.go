@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
@@ -137,18 +139,8 @@ func (c cluster) want(t *testing.T, presented string, want error) {
 
 func (c cluster) eventually(t *testing.T, presented string, want error) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	await.Until(t, patience, fmt.Sprintf("identifying ends with %v", want), func() bool {
 		_, err := c.Identify(presented, now)
-		if errors.Is(err, want) {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("still %v, want %v", err, want)
-		case <-tick.C:
-		}
-	}
+		return errors.Is(err, want)
+	})
 }

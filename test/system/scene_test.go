@@ -2,14 +2,12 @@ package system
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
 // scene is one test's namespace with its merchants.
@@ -129,17 +128,7 @@ func (s scene) gone(object client.Object) bool {
 // eventually waits for a condition; what must hold at once is asserted without it.
 func (s scene) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			s.t.Fatalf("waited %s in vain until: %s", patience, what)
-		case <-tick.C:
-		}
-	}
+	await.Until(s.t, patience, what, holds)
 }
 
 // eventuallyStatus waits until a replica answers a key with the status, on merchant/me.
