@@ -15,6 +15,10 @@ const (
 	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation on, or a tenth
 	// of the interval if that is less; else absent.
 	RotatingSoonCondition = "RotatingSoon"
+
+	// WebhookHealthyCondition of a Merchant is False while no events are sent to its endpoint, and True
+	// again once they are. The dispatcher writes it; absent: nothing was ever wrong.
+	WebhookHealthyCondition = "WebhookHealthy"
 )
 
 // Condition reasons, which are the reasons of the matching events as well.

@@ -36,6 +36,21 @@ type IPBlock string
 // +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;key.rotated
 type WebhookEvent string
 
+// Kinds of event.
+const (
+	// EventSessionCreated is sent only to merchants that ask for it by name.
+	EventSessionCreated   WebhookEvent = "session.created"
+	EventSessionCompleted WebhookEvent = "session.completed"
+	EventSessionFailed    WebhookEvent = "session.failed"
+	EventSessionExpired   WebhookEvent = "session.expired"
+	EventSessionCancelled WebhookEvent = "session.cancelled"
+	// EventLatePayment tells of money that arrived after the session had ended; it is refunded.
+	EventLatePayment WebhookEvent = "session.late_payment"
+	// EventPaymentMismatch tells of money that is not the session's amount; it is refunded.
+	EventPaymentMismatch WebhookEvent = "session.payment_mismatch"
+	EventKeyRotated      WebhookEvent = "key.rotated"
+)
+
 // RateLimit bounds the requests of one merchant, over all its keys and all replicas of the API.
 type RateLimit struct {
 	// requestsPerSecond is the sustained rate, in requests per second.
@@ -83,7 +98,7 @@ type Webhook struct {
 	// +required
 	URL string `json:"url,omitempty"`
 
-	// events are the kinds of event to send; empty or absent: all of them.
+	// events are the kinds of event to send; empty or absent: all but session.created.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional
@@ -96,6 +111,18 @@ type Webhook struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
+
+	// rotationTrigger is opaque: any change of it makes a new signing secret. For a day both the old
+	// and the new one sign.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	RotationTrigger string `json:"rotationTrigger,omitempty"`
+
+	// resumeTrigger is opaque: any change of it sends events again to an endpoint that was disabled
+	// because it failed for too long or said that it is gone.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ResumeTrigger string `json:"resumeTrigger,omitempty"`
 }
 
 // MerchantSpec is what the platform team decides about a merchant.

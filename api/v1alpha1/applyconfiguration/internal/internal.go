@@ -241,6 +241,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookEvent
           elementRelationship: associative
+    - name: resumeTrigger
+      type:
+        scalar: string
+    - name: rotationTrigger
+      type:
+        scalar: string
     - name: secretName
       type:
         scalar: string

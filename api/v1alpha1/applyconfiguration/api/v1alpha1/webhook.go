@@ -14,11 +14,17 @@ type WebhookApplyConfiguration struct {
 	// url receives every event as an HTTP POST. It must be absolute, with the scheme https
 	// (http only works where the platform's operator has opened it), without user info or fragment.
 	URL *string `json:"url,omitempty"`
-	// events are the kinds of event to send; empty or absent: all of them.
+	// events are the kinds of event to send; empty or absent: all but session.created.
 	Events []apiv1alpha1.WebhookEvent `json:"events,omitempty"`
 	// secretName is the Secret beside the Merchant that receives the signing secret.
 	// Absent: the Merchant's name followed by "-webhook".
 	SecretName *string `json:"secretName,omitempty"`
+	// rotationTrigger is opaque: any change of it makes a new signing secret. For a day both the old
+	// and the new one sign.
+	RotationTrigger *string `json:"rotationTrigger,omitempty"`
+	// resumeTrigger is opaque: any change of it sends events again to an endpoint that was disabled
+	// because it failed for too long or said that it is gone.
+	ResumeTrigger *string `json:"resumeTrigger,omitempty"`
 }
 
 // WebhookApplyConfiguration constructs a declarative configuration of the Webhook type for use with
@@ -50,5 +56,21 @@ func (b *WebhookApplyConfiguration) WithEvents(values ...apiv1alpha1.WebhookEven
 // If called multiple times, the SecretName field is set to the value of the last call.
 func (b *WebhookApplyConfiguration) WithSecretName(value string) *WebhookApplyConfiguration {
 	b.SecretName = &value
+	return b
+}
+
+// WithRotationTrigger sets the RotationTrigger field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RotationTrigger field is set to the value of the last call.
+func (b *WebhookApplyConfiguration) WithRotationTrigger(value string) *WebhookApplyConfiguration {
+	b.RotationTrigger = &value
+	return b
+}
+
+// WithResumeTrigger sets the ResumeTrigger field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ResumeTrigger field is set to the value of the last call.
+func (b *WebhookApplyConfiguration) WithResumeTrigger(value string) *WebhookApplyConfiguration {
+	b.ResumeTrigger = &value
 	return b
 }
