@@ -114,13 +114,13 @@ type Webhook struct {
 
 	// rotationTrigger is opaque: any change of it makes a new signing secret. For a day both the old
 	// and the new one sign.
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	RotationTrigger string `json:"rotationTrigger,omitempty"`
 
 	// resumeTrigger is opaque: any change of it sends events again to an endpoint that was disabled
 	// because it failed for too long or said that it is gone.
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ResumeTrigger string `json:"resumeTrigger,omitempty"`
 }
