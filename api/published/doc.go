@@ -2,7 +2,8 @@
 // operator writes into the credentials namespace and the API reads from it.
 //
 // A key is a Secret key-<key id> with a KeyRecord; a merchant is a ConfigMap merchant-<id> with a
-// MerchantRecord. The package owns their names, labels, encoding and checks, and what a rotation
-// does to a KeyRecord, for both programs rotate. Records carry a version: a reader refuses a newer
-// one rather than guess, and ignores fields it does not know.
+// MerchantRecord; what its events are signed with is a Secret webhook-<id> with a WebhookRecord. The
+// package owns their names, labels, encoding and checks, and what a rotation does to a record.
+// Records carry a version: a reader refuses a newer one rather than guess, and ignores fields it
+// does not know.
 package published

@@ -6,16 +6,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // MerchantRecord is what the data plane knows of one Merchant.
 type MerchantRecord struct {
-	Version     int                      `json:"version"`
-	MerchantID  string                   `json:"merchantID"`
-	Namespace   string                   `json:"namespace"`
-	Name        string                   `json:"name"`
+	Version    int    `json:"version"`
+	MerchantID string `json:"merchantID"`
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	// UID is the Merchant's, to guard a write to its status; empty in records of older operators.
+	UID         types.UID                `json:"uid,omitempty"`
 	DisplayName string                   `json:"displayName"`
 	State       v1alpha1.MerchantState   `json:"state"`
 	IPAllowlist []v1alpha1.IPBlock       `json:"ipAllowlist,omitempty"`
@@ -31,6 +34,7 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		MerchantID:  ID(merchant.UID),
 		Namespace:   merchant.Namespace,
 		Name:        merchant.Name,
+		UID:         merchant.UID,
 		DisplayName: merchant.Spec.DisplayName,
 		State:       merchant.Spec.State,
 		IPAllowlist: merchant.Spec.IPAllowlist,

@@ -14,19 +14,25 @@ const Label = "merchant-operator.io/published"
 const (
 	LabelKey      = "key"
 	LabelMerchant = "merchant"
+	LabelWebhook  = "webhook"
 )
 
-// KeySecretType is the type of a published key's Secret.
-const KeySecretType corev1.SecretType = "merchant-operator.io/api-key"
+// The types of published Secrets.
+const (
+	KeySecretType     corev1.SecretType = "merchant-operator.io/api-key"
+	WebhookSecretType corev1.SecretType = "merchant-operator.io/webhook"
+)
 
 const (
 	keyPrefix      = "key-"
 	merchantPrefix = "merchant-"
+	webhookPrefix  = "webhook-"
 
 	keyData      = "record.json"
 	merchantData = "merchant.json"
+	webhookData  = "webhook.json"
 
-	// recordVersion is of both records. It rises only when an older reader would misread.
+	// recordVersion is of all records. It rises only when an older reader would misread.
 	recordVersion = 1
 )
 
@@ -35,6 +41,9 @@ func KeyName(keyID string) string { return keyPrefix + keyID }
 
 // MerchantName is the name of the ConfigMap of a merchant id.
 func MerchantName(merchantID string) string { return merchantPrefix + merchantID }
+
+// WebhookName is the name of the Secret that a merchant id's events are signed with.
+func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 
 // decode reads one record of this package's version.
 func decode(data []byte, record any) error {

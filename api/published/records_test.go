@@ -46,6 +46,7 @@ func merchantRecord() published.MerchantRecord {
 		MerchantID:  "merchant2345",
 		Namespace:   "shops",
 		Name:        "acme-coffee",
+		UID:         "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1",
 		DisplayName: "Acme Coffee",
 		State:       v1alpha1.MerchantActive,
 		IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"},

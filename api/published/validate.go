@@ -77,3 +77,23 @@ func (r MerchantRecord) validate() error {
 	_, err := r.Allowlist()
 	return err
 }
+
+// validate refuses a record that nothing could be signed with.
+func (r WebhookRecord) validate() error {
+	switch {
+	case !validID(r.MerchantID):
+		return invalid("merchantID is not an id")
+	case r.Current.Secret.IsZero():
+		return invalid("current.secret is missing")
+	case r.Current.CreatedAt.IsZero():
+		return invalid("current.createdAt is missing")
+	case len(r.Retired) > MaxRetired:
+		return invalid("retired has %d entries, at most %d are kept", len(r.Retired), MaxRetired)
+	}
+	for i, retired := range r.Retired {
+		if retired.Secret.IsZero() || retired.ValidUntil.IsZero() {
+			return invalid("retired[%d] is incomplete", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package published
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SigningOverlap is how long a rotated signing secret goes on to sign beside the new one.
+const SigningOverlap = 24 * time.Hour
+
+// MaxRetired bounds how many rotated signing secrets sign at once; the oldest leave first. Each makes
+// the signature header of every event longer.
+const MaxRetired = 4
+
+// WebhookRecord is what the dispatcher signs a merchant's events with. encoding/json writes none of
+// its secrets: EncodeWebhook alone does.
+type WebhookRecord struct {
+	Version    int
+	MerchantID string
+
+	// Current is the secret the merchant's own copy holds.
+	Current IssuedSecret
+	// Retired are older secrets still in their overlap, the newest first.
+	Retired []RetiredSecret
+
+	// HandledTrigger is the spec.webhook.rotationTrigger that was handled last.
+	HandledTrigger string
+}
+
+// IssuedSecret is the signing secret in force.
+type IssuedSecret struct {
+	Secret    SigningSecret
+	CreatedAt time.Time
+}
+
+// RetiredSecret is a rotated signing secret and the end of its overlap.
+type RetiredSecret struct {
+	Secret     SigningSecret
+	ValidUntil time.Time
+}
+
+// NewWebhookRecord returns the first record of a merchant's webhook, with a fresh secret.
+func NewWebhookRecord(merchantID, handledTrigger string, now time.Time) WebhookRecord {
+	return WebhookRecord{
+		Version:        recordVersion,
+		MerchantID:     merchantID,
+		Current:        IssuedSecret{Secret: NewSigningSecret(), CreatedAt: now.UTC()},
+		HandledTrigger: handledTrigger,
+	}
+}
+
+// SigningSecrets returns the secrets that sign at the time now, the newest first.
+func (r WebhookRecord) SigningSecrets(now time.Time) []SigningSecret {
+	secrets := []SigningSecret{r.Current.Secret}
+	for _, retired := range r.RetiredAt(now) {
+		secrets = append(secrets, retired.Secret)
+	}
+	return secrets
+}
+
+// RetiredAt returns the retired secrets still in their overlap at the time now.
+func (r WebhookRecord) RetiredAt(now time.Time) []RetiredSecret {
+	var signing []RetiredSecret
+	for _, retired := range r.Retired {
+		if now.Before(retired.ValidUntil) {
+			signing = append(signing, retired)
+		}
+	}
+	return signing
+}
+
+// Rotated returns the record after one rotation: a fresh secret is in force, and the one that was
+// signs for SigningOverlap more, beside older ones until their own end.
+func (r WebhookRecord) Rotated(handledTrigger string, now time.Time) WebhookRecord {
+	out := NewWebhookRecord(r.MerchantID, handledTrigger, now)
+	last := RetiredSecret{Secret: r.Current.Secret, ValidUntil: now.Add(SigningOverlap).UTC()}
+	out.Retired = slices.Concat([]RetiredSecret{last}, r.RetiredAt(now))
+	out.Retired = out.Retired[:min(len(out.Retired), MaxRetired)]
+	return out
+}
+
+// EncodeWebhook returns the Secret that publishes a record in the credentials namespace. An invalid
+// record is refused with ErrInvalid.
+func EncodeWebhook(namespace string, record WebhookRecord) (*corev1.Secret, error) {
+	if err := record.validate(); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(record.wire())
+	if err != nil { // a time beyond the year 9999
+		return nil, invalid("encode webhook record: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      WebhookName(record.MerchantID),
+			Labels:    map[string]string{Label: LabelWebhook},
+		},
+		Type: WebhookSecretType,
+		Data: map[string][]byte{webhookData: data},
+	}, nil
+}
+
+// DecodeWebhook reads a published signing secret. Any error wraps ErrInvalid.
+func DecodeWebhook(secret *corev1.Secret) (WebhookRecord, error) {
+	if secret.Type != WebhookSecretType {
+		return WebhookRecord{}, invalid("the Secret is not of type %s", WebhookSecretType)
+	}
+	var wire webhookWire
+	if err := decode(secret.Data[webhookData], &wire); err != nil {
+		return WebhookRecord{}, err
+	}
+	record, err := wire.record()
+	if err != nil {
+		return WebhookRecord{}, err
+	}
+	if secret.Name != WebhookName(record.MerchantID) {
+		return WebhookRecord{}, invalid("merchantID does not match the Secret's name")
+	}
+	if err := record.validate(); err != nil {
+		return WebhookRecord{}, err
+	}
+	return record, nil
+}
