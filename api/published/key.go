@@ -50,7 +50,7 @@ func (r KeyRecord) Equal(other KeyRecord) bool {
 	return myErr == nil && theirErr == nil && bytes.Equal(mine, theirs)
 }
 
-// Source is the ApiKey a record was published for.
+// Source is the ApiKey or Merchant a record was published for.
 type Source struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`

@@ -83,6 +83,8 @@ func (r WebhookRecord) validate() error {
 	switch {
 	case !validID(r.MerchantID):
 		return invalid("merchantID is not an id")
+	case r.Source.Namespace == "" || r.Source.Name == "" || r.Source.UID == "":
+		return invalid("source is incomplete")
 	case r.Current.Secret.IsZero():
 		return invalid("current.secret is missing")
 	case r.Current.CreatedAt.IsZero():

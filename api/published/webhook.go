@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // SigningOverlap is how long a rotated signing secret goes on to sign beside the new one.
@@ -21,6 +23,8 @@ const MaxRetired = 4
 type WebhookRecord struct {
 	Version    int
 	MerchantID string
+	// Source is the Merchant.
+	Source Source
 
 	// Current is the secret the merchant's own copy holds.
 	Current IssuedSecret
@@ -43,14 +47,18 @@ type RetiredSecret struct {
 	ValidUntil time.Time
 }
 
-// NewWebhookRecord returns the first record of a merchant's webhook, with a fresh secret.
-func NewWebhookRecord(merchantID, handledTrigger string, now time.Time) WebhookRecord {
-	return WebhookRecord{
-		Version:        recordVersion,
-		MerchantID:     merchantID,
-		Current:        IssuedSecret{Secret: NewSigningSecret(), CreatedAt: now.UTC()},
-		HandledTrigger: handledTrigger,
+// NewWebhookRecord returns the first record of a Merchant that has a webhook, with a fresh secret.
+func NewWebhookRecord(merchant *v1alpha1.Merchant, now time.Time) WebhookRecord {
+	record := WebhookRecord{
+		Version:    recordVersion,
+		MerchantID: ID(merchant.UID),
+		Source:     Source{Namespace: merchant.Namespace, Name: merchant.Name, UID: merchant.UID},
+		Current:    IssuedSecret{Secret: NewSigningSecret(), CreatedAt: now.UTC()},
 	}
+	if merchant.Spec.Webhook != nil {
+		record.HandledTrigger = merchant.Spec.Webhook.RotationTrigger
+	}
+	return record
 }
 
 // SigningSecrets returns the secrets that sign at the time now, the newest first.
@@ -76,10 +84,12 @@ func (r WebhookRecord) RetiredAt(now time.Time) []RetiredSecret {
 // Rotated returns the record after one rotation: a fresh secret is in force, and the one that was
 // signs for SigningOverlap more, beside older ones until their own end.
 func (r WebhookRecord) Rotated(handledTrigger string, now time.Time) WebhookRecord {
-	out := NewWebhookRecord(r.MerchantID, handledTrigger, now)
 	last := RetiredSecret{Secret: r.Current.Secret, ValidUntil: now.Add(SigningOverlap).UTC()}
+	out := r
+	out.Current = IssuedSecret{Secret: NewSigningSecret(), CreatedAt: now.UTC()}
 	out.Retired = slices.Concat([]RetiredSecret{last}, r.RetiredAt(now))
 	out.Retired = out.Retired[:min(len(out.Retired), MaxRetired)]
+	out.HandledTrigger = handledTrigger
 	return out
 }
 

@@ -6,6 +6,7 @@ import "time"
 type webhookWire struct {
 	Version        int                 `json:"version"`
 	MerchantID     string              `json:"merchantID"`
+	Source         Source              `json:"source"`
 	Current        issuedSecretWire    `json:"current"`
 	Retired        []retiredSecretWire `json:"retired,omitempty"`
 	HandledTrigger string              `json:"handledTrigger,omitempty"`
@@ -25,6 +26,7 @@ func (r WebhookRecord) wire() webhookWire {
 	wire := webhookWire{
 		Version:        recordVersion,
 		MerchantID:     r.MerchantID,
+		Source:         r.Source,
 		Current:        issuedSecretWire{Secret: r.Current.Secret.Reveal(), CreatedAt: r.Current.CreatedAt},
 		HandledTrigger: r.HandledTrigger,
 	}
@@ -42,6 +44,7 @@ func (w webhookWire) record() (WebhookRecord, error) {
 	record := WebhookRecord{
 		Version:        w.Version,
 		MerchantID:     w.MerchantID,
+		Source:         w.Source,
 		Current:        IssuedSecret{Secret: current, CreatedAt: w.Current.CreatedAt},
 		HandledTrigger: w.HandledTrigger,
 	}
