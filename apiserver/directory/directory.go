@@ -3,23 +3,24 @@ package directory
 import (
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
 // Directory is the index of published objects. It is safe for concurrent use.
 type Directory struct {
-	mu    sync.RWMutex
-	index index
+	mu        sync.RWMutex
+	index     index
+	announcer Announcer
 
-	keyFeed, merchantFeed *feed
-	announcer             Announcer
-	synced                chan struct{}
+	// Set is what fills the index: Watch, Synced and Age are its own.
+	*feeds.Set
 }
 
 // Options of a directory; all are required.
@@ -34,23 +35,14 @@ type Options struct {
 
 // New returns an empty directory that Watch fills.
 func New(options Options) *Directory {
-	d := &Directory{index: newIndex(), announcer: options.Announcer, synced: make(chan struct{})}
-	var missing atomic.Int32
-	missing.Store(2)
-	listed := func() {
-		if missing.Add(-1) == 0 {
-			close(d.synced)
-		}
-	}
-	metrics := newMetrics(options.Registerer)
-	d.keyFeed = newFeed("key", keySecrets{d}, metrics, options, listed)
-	d.merchantFeed = newFeed("merchant", merchantConfigMaps{d}, metrics, options, listed)
+	d := &Directory{index: newIndex(), announcer: options.Announcer}
+	d.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now},
+		feeds.Source{Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey, Kind: keySecrets{d}},
+		feeds.Source{Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant, Kind: merchantConfigMaps{d}},
+	)
 	d.registerSizes(options.Registerer)
 	return d
 }
-
-// Synced is closed once all that was published when Watch began is in the directory.
-func (d *Directory) Synced() <-chan struct{} { return d.synced }
 
 // Identify returns who presented a key at the time now: by the key's digest or, failing that, by
 // its key id, since another replica may have rotated it a moment ago. The digest is the secret

@@ -11,17 +11,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// kind puts published objects of one kind into the index and takes them out.
-type kind interface {
-	put(object metav1.Object) error
-	drop(name string)
-	names() []string
-}
-
 // keySecrets are the published keys.
 type keySecrets struct{ directory *Directory }
 
-func (k keySecrets) put(object metav1.Object) error {
+func (k keySecrets) Put(object metav1.Object) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
 		return fmt.Errorf("%w: not a Secret", published.ErrInvalid)
@@ -43,14 +36,14 @@ func (k keySecrets) put(object metav1.Object) error {
 	return nil
 }
 
-func (k keySecrets) drop(name string) {
+func (k keySecrets) Drop(name string) {
 	k.directory.announce(name, nil)
 	k.directory.mu.Lock()
 	defer k.directory.mu.Unlock()
 	k.directory.index.dropKey(name)
 }
 
-func (k keySecrets) names() []string {
+func (k keySecrets) Names() []string {
 	k.directory.mu.RLock()
 	defer k.directory.mu.RUnlock()
 	return slices.Collect(maps.Keys(k.directory.index.keys))
@@ -59,7 +52,7 @@ func (k keySecrets) names() []string {
 // merchantConfigMaps are the published merchants.
 type merchantConfigMaps struct{ directory *Directory }
 
-func (m merchantConfigMaps) put(object metav1.Object) error {
+func (m merchantConfigMaps) Put(object metav1.Object) error {
 	configMap, ok := object.(*corev1.ConfigMap)
 	if !ok {
 		return fmt.Errorf("%w: not a ConfigMap", published.ErrInvalid)
@@ -86,13 +79,13 @@ func (m merchantConfigMaps) put(object metav1.Object) error {
 	return nil
 }
 
-func (m merchantConfigMaps) drop(name string) {
+func (m merchantConfigMaps) Drop(name string) {
 	m.directory.mu.Lock()
 	defer m.directory.mu.Unlock()
 	delete(m.directory.index.merchants, name)
 }
 
-func (m merchantConfigMaps) names() []string {
+func (m merchantConfigMaps) Names() []string {
 	m.directory.mu.RLock()
 	defer m.directory.mu.RUnlock()
 	return slices.Collect(maps.Keys(m.directory.index.merchants))

@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
 const namespace = "credentials"
@@ -24,6 +25,8 @@ var now = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 // scene is a directory whose log and metrics a test can read.
 type scene struct {
 	*Directory
+	keyFeed, merchantFeed *feeds.Feed
+
 	log     *bytes.Buffer
 	metrics *prometheus.Registry
 	news    *news
@@ -38,6 +41,7 @@ func newScene() scene {
 		Announcer:  s.news,
 		Now:        s.clock.Now,
 	})
+	s.keyFeed, s.merchantFeed = s.Feed("key"), s.Feed("merchant")
 	return s
 }
 

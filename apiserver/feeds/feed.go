@@ -1,4 +1,4 @@
-package directory
+package feeds
 
 import (
 	"log/slog"
@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// feed takes what one reflector sees into the index (it is a cache.ReflectorStore), so that each
+// Feed takes what one reflector sees into the index (it is a cache.ReflectorStore), so that each
 // object is held once, decoded, instead of once more in an informer. One goroutine writes at a time.
 //
 // Its methods return no errors: the reflector would log one together with the whole object.
-type feed struct {
-	kind kind
-	log  *slog.Logger
+type Feed struct {
+	source Source
+	log    *slog.Logger
 	// listed is called after the first list.
 	listed func()
 
@@ -29,35 +29,35 @@ type feed struct {
 	refusals    prometheus.Counter
 }
 
-func newFeed(label string, k kind, m metrics, options Options, listed func()) *feed {
-	f := &feed{
-		kind:        k,
-		log:         options.Log.With("kind", label),
+func newFeed(source Source, m metrics, options Options, listed func()) *Feed {
+	f := &Feed{
+		source:      source,
+		log:         options.Log.With("kind", source.Name),
 		now:         options.Now,
 		listed:      sync.OnceFunc(listed),
 		undecodable: map[string]string{},
-		skipped:     m.skipped.WithLabelValues(label),
-		refusals:    m.refusals.WithLabelValues(label),
+		skipped:     m.skipped.WithLabelValues(source.Name),
+		refusals:    m.refusals.WithLabelValues(source.Name),
 	}
 	f.hear()
-	f.registerAge(label, options.Registerer)
+	f.registerAge(options.Registerer)
 	return f
 }
 
 // Add takes a new object in.
-func (f *feed) Add(object any) error {
+func (f *Feed) Add(object any) error {
 	f.take(object)
 	return nil
 }
 
 // Update takes a changed object in.
-func (f *feed) Update(object any) error {
+func (f *Feed) Update(object any) error {
 	f.take(object)
 	return nil
 }
 
 // Delete drops an object.
-func (f *feed) Delete(object any) error {
+func (f *Feed) Delete(object any) error {
 	if accessor, err := meta.Accessor(object); err == nil {
 		f.forget(accessor.GetName())
 	}
@@ -66,12 +66,12 @@ func (f *feed) Delete(object any) error {
 
 // Replace takes a whole list in and drops what is not on it. Each object is locked for on its own,
 // so that a long list does not hold up requests.
-func (f *feed) Replace(objects []any, _ string) error {
+func (f *Feed) Replace(objects []any, _ string) error {
 	onList := make(map[string]bool, len(objects))
 	for _, object := range objects {
 		onList[f.take(object)] = true
 	}
-	for _, name := range f.kind.names() {
+	for _, name := range f.source.Kind.Names() {
 		if !onList[name] {
 			f.forget(name)
 		}
@@ -87,20 +87,20 @@ func (f *feed) Replace(objects []any, _ string) error {
 }
 
 // Resync does nothing: there is nobody to tell again.
-func (f *feed) Resync() error { return nil }
+func (f *Feed) Resync() error { return nil }
 
 // take puts an object into the index, or drops what it said before. It returns the object's name.
-func (f *feed) take(object any) (name string) {
+func (f *Feed) take(object any) (name string) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return "" // a reflector passes nothing but objects of its type
 	}
 	name, version := accessor.GetName(), accessor.GetResourceVersion()
-	if err = f.kind.put(accessor); err == nil {
+	if err = f.source.Kind.Put(accessor); err == nil {
 		f.settle(name)
 		return name
 	}
-	f.kind.drop(name)
+	f.source.Kind.Drop(name)
 	if f.undecodable[name] != version { // a relist brings the same object again
 		f.undecodable[name] = version
 		f.skipped.Set(float64(len(f.undecodable)))
@@ -111,13 +111,13 @@ func (f *feed) take(object any) (name string) {
 	return name
 }
 
-func (f *feed) forget(name string) {
-	f.kind.drop(name)
+func (f *Feed) forget(name string) {
+	f.source.Kind.Drop(name)
 	f.settle(name)
 }
 
 // settle ends the complaint about an object.
-func (f *feed) settle(name string) {
+func (f *Feed) settle(name string) {
 	delete(f.undecodable, name)
 	f.skipped.Set(float64(len(f.undecodable)))
 }
