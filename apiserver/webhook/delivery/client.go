@@ -1,17 +1,28 @@
 package delivery
 
 import (
-	"context"
+	"cmp"
 	"crypto/x509"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/egress"
 )
 
 // Timeout is how long one attempt may take, from name resolution to the end of the answer.
 const Timeout = 15 * time.Second
+
+// Bounds of what one Client keeps and reads.
+const (
+	maxAnswerBytes    = 4 << 10
+	maxHeaderBytes    = 16 << 10
+	maxIdle           = 256
+	maxIdlePerHost    = 8
+	maxIdleConnection = 60 * time.Second
+)
 
 // Options are what the platform's operator decides about where events may go.
 type Options struct {
@@ -19,7 +30,7 @@ type Options struct {
 	AllowHTTP bool
 	// AllowCIDRs opens blocks of addresses that are not public.
 	AllowCIDRs []netip.Prefix
-	// Timeout bounds one attempt; 0: Timeout.
+	// Timeout bounds one attempt; 0: the constant Timeout.
 	Timeout time.Duration
 	// Resolver resolves the endpoints' names; nil: the system's.
 	Resolver *net.Resolver
@@ -27,28 +38,27 @@ type Options struct {
 	RootCAs *x509.CertPool
 }
 
-// Client sends events. It is safe for concurrent use.
-type Client struct{ timeout time.Duration }
-
-// Request is one attempt.
-type Request struct {
-	URL string
-	// ID is the webhook-id, the same on every attempt.
-	ID   string
-	Body []byte
-	// Secrets sign, the newest first; without one nothing is sent.
-	Secrets []published.SigningSecret
-	// Now is the time of the attempt, which is signed.
-	Now time.Time
+// Client sends events. It is safe for concurrent use. It logs nothing: what there is to know of an
+// attempt is in its Result, and a URL, a body or an error may hold what nobody should read.
+type Client struct {
+	allowHTTP bool
+	timeout   time.Duration
+	transport *http.Transport
 }
 
 // New returns a Client. The error says which of the AllowCIDRs is none.
 func New(options Options) (*Client, error) {
-	return &Client{timeout: options.Timeout}, nil
+	guard, err := egress.NewGuard(options.AllowCIDRs)
+	if err != nil {
+		return nil, fmt.Errorf("guard webhooks: %w", err)
+	}
+	timeout := cmp.Or(options.Timeout, Timeout)
+	return &Client{
+		allowHTTP: options.AllowHTTP,
+		timeout:   timeout,
+		transport: newTransport(egress.NewDialer(guard, options.Resolver, timeout), options.RootCAs, timeout),
+	}, nil
 }
 
-// Send makes one attempt. It returns within the timeout, whatever the endpoint does.
-func (c *Client) Send(_ context.Context, _ Request) Result { return Result{Reason: ReasonInterrupted} }
-
 // Close lets go of the connections that wait to be used again.
-func (c *Client) Close() {}
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
