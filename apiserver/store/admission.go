@@ -50,7 +50,7 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 
 func (a Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
 
-// keys and args are those of prelude.lua and admission.lua; the operation's own follow.
+// keys and args are those of limiter.lua and admission.lua; the operation's own follow.
 func (a Admission) keys() []string {
 	space := a.keyspace()
 	return append(make([]string, 0, 5), space.rate(a.MerchantID), space.override(a.KeyID), space.used(a.KeyID))

@@ -1,4 +1,4 @@
--- Follows the prelude in every script of a merchant's request: whether the caller is admitted.
+-- Follows the limiter in every script of a merchant's request: whether the caller is admitted.
 -- KEYS[2] is the key's override, KEYS[3] its last use.
 -- ARGV[3] revision this replica knows, ARGV[4] digest (hex) of the presented key, ARGV[5] '1' if this
 -- replica's directory accepts it, ARGV[6] '1' if the merchant is not active.

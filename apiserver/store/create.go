@@ -19,6 +19,8 @@ type NewSession struct {
 	// RejectMismatch asks for ErrIdempotencyMismatch when the key was used with another charge;
 	// else the original session is returned.
 	RejectMismatch bool
+	// TellCreated: the merchant asks for session.created.
+	TellCreated bool
 }
 
 // Created is the outcome of a create request.

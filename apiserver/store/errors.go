@@ -21,6 +21,11 @@ var (
 	// ErrIdempotencyMismatch says that the Idempotency-Key was used with another charge; the Quota
 	// is filled. Only NewSession.RejectMismatch asks for it.
 	ErrIdempotencyMismatch = errors.New("the Idempotency-Key was used with another charge")
+	// ErrSessionEnded says that the session has ended in another way than was asked for; the Quota
+	// is filled.
+	ErrSessionEnded = errors.New("the session has already ended")
+	// ErrPaymentConflict says that a report contradicts an earlier one of the same payment reference.
+	ErrPaymentConflict = errors.New("the payment was reported otherwise before")
 	// ErrCorrupt says that Redis holds something this program would not have written.
 	ErrCorrupt = errors.New("redis holds unexpected data")
 	// ErrUnavailable says that Redis gave no answer in time or refused the work. Whether the

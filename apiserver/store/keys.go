@@ -12,6 +12,10 @@ import (
 const (
 	// idempotencyLifetime is the least; an Idempotency-Key never ends before its session expires.
 	idempotencyLifetime = 24 * time.Hour
+	// eventLifetime is from the record of an event on, delivered or not.
+	eventLifetime = 30 * 24 * time.Hour
+	// toldLifetime is longer than any key should go without a rotation.
+	toldLifetime = 400 * 24 * time.Hour
 )
 
 // OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
@@ -41,3 +45,15 @@ func (k keyspace) session(id session.ID) string { return string(k) + "session:" 
 func (k keyspace) idempotency(merchantID string, key session.IdempotencyKey) string {
 	return string(k) + "idem:" + merchantID + ":" + key.Hash()
 }
+
+// expiry holds the pending sessions by their expiresAt, in milliseconds.
+func (k keyspace) expiry() string { return string(k) + "expiry" }
+
+// event holds the hash of one event.
+func (k keyspace) event(id string) string { return string(k) + "event:" + id }
+
+// due holds the events that are to be delivered by the time of their next attempt, in milliseconds.
+func (k keyspace) due() string { return string(k) + "due" }
+
+// told holds the generation of one ApiKey that key.rotated told of last.
+func (k keyspace) told(keyID string) string { return string(k) + "told:" + keyID }

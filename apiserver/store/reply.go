@@ -63,6 +63,18 @@ func (r *reply) list() *reply {
 	return &reply{rest: values}
 }
 
+// pairs reads a nested answer of names and values in turn, as HGETALL gives it.
+func (r *reply) pairs() map[string]string {
+	flat := r.list()
+	pairs := make(map[string]string, len(flat.rest)/2)
+	for len(flat.rest) > 0 {
+		name := flat.text()
+		pairs[name] = flat.text()
+	}
+	r.broken = r.broken || flat.broken
+	return pairs
+}
+
 // absent reports whether the next value is a missing one, and skips it if so.
 func (r *reply) absent() bool {
 	if len(r.rest) > 0 && r.rest[0] == nil {

@@ -11,6 +11,8 @@ import (
 var (
 	//go:embed prelude.lua
 	preludeLua string
+	//go:embed limiter.lua
+	limiterLua string
 	//go:embed admission.lua
 	admissionLua string
 	//go:embed expiry.lua
@@ -29,10 +31,10 @@ var (
 
 // The scripts, one per operation.
 var (
-	admitScript    = newScript(preludeLua, admissionLua, admitLua)
-	createScript   = newScript(preludeLua, admissionLua, expiryLua, createLua)
-	readScript     = newScript(preludeLua, admissionLua, expiryLua, readLua)
-	publicScript   = newScript(preludeLua, expiryLua, publicLua)
+	admitScript    = newScript(preludeLua, limiterLua, admissionLua, admitLua)
+	createScript   = newScript(preludeLua, limiterLua, admissionLua, expiryLua, createLua)
+	readScript     = newScript(preludeLua, limiterLua, admissionLua, expiryLua, readLua)
+	publicScript   = newScript(preludeLua, limiterLua, expiryLua, publicLua)
 	overrideScript = newScript(overrideLua)
 )
 
