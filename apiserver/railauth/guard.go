@@ -1,0 +1,121 @@
+package railauth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Why a caller is refused. Each wraps no token.
+var (
+	// ErrUnauthenticated says that the token is nobody's, or no token.
+	ErrUnauthenticated = errors.New("the token is not accepted by the Kubernetes API")
+	// ErrForbidden says that the token is somebody's who may not settle sessions.
+	ErrForbidden = errors.New("the account may not settle sessions")
+	// ErrUnavailable says that the Kubernetes API gave no verdict, and none is remembered.
+	ErrUnavailable = errors.New("the Kubernetes API cannot say who calls")
+)
+
+// Options make a Guard. Only Audience may be empty.
+type Options struct {
+	Tokens authenticationclient.TokenReviewInterface
+	Access authorizationclient.SubjectAccessReviewInterface
+	// Path is what the account must be allowed to post to, as it is asked of the Kubernetes API.
+	Path string
+	// Audience is who a token must have been issued for; empty: the Kubernetes API.
+	Audience string
+	// Lifetime is how long a verdict is remembered, a good one as well as a bad one.
+	Lifetime time.Duration
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Guard decides about callers. It is safe for concurrent use.
+type Guard struct {
+	Options
+
+	// In two memories, so that no number of bad tokens can crowd out the good ones.
+	allowed, refused *verdicts
+	asking           singleflight.Group
+}
+
+// reviewTimeout bounds one question to the Kubernetes API, which is two requests.
+const reviewTimeout = 4 * time.Second
+
+// New returns a Guard that remembers nothing yet.
+func New(options Options) *Guard {
+	return &Guard{Options: options, allowed: newVerdicts(), refused: newVerdicts()}
+}
+
+// Check returns nil if the token's account may settle sessions, else one of this package's errors or
+// that of ctx. Callers with the same token share one question, which outlives each of them.
+func (g *Guard) Check(ctx context.Context, token string) error {
+	if !plausible(token) {
+		return ErrUnauthenticated
+	}
+	digest := sha256.Sum256([]byte(token))
+	if verdict, known := g.remembered(digest); known {
+		return verdict
+	}
+	answered := g.asking.DoChan(string(digest[:]), func() (any, error) {
+		if verdict, known := g.remembered(digest); known { // by a question that ended just now
+			return nil, verdict
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		defer cancel()
+		asked := g.Now()
+		verdict := g.review(ctx, token)
+		g.remember(digest, verdict, asked.Add(g.Lifetime))
+		return nil, verdict
+	})
+	select {
+	case answer := <-answered:
+		return answer.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *Guard) remembered(digest [sha256.Size]byte) (verdict error, known bool) {
+	now := g.Now()
+	if verdict, known = g.allowed.get(digest, now); known {
+		return verdict, true
+	}
+	return g.refused.get(digest, now)
+}
+
+func (g *Guard) remember(digest [sha256.Size]byte, verdict error, until time.Time) {
+	switch {
+	case verdict == nil:
+		g.allowed.put(digest, nil, until, g.Now())
+	case !errors.Is(verdict, ErrUnavailable):
+		g.refused.put(digest, verdict, until, g.Now())
+	}
+}
+
+// plausible keeps from the Kubernetes API, and from its audit log, what cannot be an account's token: the
+// API key of a merchant above all, which somebody may present at the wrong port. Tokens of service
+// accounts are JWTs (RFC 7519, section 3), three parts of base64url.
+func plausible(token string) bool {
+	const longest = 8 << 10
+	if len(token) > longest || strings.Count(token, ".") != 2 {
+		return false
+	}
+	for part := range strings.SplitSeq(token, ".") {
+		if part == "" || strings.ContainsFunc(part, notBase64URL) {
+			return false
+		}
+	}
+	return true
+}
+
+func notBase64URL(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_'
+}
