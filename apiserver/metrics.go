@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
@@ -34,13 +33,6 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Requests answered 401, by the reason their callers are not told.",
 		}, []string{"reason"}),
 	}
-}
-
-// newRegistry returns a registry with the metrics of every Go program.
-func newRegistry() *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
 }
 
 func (m *metrics) observe(method, pattern string, status int, took time.Duration) {

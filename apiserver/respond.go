@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/listen"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -43,11 +44,6 @@ func tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err er
 	}
 }
 
-// errorBody is the shape of every error.
-type errorBody struct {
-	Error string `json:"error"`
-}
-
 // unavailableSeconds is a guess at how long a failover or a restart takes.
 const unavailableSeconds = "2"
 
@@ -75,7 +71,7 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
 			"status", refusal.status, "requestID", id, "error", err)
 	}
-	if err := respond(w, refusal.status, errorBody{refusal.message}); err != nil {
+	if err := respond(w, refusal.status, listen.ErrorBody{Error: refusal.message}); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }

@@ -2,9 +2,7 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
@@ -29,7 +28,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() { _ = redis.Close() }()
-	if err := checkRedis(ctx, redis, options.Log); err != nil {
+	if err := ops.CheckRedis(ctx, redis, options.Log); err != nil {
 		return err
 	}
 	kube, err := newKubeClient(options.Kubeconfig)
@@ -37,15 +36,16 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
-	registry := newRegistry()
-	r := &replica{options: options, phase: newPhase(), failed: make(chan error, 3)} // of each listener
+	registry := ops.NewRegistry()
+	r := &replica{options: options, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener
 	news := newAnnouncer(redis, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
-	ops, err := r.listen(ctx, "ops", options.OpsAddress, newOpsHandler(ctx, opsHandler{r.phase, redis, index.Age}, registry, options.Log))
+	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
+	opsServer, err := r.listen(ctx, "ops", options.OpsAddress, ops.NewHandler(ctx, shown, registry, options.Log))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ops.http.Close() }() // probes are answered to the end
+	defer opsServer.Close() // probes are answered to the end
 
 	stopWatching := watch(ctx, index, news, kube, options.CredentialsNamespace)
 	defer stopWatching()
@@ -61,19 +61,6 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	return r.serve(ctx, public, internal)
-}
-
-// checkRedis refuses a Redis that may evict what it was told to keep: with an override, a dead key
-// would come back to life. A Redis that is away may come back: until then requests get 503.
-func checkRedis(ctx context.Context, redis *store.Store, log *slog.Logger) error {
-	err := redis.Check(ctx)
-	if errors.Is(err, store.ErrEviction) {
-		return fmt.Errorf("check Redis: %w, for it may drop sessions and revocations; set it and start again", err)
-	}
-	if err != nil {
-		log.Error("Redis does not answer; requests get 503 until it does", "error", err)
-	}
-	return nil
 }
 
 // watch fills the index, and passes its news on, until the returned function is called. It outlives
@@ -96,7 +83,7 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 	if err != nil {
 		return nil, nil, fmt.Errorf("options: %w", err)
 	}
-	around := edge{log: r.options.Log, metrics: newMetrics(registry), draining: func() bool { return r.phase.is(draining) }}
+	around := edge{log: r.options.Log, metrics: newMetrics(registry), draining: func() bool { return r.phase.Is(ops.Draining) }}
 	a := &api{
 		edge:        around,
 		directory:   index,
