@@ -12,6 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -31,9 +32,13 @@ func Run(ctx context.Context, options Options) error {
 	if err := ops.CheckRedis(ctx, redis, options.Log); err != nil {
 		return err
 	}
-	kube, err := newKubeClient(options.Kubeconfig)
+	cluster, err := kubeconfig.Load(options.Kubeconfig, "apiserver")
 	if err != nil {
 		return err
+	}
+	kube, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}
 
 	registry := ops.NewRegistry()
