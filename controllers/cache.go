@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -8,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 )
 
 // cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
@@ -33,7 +35,11 @@ func cacheOptions(o Options) cache.Options {
 
 // addDeliveredCache adds a second cache, for one holds a kind by one selector only. Nothing but
 // metadata is read from it, so that no plaintext is in memory for longer than it takes to write it.
-func addDeliveredCache(mgr manager.Manager, o Options) (cache.Cache, error) {
+func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cache.Cache, error) {
+	selector, err := deliveries.Selector()
+	if err != nil {
+		return nil, err
+	}
 	delivered, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient:                  mgr.GetHTTPClient(),
 		Scheme:                      mgr.GetScheme(),
@@ -41,9 +47,12 @@ func addDeliveredCache(mgr manager.Manager, o Options) (cache.Cache, error) {
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultNamespaces:           watched(o),
-		DefaultLabelSelector:        apikeys.DeliveredSelector(),
+		DefaultLabelSelector:        selector,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := deliveries.Index(ctx, delivered); err != nil {
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})

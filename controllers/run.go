@@ -19,6 +19,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/merchants"
 	"github.com/merchant-operator/merchant-operator/controllers/orphans"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
@@ -87,7 +88,7 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 	if err != nil {
 		return nil, err
 	}
-	delivered, err := addDeliveredCache(mgr, o)
+	delivered, err := addDeliveredCache(ctx, mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of delivered Secrets: %w", err)
 	}
@@ -125,7 +126,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	return (&apikeys.Reconciler{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
-		Delivered:            delivered,
+		Secrets:              deliveries.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
 		Events:               events,
 		Clock:                o.Clock,
 		Metrics:              keyMetrics,

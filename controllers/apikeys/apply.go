@@ -2,9 +2,7 @@ package apikeys
 
 import (
 	"context"
-	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -42,20 +40,10 @@ func (r *Reconciler) apply(ctx context.Context, p plan) (facts, error) {
 // clear deletes delivered Secrets, if they are still as they were when that was decided.
 func (r *Reconciler) clear(ctx context.Context, p plan) error {
 	for _, d := range p.remove {
-		if err := r.deleteSecret(ctx, d.Namespace, d.Name, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
+		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
 			return err
 		}
 		r.tell(p.apiKey, d.reason, actionDeliver, "Removed Secret %s: %s", d.Name, d.why)
-	}
-	return nil
-}
-
-// deleteSecret deletes a Secret that keeps the preconditions. One that is gone already is no error.
-func (r *Reconciler) deleteSecret(ctx context.Context, namespace, name string, preconditions client.Preconditions) error {
-	secret := secretMetadata()
-	secret.Namespace, secret.Name = namespace, name
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, secret, preconditions)); err != nil {
-		return fmt.Errorf("delete Secret %s: %w", types.NamespacedName{Namespace: namespace, Name: name}, err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -58,15 +57,13 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 
 // cachedDeliveries finds this ApiKey's delivered Secrets, whatever their names.
 func (r *Reconciler) cachedDeliveries(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := r.Delivered.List(ctx, list, client.InNamespace(apiKey.Namespace), client.MatchingFields{ownerIndex: string(apiKey.UID)})
+	secrets, err := r.Secrets.Of(ctx, apiKey)
 	if err != nil {
-		return nil, fmt.Errorf("find the delivered Secrets: %w", err)
+		return nil, err
 	}
 	var found []delivered
-	for i := range list.Items {
-		found = append(found, delivered{list.Items[i].ObjectMeta})
+	for _, secret := range secrets {
+		found = append(found, delivered{secret})
 	}
 	return found, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,24 +29,12 @@ func publishedName(object client.Object) []string {
 	return []string{published.KeyName(published.ID(object.GetUID()))}
 }
 
-// ownerIndex finds the delivered Secrets of an ApiKey by its UID, whatever their names.
-const ownerIndex = "metadata.controller.uid"
-
-func ownerUID(object client.Object) []string {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return nil
-	}
-	return []string{string(owner.UID)}
-}
-
-func (r *Reconciler) index(ctx context.Context, apiKeys client.FieldIndexer) error {
+func index(ctx context.Context, apiKeys client.FieldIndexer) error {
 	if err := errors.Join(
 		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
 		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, subject.PublishedNameIndex, publishedName),
-		r.Delivered.IndexField(ctx, secretMetadata(), ownerIndex, ownerUID),
 	); err != nil {
-		return fmt.Errorf("index keys and delivered Secrets: %w", err)
+		return fmt.Errorf("index ApiKeys: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 )
 
 // issue puts a new key in force. It is delivered before it is published: a pass that ends in between
@@ -70,7 +71,7 @@ func (r *Reconciler) readKey(ctx context.Context, f facts, name string) (apikey.
 		return apikey.Key{}, fmt.Errorf("read the delivered Secret %s: %w", secretKey, err)
 	}
 	key, err := apikey.Parse(string(secret.Data[dataAPIKey]))
-	if err != nil || !ownedBy(&secret, f.apiKey.UID) {
+	if err != nil || !deliveries.OwnedBy(&secret, f.apiKey.UID) {
 		return apikey.Key{}, nil //nolint:nilerr // what is no key is taken for none
 	}
 	return key, nil

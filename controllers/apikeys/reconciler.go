@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
@@ -19,11 +19,11 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Delivered holds the metadata of the delivered Secrets, never their data.
-	Delivered cache.Cache
-	Events    recorder.EventRecorder
-	Clock     clock.PassiveClock
-	Metrics   *Metrics
+	// Secrets are those delivered beside ApiKeys.
+	Secrets deliveries.Secrets
+	Events  recorder.EventRecorder
+	Clock   clock.PassiveClock
+	Metrics *Metrics
 	// CredentialsNamespace is where published objects live.
 	CredentialsNamespace string
 }

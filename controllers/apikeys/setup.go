@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
@@ -25,7 +26,7 @@ const parallel = 8
 
 // SetupWithManager registers the controller with its indexes and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	owner := handler.TypedEnqueueRequestForOwner[*metav1.PartialObjectMetadata](
@@ -35,7 +36,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(subject.Changes(conditions))).
 		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(comingAndGoing())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf)).
-		WatchesRawSource(source.Kind(r.Delivered, secretMetadata(), owner)).
+		WatchesRawSource(source.Kind(r.Secrets.Cache, deliveries.Metadata(), owner)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }

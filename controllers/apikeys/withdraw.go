@@ -22,7 +22,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	}
 	if f.published != nil && !f.recordOfAnother() {
 		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
-		if err := r.deleteSecret(ctx, f.published.Namespace, f.published.Name, client.Preconditions{UID: &f.published.UID}); err != nil {
+		if err := r.Secrets.Delete(ctx, f.published, client.Preconditions{UID: &f.published.UID}); err != nil {
 			return err
 		}
 	}
@@ -30,26 +30,8 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	if err != nil {
 		return err
 	}
-	if err := r.undeliver(ctx, apiKey, f.secretNames(seen)); err != nil {
+	if err := r.Secrets.Withdraw(ctx, apiKey, f.secretNames(seen)); err != nil {
 		return err
 	}
 	return subject.Release(ctx, r.Client, apiKey)
-}
-
-// undeliver deletes the Secrets of these names that are the ApiKey's. One that nobody knows of any
-// more, for it lost its label and its name is no longer in the spec, is left to its owner reference.
-func (r *Reconciler) undeliver(ctx context.Context, apiKey *v1alpha1.ApiKey, names []string) error {
-	for _, name := range names {
-		secret, err := r.liveSecret(ctx, apiKey.Namespace, name)
-		if err != nil {
-			return err
-		}
-		if secret == nil || !ownedBy(secret, apiKey.UID) {
-			continue
-		}
-		if err := r.deleteSecret(ctx, secret.Namespace, name, client.Preconditions{UID: &secret.UID}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
