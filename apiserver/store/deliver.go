@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -14,7 +15,7 @@ var ErrLeaseLost = errors.New("the lease was lost")
 
 // Failure is an attempt that did not deliver an event.
 type Failure struct {
-	// Reason is a bounded word, kept with the event.
+	// Reason is a word of a closed list, kept with the event.
 	Reason string
 	// Retry is the time to the next attempt; negative: there is none, and the event is a dead letter.
 	Retry time.Duration
@@ -34,34 +35,84 @@ type Failed struct {
 	Disabled bool
 }
 
-// Deferral puts an event off, without counting an attempt.
-type Deferral struct {
-	Lease Lease
-	// Delay is the time until it is due again, 0: at once.
-	Delay time.Duration
-}
-
-// EventDelivered ends an event that was delivered, and with it the failing of its endpoint. Errors:
-// ErrLeaseLost, ErrCorrupt, ErrUnavailable.
-func (s *Store) EventDelivered(context.Context, Lease) error { return ErrUnavailable }
-
-// EventFailed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
-// endpoint that is gone, or has failed for too long, is disabled. Errors: ErrLeaseLost, ErrCorrupt, ErrUnavailable.
-func (s *Store) EventFailed(context.Context, Lease, Failure) (Failed, error) {
-	return Failed{}, ErrUnavailable
+// EventDelivered ends an event that was delivered, and with it the failing of its endpoint. Errors: ErrLeaseLost,
+// ErrCorrupt, ErrUnavailable.
+func (s *Store) EventDelivered(ctx context.Context, lease Lease) error {
+	return s.end(ctx, "end a delivered event", lease, lease.keyspace().endpoint(lease.Event.MerchantID))
 }
 
 // DropEvent ends an event that nobody wants. Errors: ErrLeaseLost, ErrCorrupt, ErrUnavailable.
-func (s *Store) DropEvent(context.Context, Lease) error { return ErrUnavailable }
+func (s *Store) DropEvent(ctx context.Context, lease Lease) error {
+	return s.end(ctx, "drop an event", lease)
+}
 
-// BuryEvent makes an event a dead letter without an attempt. The reason is a bounded word. Errors: ErrLeaseLost,
-// ErrCorrupt, ErrUnavailable.
-func (s *Store) BuryEvent(ctx context.Context, lease Lease, reason string) error {
-	return ErrUnavailable
+func (s *Store) end(ctx context.Context, what string, lease Lease, endpoint ...string) error {
+	space := lease.keyspace()
+	keys := append([]string{space.due(), space.event(lease.Event.ID)}, endpoint...)
+	answer, err := s.run(ctx, deliveredScript, keys, lease.Event.ID, lease.token)
+	return leaseError(what, answer, err)
+}
+
+// EventFailed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
+// endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter.
+// Errors: ErrLeaseLost, ErrCorrupt, ErrUnavailable.
+func (s *Store) EventFailed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
+	const what = "record a failed attempt"
+	space, merchantID := lease.keyspace(), lease.Event.MerchantID
+	keys := []string{space.due(), space.event(lease.Event.ID), space.dead(), space.endpoint(merchantID), space.troubled()}
+	answer, err := s.run(ctx, failedScript, keys, lease.Event.ID, lease.token, wholeMillis(failure.Retry), failure.Reason,
+		failure.Target, failure.FailingLimit.Milliseconds(), flag(failure.Gone), merchantID)
+	if err := leaseError(what, answer, err); err != nil {
+		return Failed{}, err
+	}
+	failed := Failed{Buried: answer.integer() == 1, Disabled: answer.integer() == 1}
+	if answer.broken {
+		return Failed{}, fmt.Errorf("%s: %w", what, ErrCorrupt)
+	}
+	return failed, nil
+}
+
+// Deferral puts an event off, without counting an attempt.
+type Deferral struct {
+	Lease Lease
+	// Delay is the time until it is due again; 0: at once.
+	Delay time.Duration
 }
 
 // DeferEvents puts events of one bucket off. Those whose lease was lost are left alone. The error is ErrCorrupt or
 // ErrUnavailable.
-func (s *Store) DeferEvents(context.Context, session.Bucket, ...Deferral) error {
-	return ErrUnavailable
+func (s *Store) DeferEvents(ctx context.Context, bucket session.Bucket, deferrals ...Deferral) error {
+	if len(deferrals) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 3*len(deferrals))
+	for _, deferral := range deferrals {
+		args = append(args, deferral.Lease.Event.ID, deferral.Lease.token, wholeMillis(deferral.Delay))
+	}
+	space := keyspaceOf(bucket)
+	answer, err := s.run(ctx, deferredScript, []string{space.due(), space.event("")}, args...)
+	return leaseError("put events off", answer, err)
+}
+
+// wholeMillis never makes a moment that is not over yet into one that is, nor a negative time into none.
+func wholeMillis(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// leaseError reads the first word of an answer to a lease.
+func leaseError(what string, answer *reply, err error) error {
+	if err == nil {
+		switch answer.text() {
+		case wordOK:
+			return nil
+		case "STALE":
+			err = ErrLeaseLost
+		default:
+			err = ErrCorrupt
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
