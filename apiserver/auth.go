@@ -51,19 +51,30 @@ func (a *api) identify(r *http.Request) (caller, error) {
 	return caller{principal}, nil
 }
 
-// bearer returns the presented key (RFC 6750, section 2.1). More than one is none: which of them a
-// proxy had looked at could not be told.
+// bearer returns the presented key.
 func bearer(header http.Header) (string, error) {
-	lines := header.Values("Authorization")
-	if len(lines) == 0 {
+	if len(header.Values("Authorization")) == 0 {
 		return "", unauthorizedError{"no_key"}
 	}
-	scheme, key, _ := strings.Cut(lines[0], " ")
-	key = strings.TrimLeft(key, " ")
-	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") || !apikey.Plausible(key) {
+	key := credential(header)
+	if !apikey.Plausible(key) {
 		return "", unauthorizedError{"malformed_key"}
 	}
 	return key, nil
+}
+
+// credential returns what the one Authorization header presents (RFC 6750, section 2.1); empty: nothing.
+// More than one header is none: which of them a proxy had looked at could not be told.
+func credential(header http.Header) string {
+	lines := header.Values("Authorization")
+	if len(lines) != 1 {
+		return ""
+	}
+	scheme, presented, _ := strings.Cut(lines[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(presented, " ")
 }
 
 func (c caller) admission() store.Admission {

@@ -29,6 +29,7 @@ func (a *api) createSession(w http.ResponseWriter, r *http.Request, from caller)
 	}
 	wanted.MerchantName = from.Merchant.DisplayName
 	wanted.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
+	wanted.TellCreated = from.Merchant.TellCreated
 	wanted.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
 	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), wanted)

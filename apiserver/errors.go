@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -16,6 +17,7 @@ var (
 	errMethod      = errors.New("the path does not take the method")
 	errKubernetes  = errors.New("the Kubernetes API is unavailable")
 	errNotInForce  = errors.New("the rotated key could not be put in force")
+	errNotSettled  = errors.New("whether the report was taken is unknown")
 	errMarshalling = errors.New("the answer could not be written as JSON")
 )
 
@@ -35,7 +37,10 @@ type answer struct {
 	message string
 }
 
-const retryLater = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
+const (
+	retryLater  = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
+	reportAgain = "the service is temporarily unavailable; send the same report again later"
+)
 
 // answers is the one table from errors to what callers see. Anything that is not in it is a defect.
 var answers = []struct {
@@ -49,9 +54,15 @@ var answers = []struct {
 	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
 	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
 	{errMethod, answer{http.StatusMethodNotAllowed, "this path takes other methods, see Allow"}},
+	{railauth.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
+	{railauth.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
+	{railauth.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
+	{store.ErrSessionEnded, answer{http.StatusConflict, "the session has already ended in another way"}},
+	{store.ErrPaymentConflict, answer{http.StatusConflict, "the report contradicts an earlier one with the same paymentRef"}},
 	{store.ErrIdempotencyMismatch, answer{http.StatusBadRequest, "the Idempotency-Key was used before with another charge"}},
 	{clientaddr.ErrMalformed, answer{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
 	{errNotInForce, answer{http.StatusServiceUnavailable, "the rotation was not completed; if the key is refused from now on, have it rotated by its ApiKey"}},
+	{errNotSettled, answer{http.StatusServiceUnavailable, reportAgain}},
 	{store.ErrUnavailable, answer{http.StatusServiceUnavailable, retryLater}},
 	{store.ErrCorrupt, answer{http.StatusServiceUnavailable, retryLater}},
 	{errKubernetes, answer{http.StatusServiceUnavailable, retryLater}},
@@ -90,6 +101,9 @@ func answerTo(err error) answer {
 func reasonOf(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
+	}
+	if errors.Is(err, railauth.ErrUnauthenticated) {
+		return "rail_token"
 	}
 	return "dead_key" // the store's verdict
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
-// merchantSession is the answer of GET /api/v1/sessions/{id}: the merchant's own view.
+// merchantSession is the merchant's own view of a session, the answer of GET /api/v1/sessions/{id} and of
+// a cancel.
 type merchantSession struct {
 	SessionID   string         `json:"sessionId"`
 	Status      session.Status `json:"status"`
@@ -16,7 +17,9 @@ type merchantSession struct {
 	TipCents    *int64         `json:"tipCents,omitempty"`
 	CreatedAt   int64          `json:"createdAt"`
 	ExpiresAt   int64          `json:"expiresAt"`
-	EndedAt     int64          `json:"endedAt,omitempty"` // absent while pending
+	EndedAt     int64          `json:"endedAt,omitempty"`    // absent while pending
+	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
+	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
 	QRPayload   string         `json:"qrPayload"`
 }
 
@@ -33,6 +36,11 @@ func (a *api) getSession(w http.ResponseWriter, r *http.Request, from caller) er
 	if err != nil {
 		return err
 	}
+	return respond(w, http.StatusOK, a.shown(read))
+}
+
+// shown is what a merchant sees of its session.
+func (a *api) shown(read session.Session) merchantSession {
 	shown := merchantSession{
 		SessionID:   read.ID.String(),
 		Status:      read.Status,
@@ -42,10 +50,14 @@ func (a *api) getSession(w http.ResponseWriter, r *http.Request, from caller) er
 		TipCents:    read.Charge.TipCents,
 		CreatedAt:   milliseconds(read.CreatedAt),
 		ExpiresAt:   milliseconds(read.ExpiresAt),
+		PaymentRef:  read.PaymentRef,
 		QRPayload:   a.qrPayload(read.ID),
 	}
 	if read.Status.Final() {
 		shown.EndedAt = milliseconds(read.EndedAt)
 	}
-	return respond(w, http.StatusOK, shown)
+	if read.Status == session.Failed {
+		shown.Reason = read.Reason
+	}
+	return shown
 }

@@ -39,6 +39,12 @@ type Options struct {
 	// sessions. Default 50 a second, 100 at once.
 	PublicRateLimit v1alpha1.RateLimit
 
+	// RailAudience is who the tokens of rails must have been issued for. Default the Kubernetes API itself.
+	RailAudience string
+	// RailVerdictLifetime is how long an answer of the Kubernetes API about a rail is remembered, hence how
+	// long one is still let in that has lost its right. Default 10 s.
+	RailVerdictLifetime time.Duration
+
 	// DrainDelay is between turning unready and closing the listeners, for load balancers to
 	// notice. Default 5 s.
 	DrainDelay time.Duration
@@ -58,6 +64,7 @@ func DefaultOptions() Options {
 		OpsAddress:           ":9090",
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+		RailVerdictLifetime:  10 * time.Second,
 		DrainDelay:           5 * time.Second,
 		ShutdownTimeout:      20 * time.Second,
 		Log:                  slog.Default(),
@@ -83,6 +90,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("QR scheme %q: want a URI scheme such as pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
 		return errors.New("the public rate limit must be at least 1 request a second, and 1 at once")
+	case o.RailVerdictLifetime <= 0:
+		return errors.New("the lifetime of a verdict on a rail must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("the drain delay must not be negative, and the shutdown timeout must be positive")
 	case o.Log == nil:

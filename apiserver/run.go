@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
+	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
@@ -99,5 +100,14 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}
-	return a.publicHandler(), internalHandler(around), nil
+	guard := railauth.New(railauth.Options{
+		Tokens:   kube.AuthenticationV1().TokenReviews(),
+		Access:   kube.AuthorizationV1().SubjectAccessReviews(),
+		Path:     settlementPath,
+		Audience: r.options.RailAudience,
+		Lifetime: r.options.RailVerdictLifetime,
+		Now:      time.Now,
+		Log:      r.options.Log,
+	})
+	return a.publicHandler(), newRails(around, guard, redis, registry).internalHandler(), nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // keySecrets are the published keys.
@@ -72,6 +73,7 @@ func (m merchantConfigMaps) Put(object metav1.Object) error {
 		Allowlist:   allowlist,
 		RateLimit:   record.RateLimit,
 		Sessions:    record.Sessions,
+		TellCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
 	}
 	m.directory.mu.Lock()
 	defer m.directory.mu.Unlock()

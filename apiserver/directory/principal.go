@@ -48,6 +48,8 @@ type Merchant struct {
 	Allowlist []netip.Prefix
 	RateLimit v1alpha1.RateLimit
 	Sessions  v1alpha1.SessionSettings
+	// TellCreated: its webhook asks for session.created.
+	TellCreated bool
 }
 
 // Active reports whether the merchant may use the API.

@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+)
+
+// readPayment reads the body of a settlement, as strictly as that of a charge.
+func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error) {
+	fields, err := readObject(w, r)
+	if err != nil {
+		return session.Payment{}, err
+	}
+	var payment session.Payment
+	if payment.Ref, err = text(fields, "paymentRef", session.PaymentRefRule); err != nil {
+		return session.Payment{}, err
+	}
+	outcome, err := text(fields, "outcome", session.OutcomeRule)
+	if err != nil {
+		return session.Payment{}, err
+	}
+	payment.Outcome = session.Status(outcome)
+	amount, err := cents(fields, "amountCents", session.AmountRule)
+	if err != nil {
+		return session.Payment{}, err
+	}
+	if amount != nil { // without one it is 0, which is none either
+		payment.AmountCents = *amount
+	}
+	if payment.PaidAt, err = moment(fields, "paidAt", session.PaidAtRule); err != nil {
+		return session.Payment{}, err
+	}
+	if payment.Reason, err = text(fields, "reason", session.ReasonRule); err != nil {
+		return session.Payment{}, err
+	}
+	return payment, payment.Validate()
+}
+
+// moment reads a time, to the millisecond: a Unix timestamp in milliseconds, as this API writes it, or a
+// string of RFC 3339, as payment networks do. Zero: not given.
+func moment(fields map[string]json.RawMessage, name, rule string) (time.Time, error) {
+	raw, given := fields[name]
+	if !given {
+		return time.Time{}, nil
+	}
+	var at time.Time
+	if milliseconds, err := session.ParseCents(string(raw)); err == nil { // any integer, however it is spelt
+		at = time.UnixMilli(milliseconds)
+	} else {
+		written, err := text(fields, name, rule)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if err := at.UnmarshalText([]byte(written)); err != nil {
+			return time.Time{}, &session.FieldError{Field: name, Rule: rule}
+		}
+	}
+	if at.IsZero() { // a time, but of the year 1
+		return time.Time{}, &session.FieldError{Field: name, Rule: rule}
+	}
+	return at.UTC().Truncate(time.Millisecond), nil
+}
