@@ -1,0 +1,97 @@
+package endpoints
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
+)
+
+// Endpoints is the index of all merchants' endpoints. It is safe for concurrent use.
+type Endpoints struct {
+	mu        sync.RWMutex
+	merchants map[string]published.MerchantRecord // by the name of the published object
+	secrets   map[string]published.WebhookRecord  // by the name of the published object
+	rotations rotations
+
+	now func() time.Time
+
+	// Set is what fills the index: Watch, Synced and Age are its own.
+	*feeds.Set
+}
+
+// Options of Endpoints; all are required.
+type Options struct {
+	Log *slog.Logger
+	// Registerer takes the metrics of the feeds.
+	Registerer prometheus.Registerer
+	// Rotated is told of every key that was ever rotated, when it is first seen and whenever it
+	// changes, with the name payers see of its merchant. It holds up the watch and the index: it must
+	// be quick, and not ask the index anything.
+	Rotated func(key published.KeyRecord, merchantName string)
+	// Now is the clock of overlaps and of Age.
+	Now func() time.Time
+}
+
+// New returns an empty index that Watch fills.
+func New(options Options) *Endpoints {
+	e := &Endpoints{
+		merchants: map[string]published.MerchantRecord{},
+		secrets:   map[string]published.WebhookRecord{},
+		rotations: rotations{tell: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
+		now:       options.Now,
+	}
+	e.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now},
+		feeds.Source{Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant, Kind: merchantConfigMaps{e}},
+		feeds.Source{Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook, Kind: webhookSecrets{e}},
+		feeds.Source{Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey, Kind: keySecrets{e}},
+	)
+	return e
+}
+
+// Endpoint returns where the events of a merchant go; false: nowhere, for there is no such merchant or
+// it has no webhook.
+func (e *Endpoints) Endpoint(merchantID string) (Endpoint, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.endpoint(published.MerchantName(merchantID))
+}
+
+// All returns every endpoint there is.
+func (e *Endpoints) All() []Endpoint {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var all []Endpoint
+	for name := range e.merchants {
+		if found, ok := e.endpoint(name); ok {
+			all = append(all, found)
+		}
+	}
+	return all
+}
+
+func (e *Endpoints) endpoint(name string) (Endpoint, bool) {
+	merchant, known := e.merchants[name]
+	if !known || merchant.Webhook == nil {
+		return Endpoint{}, false
+	}
+	found := Endpoint{
+		MerchantID:   merchant.MerchantID,
+		MerchantName: merchant.DisplayName,
+		Merchant:     types.NamespacedName{Namespace: merchant.Namespace, Name: merchant.Name},
+		UID:          merchant.UID,
+		URL:          merchant.Webhook.URL,
+		Target:       target(*merchant.Webhook),
+		events:       merchant.Webhook.Events,
+	}
+	if signing, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {
+		found.Secrets = signing.SigningSecrets(e.now())
+	}
+	return found, true
+}
