@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,7 +39,11 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 			return nil, err
 		}
 	}
-	return d.dialer.DialContext(ctx, network, address) //nolint:wrapcheck // its errors name the step and the address
+	connection, err := d.dialer.DialContext(ctx, network, address)
+	if errors.Is(err, ErrRefused) {
+		return nil, ErrRefused // without the address, which tells what a name means in here
+	}
+	return connection, err
 }
 
 // control runs between the creation of a socket and its connection, with the very address that the

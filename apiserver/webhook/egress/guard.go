@@ -9,8 +9,7 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrRefused says that an address is not one that webhooks may go to. It never quotes the address,
-// which would tell what a name means inside the cluster.
+// ErrRefused says that an address is not one that webhooks may go to. It never quotes the address.
 var ErrRefused = errors.New("webhooks may not go to this address")
 
 // refusedToo is what the registries call public and a cloud does not: on Azure every machine reaches
