@@ -65,6 +65,8 @@ func sessionDataOf(event outbox.Event) sessionData {
 		CreatedAt:   milliseconds(news.CreatedAt),
 		ExpiresAt:   milliseconds(news.ExpiresAt),
 		EndedAt:     milliseconds(news.EndedAt),
+		PaymentRef:  news.PaymentRef,
+		Reason:      news.Reason,
 		Sequence:    news.Sequence,
 		Merchant:    merchantOf(event),
 	}
