@@ -12,7 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
-// operations are the three of a merchant: each must admit in the same way.
+// operations are those of a merchant: each must admit in the same way.
 var operations = map[string]func(context.Context, *store.Store, store.Admission) (store.Admitted, error){
 	"admit": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
 		return s.Admit(ctx, asks)
@@ -25,6 +25,13 @@ var operations = map[string]func(context.Context, *store.Store, store.Admission)
 		admitted, _, err := s.Session(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
 		if errors.Is(err, store.ErrNotFound) {
 			err = nil // admitted, which is the question here
+		}
+		return admitted, err
+	},
+	"cancel": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.Cancel(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
 		}
 		return admitted, err
 	},

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
@@ -11,5 +11,23 @@ import (
 // before. Errors are those of Session, and ErrSessionEnded when the session has ended otherwise: then
 // the session is returned as well.
 func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	return Admitted{}, session.Session{}, errors.New("not built yet")
+	// In the merchant's own bucket, as with Session.
+	keys := append(admission.keys(), admission.keyspace().session(id))
+	answer, err := s.run(ctx, cancelScript, keys, append(admission.args(), admission.MerchantID, cancelRules)...)
+	if err != nil {
+		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
+	}
+	admitted, _, err := admittedOf(answer, admission.Limit)
+	if err != nil {
+		return admitted, session.Session{}, err
+	}
+	verdict := session.Verdict(answer.text())
+	cancelled, err := sessionOf(id, answer.list())
+	if err != nil || answer.broken {
+		return admitted, session.Session{}, ErrCorrupt
+	}
+	if !verdict.Ended() {
+		return admitted, cancelled, ErrSessionEnded
+	}
+	return admitted, cancelled, nil
 }

@@ -34,7 +34,8 @@ func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
 	c := client(t, server)
 	// A user as a careful platform makes one: nothing but what the store needs.
 	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+evalsha", "+eval", "+time", "+ping",
-		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire").Err(); err != nil {
+		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire",
+		"+zadd", "+zrem", "+zrangebyscore").Err(); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, "redis://till:secret@"+server.Addr()+"/0")

@@ -46,7 +46,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 		wanted.Lifetime.Milliseconds(),
 		(wanted.Lifetime + s.retention).Milliseconds(),
 		max(wanted.Lifetime, idempotencyLifetime).Milliseconds(),
-		id.String(), wanted.Charge.Fingerprint(), flag(wanted.RejectMismatch))
+		id.String(), wanted.Charge.Fingerprint(), flag(wanted.RejectMismatch), flag(wanted.TellCreated))
 	args = append(args, createFields(admission.MerchantID, wanted)...)
 
 	answer, err := s.run(ctx, createScript, keys, args...)

@@ -13,6 +13,10 @@ import (
 //	x  expiresAt, ms          a  amountCents       p  tipCents, if given
 //	e  endedAt, ms, if ended                       u  customerEmail, if given
 //
+//	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
+//	q  sequence of the last event, if there was one
+//	l:<paymentRef>  a refused payment: "<late or mismatched> <amountCents> <paidAt, ms, or 0>"
+//
 // createFields are those the creator knows; create.lua adds s, c and x, by the clock of Redis.
 func createFields(merchantID string, wanted NewSession) []any {
 	charge := wanted.Charge
@@ -49,6 +53,9 @@ func sessionOf(id session.ID, fields *reply) (session.Session, error) {
 			TipCents:      fields.optionalInteger(),
 			CustomerEmail: fields.optionalText(),
 		},
+		PaymentRef: fields.optionalText(),
+		Reason:     fields.optionalText(),
+		PaidAt:     fields.optionalMillis(),
 	}
 	if fields.broken || read.Status.Final() == read.EndedAt.IsZero() {
 		return session.Session{}, ErrCorrupt

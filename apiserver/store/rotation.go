@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
@@ -13,5 +13,17 @@ import (
 // is younger than an event is kept. It reports whether the event was recorded. Errors: ErrCorrupt,
 // ErrUnavailable.
 func (s *Store) RecordRotation(ctx context.Context, event outbox.Event, now time.Time) (bool, error) {
-	return false, errors.New("not built yet")
+	args := []any{
+		event.Key.Generation, toldLifetime.Milliseconds(), flag(now.Sub(event.OccurredAt) < eventLifetime), event.ID,
+	}
+	key := keyspaceOf(event.Bucket()).told(event.Key.KeyID)
+	answer, err := s.run(ctx, rotationScript, []string{key}, append(args, rotationFields(event)...)...)
+	if err != nil {
+		return false, fmt.Errorf("record a rotation: %w", err)
+	}
+	word, recorded := answer.text(), answer.integer() == 1
+	if word != wordOK || answer.broken {
+		return false, fmt.Errorf("record a rotation: %w", ErrCorrupt)
+	}
+	return recorded, nil
 }

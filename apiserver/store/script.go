@@ -15,6 +15,8 @@ var (
 	limiterLua string
 	//go:embed admission.lua
 	admissionLua string
+	//go:embed event.lua
+	eventLua string
 	//go:embed expiry.lua
 	expiryLua string
 	//go:embed admit.lua
@@ -25,6 +27,16 @@ var (
 	readLua string
 	//go:embed public.lua
 	publicLua string
+	//go:embed transition.lua
+	transitionLua string
+	//go:embed cancel.lua
+	cancelLua string
+	//go:embed settle.lua
+	settleLua string
+	//go:embed sweep.lua
+	sweepLua string
+	//go:embed rotation.lua
+	rotationLua string
 	//go:embed override.lua
 	overrideLua string
 )
@@ -32,9 +44,13 @@ var (
 // The scripts, one per operation.
 var (
 	admitScript    = newScript(preludeLua, limiterLua, admissionLua, admitLua)
-	createScript   = newScript(preludeLua, limiterLua, admissionLua, expiryLua, createLua)
-	readScript     = newScript(preludeLua, limiterLua, admissionLua, expiryLua, readLua)
-	publicScript   = newScript(preludeLua, limiterLua, expiryLua, publicLua)
+	createScript   = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, createLua)
+	readScript     = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, readLua)
+	cancelScript   = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, transitionLua, cancelLua)
+	publicScript   = newScript(preludeLua, limiterLua, eventLua, expiryLua, publicLua)
+	settleScript   = newScript(preludeLua, eventLua, expiryLua, transitionLua, settleLua)
+	sweepScript    = newScript(preludeLua, eventLua, expiryLua, sweepLua)
+	rotationScript = newScript(preludeLua, eventLua, rotationLua)
 	overrideScript = newScript(overrideLua)
 )
 

@@ -2,8 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
@@ -23,7 +24,48 @@ type Settlement struct {
 // Settle applies what a rail reports of a payment, which has been validated. The same report gets the
 // same answer, however often it is given. Errors: ErrNotFound, also for the zero ID;
 // ErrPaymentConflict, when the report contradicts an earlier one of the same reference;
-// ErrCorrupt, ErrUnavailable.
+// ErrCorrupt, ErrUnavailable. After the last one the report may have been applied: give it again.
 func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
-	return Settlement{}, errors.New("not built yet")
+	rules := failRules
+	if payment.Outcome == session.Completed {
+		rules = completeRules
+	}
+	paidAt, reason := "", ""
+	if !payment.PaidAt.IsZero() {
+		paidAt = decimal(payment.PaidAt.UnixMilli())
+	}
+	if payment.Outcome == session.Failed {
+		reason = payment.Reason
+	}
+	answer, err := s.run(ctx, settleScript, []string{keyspaceOf(id.Bucket()).session(id)},
+		rules, string(payment.Outcome), payment.Ref, payment.AmountCents, paidAt, reason,
+		string(outbox.MarkLate(payment.Ref)), string(outbox.MarkMismatch(payment.Ref)))
+	if err != nil {
+		return Settlement{}, fmt.Errorf("settle a session: %w", err)
+	}
+	switch answer.text() {
+	case wordOK:
+		return settlementOf(id, answer)
+	case "NOT_FOUND":
+		return Settlement{}, ErrNotFound
+	default: // "CORRUPT" among them
+		return Settlement{}, ErrCorrupt
+	}
+}
+
+func settlementOf(id session.ID, answer *reply) (Settlement, error) {
+	verdict := session.Verdict(answer.text())
+	settled, err := sessionOf(id, answer.list())
+	if err != nil || answer.broken {
+		return Settlement{}, ErrCorrupt
+	}
+	if verdict == session.Contradicted {
+		return Settlement{}, ErrPaymentConflict
+	}
+	return Settlement{
+		Session:        settled,
+		Applied:        verdict.Ended(),
+		RefundRequired: verdict.RefundRequired(),
+		Repeated:       verdict == session.Repeated || verdict == session.RefundedAgain,
+	}, nil
 }

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -23,5 +23,15 @@ type Swept struct {
 // Sweep expires sessions of the bucket whose time is over, the longest overdue first and at most limit
 // of them. Errors: ErrCorrupt, ErrUnavailable.
 func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
-	return Swept{}, errors.New("not built yet")
+	answer, err := s.run(ctx, sweepScript, []string{keyspaceOf(bucket).expiry()}, limit)
+	if err != nil {
+		return Swept{}, fmt.Errorf("sweep a bucket: %w", err)
+	}
+	word, swept := answer.text(), Swept{Expired: int(answer.integer()), Corrupt: int(answer.integer())}
+	swept.More = answer.integer() >= int64(limit)
+	swept.Oldest = time.Duration(answer.integer()) * time.Millisecond
+	if word != wordOK || answer.broken {
+		return Swept{}, fmt.Errorf("sweep a bucket: %w", ErrCorrupt)
+	}
+	return swept, nil
 }

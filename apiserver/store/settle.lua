@@ -1,0 +1,40 @@
+-- Settles a session with a payment, for a rail.
+-- KEYS[1] is the session. ARGV[1] are the rules for the payment's outcome, ARGV[2] is the outcome, ARGV[3] the payment
+-- reference, ARGV[4] the amount in cents, ARGV[5] when it was paid in ms and ARGV[6] why it failed, both empty if not
+-- told, ARGV[7] and ARGV[8] the ends of the ids of the events that tell of a late and of a mismatching payment.
+
+local refused = 'l:' .. ARGV[3]
+local fields = read_session(KEYS[1], refused)
+if not fields[5] then
+  return {'NOT_FOUND'}
+end
+local paid_at = ARGV[5] ~= '' and ARGV[5]
+
+-- What a refused payment was: '<verdict> <amount> <when it was paid in ms, or 0>'.
+local record = fields[15]
+local standing, amount = 'unheard', fields[7]
+if record then
+  standing, amount = 'refused', string.match(record, '^%a+ (%d+) ')
+elseif fields[12] == ARGV[3] then
+  standing = 'settled'
+end
+local verdict = amount and verdict_of(ARGV[1], standing, fields[1], amount == ARGV[4])
+if not verdict then
+  return {'CORRUPT'}
+end
+
+local function refuse(kind, mark)
+  local change = {[refused] = verdict .. ' ' .. ARGV[4] .. ' ' .. (paid_at or '0')}
+  change_session(KEYS[1], kind, mark, change, {r = ARGV[3], v = ARGV[4], w = paid_at})
+end
+
+if verdict == 'applied' then
+  local reason = ARGV[6] ~= '' and ARGV[6] or nil
+  end_session(KEYS[1], {s = ARGV[2], e = now_ms, r = ARGV[3], y = reason, w = paid_at or nil})
+  fields = read_session(KEYS[1])
+elseif verdict == 'late' then
+  refuse('session.late_payment', ARGV[7])
+elseif verdict == 'mismatched' then
+  refuse('session.payment_mismatch', ARGV[8])
+end
+return {'OK', verdict, fields}
