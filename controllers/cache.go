@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -15,22 +17,23 @@ import (
 
 // cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
 // anything else through the cache is an error, not a new watch.
-func cacheOptions(o Options) cache.Options {
-	inCredentials := func(label string) cache.ByObject {
-		return cache.ByObject{
-			Namespaces: map[string]cache.Config{o.CredentialsNamespace: {}},
-			Label:      labels.SelectorFromSet(labels.Set{published.Label: label}),
-		}
+func cacheOptions(o Options) (cache.Options, error) {
+	secrets, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelKey, published.LabelWebhook})
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("select published Secrets: %w", err)
+	}
+	inCredentials := func(selector labels.Selector) cache.ByObject {
+		return cache.ByObject{Namespaces: map[string]cache.Config{o.CredentialsNamespace: {}}, Label: selector}
 	}
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultNamespaces:           watched(o),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:    inCredentials(published.LabelKey),
-			&corev1.ConfigMap{}: inCredentials(published.LabelMerchant),
+			&corev1.Secret{}:    inCredentials(labels.NewSelector().Add(*secrets)),
+			&corev1.ConfigMap{}: inCredentials(labels.SelectorFromSet(labels.Set{published.Label: published.LabelMerchant})),
 		},
-	}
+	}, nil
 }
 
 // addDeliveredCache adds a second cache, for one holds a kind by one selector only. Nothing but

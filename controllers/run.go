@@ -65,13 +65,17 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	caching, err := cacheOptions(o)
+	if err != nil {
+		return nil, err
+	}
 	severalPerProcess := true // names need to be unique for logs only, and tests restart the operator
 	mgr, err := manager.New(cluster, manager.Options{
 		Scheme: scheme,
 		Logger: logger,
 		// client-go finds its logger in the context. What runs is stopped by the manager, in order.
 		BaseContext:             func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
-		Cache:                   cacheOptions(o),
+		Cache:                   caching,
 		NewClient:               o.newClient,
 		Metrics:                 opsOptions(o),
 		LeaderElection:          o.LeaderElect,
@@ -104,9 +108,11 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		return err
 	}
 	events := mgr.GetEventRecorder(subject.FieldOwner)
+	secrets := deliveries.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered}
 	if err := (&merchants.Reconciler{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
+		Secrets:              secrets,
 		Events:               events,
 		Clock:                o.Clock,
 		CredentialsNamespace: o.CredentialsNamespace,
@@ -126,7 +132,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	return (&apikeys.Reconciler{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
-		Secrets:              deliveries.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
+		Secrets:              secrets,
 		Events:               events,
 		Clock:                o.Clock,
 		Metrics:              keyMetrics,

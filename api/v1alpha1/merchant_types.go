@@ -173,7 +173,14 @@ type MerchantStatus struct {
 	// +optional
 	MerchantID string `json:"merchantID,omitempty"`
 
-	// conditions are Ready, and Reconciling or Stalled only while true.
+	// webhookSecretName is the Secret beside the Merchant that the signing secret of the webhook was
+	// delivered in last; absent without a webhook.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	WebhookSecretName string `json:"webhookSecretName,omitempty"`
+
+	// conditions are Ready, Reconciling or Stalled only while true, and what the dispatcher has to say
+	// of the webhook: WebhookHealthy, absent as long as nothing was ever wrong.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type

@@ -9,30 +9,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// Reconciler publishes Merchants. Every field is required.
+// Reconciler publishes Merchants, and the signing secrets of their webhooks. Every field is required.
 type Reconciler struct {
 	// Client reads through the cache.
 	Client client.Client
 	// Live reads from the API server.
-	Live   client.Reader
-	Events recorder.EventRecorder
-	Clock  clock.PassiveClock
+	Live client.Reader
+	// Secrets are the signing secrets delivered beside Merchants.
+	Secrets deliveries.Secrets
+	Events  recorder.EventRecorder
+	Clock   clock.PassiveClock
 	// CredentialsNamespace is where published objects live.
 	CredentialsNamespace string
 }
 
 // Least privilege: the operator reads Merchants, and of their metadata writes the finalizer only. It
-// owns the published ConfigMaps; get is for the live look before a write.
+// owns the published ConfigMaps and signing secrets; get is for the live look before a write. For the
+// delivered Secrets it needs what it needs for those of ApiKeys.
 //
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings the published ConfigMap and the status in line with the Merchant.
+// Reconcile brings the published ConfigMap, the signing secret and the status in line with the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	if !merchant.DeletionTimestamp.IsZero() {
 		return subject.Settle(r.withdraw(ctx, merchant))
@@ -42,7 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	}
 	plan, err := r.plan(ctx, merchant)
 	if err == nil {
-		err = r.publish(ctx, plan)
+		plan.facts, err = r.apply(ctx, plan)
 	}
 	return r.report(ctx, plan, err)
 }
@@ -55,14 +61,10 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant) (pla
 	if err != nil {
 		return plan{facts: cached}, err
 	}
-	if p, err := decide(cached); err != nil || p.publish == nil {
+	if p, err := decide(cached); err != nil || p.idle() {
 		return p, err
 	}
-	confirmed, err := subject.Confirm(ctx, r.Live, merchant)
-	if err != nil {
-		return plan{facts: cached}, err
-	}
-	live, err := r.gather(ctx, r.Live, confirmed)
+	live, err := r.confirm(ctx, merchant)
 	if err != nil {
 		return plan{facts: live}, err
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -16,39 +17,67 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// report ends a pass: one status write, if anything changed, and an event if it is news.
+// report ends a pass: one status write, if anything changed, an event if it is news, and when to look
+// again.
 func (r *Reconciler) report(ctx context.Context, p plan, failure error) (reconcile.Result, error) {
 	if errors.Is(failure, subject.ErrGone) || subject.LostRace(failure) {
 		return subject.Settle(failure)
 	}
-	outcome := subject.Ready("The data plane knows the Merchant in its present form")
 	if failure != nil {
-		outcome = subject.Failed(failure)
+		p.outcome = subject.Failed(failure)
 	}
-	if !outcome.IsReady() && outcome.News(p.merchant.Status.Conditions) {
-		r.Events.Eventf(p.merchant, nil, corev1.EventTypeWarning, outcome.Reason, "Publish", "%s", outcome.Message)
+	if !p.outcome.IsReady() && p.outcome.News(p.merchant.Status.Conditions) {
+		r.warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
 	}
-	return subject.Settle(errors.Join(failure, r.writeStatus(ctx, p.merchant, outcome)))
+	if err := errors.Join(failure, r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome))); err != nil {
+		return subject.Settle(err)
+	}
+	if next := nextLook(p.facts, p.outcome); !next.IsZero() {
+		return reconcile.Result{RequeueAfter: next.Sub(p.now)}, nil
+	}
+	return reconcile.Result{}, nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchant, outcome subject.Outcome) error {
-	want := v1alpha1.MerchantStatus{
-		ObservedGeneration: merchant.Generation,
-		MerchantID:         published.ShownMerchantID(published.ID(merchant.UID)),
-		Conditions:         outcome.Conditions(merchant.Status.Conditions, merchant.Generation, r.Clock.Now()),
+// statusOf is pure. Where the signing secret was delivered stays in the status while there is a
+// webhook, also when the Secret is gone for the moment: it tells a first secret from a lost one.
+func statusOf(f facts, outcome subject.Outcome) v1alpha1.MerchantStatus {
+	status := *f.merchant.Status.DeepCopy()
+	status.ObservedGeneration = f.merchant.Generation
+	status.MerchantID = published.ShownMerchantID(published.ID(f.merchant.UID))
+	status.Conditions = outcome.Conditions(status.Conditions, f.merchant.Generation, f.now)
+	switch {
+	case f.targetName() == "":
+		status.WebhookSecretName = ""
+	case f.target != nil:
+		status.WebhookSecretName = f.target.Name
 	}
+	return status
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchant, want v1alpha1.MerchantStatus) error {
 	if apiequality.Semantic.DeepEqual(want, merchant.Status) {
 		return nil
 	}
+	status := v1alpha1ac.MerchantStatus().
+		WithObservedGeneration(want.ObservedGeneration).
+		WithMerchantID(want.MerchantID).
+		WithConditions(subject.Apply(ownConditions(want.Conditions))...)
+	if want.WebhookSecretName != "" {
+		status.WithWebhookSecretName(want.WebhookSecretName)
+	}
 	// The UID keeps the status from an object that was created under the same name since.
-	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithUID(merchant.UID).
-		WithStatus(v1alpha1ac.MerchantStatus().
-			WithObservedGeneration(want.ObservedGeneration).
-			WithMerchantID(want.MerchantID).
-			WithConditions(subject.Apply(want.Conditions)...))
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithUID(merchant.UID).WithStatus(status)
 	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(subject.FieldOwner))
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil
+}
+
+// ownConditions are those the operator writes. WebhookHealthy is the dispatcher's, who writes the
+// status as well: to apply a condition is to own it, and to leave it out then is to remove it.
+func ownConditions(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.WebhookHealthyCondition
+	})
 }

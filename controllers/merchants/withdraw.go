@@ -12,9 +12,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// withdraw ends a Merchant: without its ConfigMap all its keys are useless at once. The API server is
-// asked, for the cache may not know yet what was published a moment ago. A ConfigMap without our
-// label is not ours, and no reader sees it.
+// withdraw ends a Merchant: without its ConfigMap all its keys are useless at once. Then its signing
+// secret goes, and what was delivered of it. The API server is asked, for the cache may not know yet
+// what was published a moment ago. A ConfigMap without our label is not ours, and no reader sees it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	if !controllerutil.ContainsFinalizer(merchant, v1alpha1.Finalizer) {
 		return nil
@@ -28,6 +28,12 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.published), err)
 		}
+	}
+	if err := r.withdrawSigning(ctx, &f); err != nil {
+		return err
+	}
+	if err := r.Secrets.Withdraw(ctx, merchant, f.secretNames()); err != nil {
+		return err
 	}
 	return subject.Release(ctx, r.Client, merchant)
 }

@@ -29,10 +29,11 @@ type Sweeper struct {
 	Watched func(namespace string) bool
 }
 
-// keys and merchants are the Sweeper's two controllers.
+// keys, merchants and webhooks are the Sweeper's controllers.
 type (
 	keys      struct{ Sweeper }
 	merchants struct{ Sweeper }
+	webhooks  struct{ Sweeper }
 )
 
 // Reconcile deletes the published key if it is an orphan. One that cannot be decoded tells nobody's
@@ -56,6 +57,17 @@ func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (
 	source := types.NamespacedName{Namespace: record.Namespace, Name: record.Name}
 	return reconcile.Result{}, m.sweep(ctx, configMap, &v1alpha1.MerchantList{}, &v1alpha1.Merchant{}, source,
 		func(uid types.UID) string { return published.MerchantName(published.ID(uid)) })
+}
+
+// Reconcile deletes the published signing secret if it is an orphan.
+func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
+	record, err := published.DecodeWebhook(secret)
+	if err != nil || !w.Watched(record.Source.Namespace) {
+		return reconcile.Result{}, nil //nolint:nilerr // as for keys
+	}
+	source := types.NamespacedName{Namespace: record.Source.Namespace, Name: record.Source.Name}
+	return reconcile.Result{}, w.sweep(ctx, secret, &v1alpha1.MerchantList{}, &v1alpha1.Merchant{}, source,
+		func(uid types.UID) string { return published.WebhookName(published.ID(uid)) })
 }
 
 // sweep deletes the object if no source has its name: none that the cache knows, wherever it is, and

@@ -18,14 +18,22 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// SetupWithManager registers both controllers. They look at every published object when the operator
+// SetupWithManager registers the controllers. They look at every published object when the operator
 // starts and when it changes, and at that of each ApiKey or Merchant which goes.
 func (s Sweeper) SetupWithManager(mgr manager.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-key").
-		For(&corev1.Secret{}).
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey))).
 		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(going())).
 		Complete(reconcile.AsReconciler(s.Client, keys{s}))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-webhook").
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook))).
+		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(going())).
+		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
 	if err != nil {
 		return err
 	}
@@ -41,6 +49,12 @@ func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{
 			Namespace: s.CredentialsNamespace, Name: name(published.ID(source.GetUID())),
 		}}}
+	})
+}
+
+func labelled(kind string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[published.Label] == kind
 	})
 }
 

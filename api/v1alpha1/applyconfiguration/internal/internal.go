@@ -186,6 +186,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: webhookSecretName
+      type:
+        scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.RateLimit
   map:
     fields:

@@ -16,7 +16,11 @@ type MerchantStatusApplyConfiguration struct {
 	// merchantID is the public identifier, "mer_" and 12 characters; it is of this object's UID,
 	// so a Merchant that is deleted and created again is a new merchant.
 	MerchantID *string `json:"merchantID,omitempty"`
-	// conditions are Ready, and Reconciling or Stalled only while true.
+	// webhookSecretName is the Secret beside the Merchant that the signing secret of the webhook was
+	// delivered in last; absent without a webhook.
+	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
+	// conditions are Ready, Reconciling or Stalled only while true, and what the dispatcher has to say
+	// of the webhook: WebhookHealthy, absent as long as nothing was ever wrong.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -39,6 +43,14 @@ func (b *MerchantStatusApplyConfiguration) WithObservedGeneration(value int64) *
 // If called multiple times, the MerchantID field is set to the value of the last call.
 func (b *MerchantStatusApplyConfiguration) WithMerchantID(value string) *MerchantStatusApplyConfiguration {
 	b.MerchantID = &value
+	return b
+}
+
+// WithWebhookSecretName sets the WebhookSecretName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WebhookSecretName field is set to the value of the last call.
+func (b *MerchantStatusApplyConfiguration) WithWebhookSecretName(value string) *MerchantStatusApplyConfiguration {
+	b.WebhookSecretName = &value
 	return b
 }
 
