@@ -1,0 +1,89 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
+	"github.com/merchant-operator/merchant-operator/controllers"
+)
+
+func operatorCommand(logger func() *slog.Logger) *cobra.Command {
+	options := controllers.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "operator",
+		Short: "Reconcile Merchants and ApiKeys into the credentials namespace",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.Log = logger()
+			return controllers.Run(cmd.Context(), options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	addKubeconfig(flags, &options.Kubeconfig)
+	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; tenants must have no access to it")
+	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces to manage, comma-separated; empty: all")
+	flags.StringVar(&options.OpsAddress, "ops-address", options.OpsAddress, "listen address of /healthz, /readyz and /metrics")
+	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "let only one of several operators work at a time")
+	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty: the pod's own")
+	return cmd
+}
+
+func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
+	options := apiserver.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "apiserver",
+		Short: "Serve the payment session API",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.RedisURL = orRedisURL(options.RedisURL)
+			options.Log = logger()
+			return apiserver.Run(cmd.Context(), options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	addKubeconfig(flags, &options.Kubeconfig)
+	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
+	addRedisURL(flags, &options.RedisURL)
+	flags.StringVar(&options.PublicAddress, "public-address", options.PublicAddress, "listen address of the API, the one an ingress routes to")
+	flags.StringVar(&options.InternalAddress, "internal-address", options.InternalAddress, "listen address for rails inside the cluster")
+	flags.StringVar(&options.OpsAddress, "ops-address", options.OpsAddress, "listen address of /healthz, /readyz and /metrics")
+	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
+	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks whose X-Forwarded-For is believed, comma-separated; empty: nobody's")
+	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry")
+	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second and client address")
+	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads that one client address may make at once")
+	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time between turning unready and closing the listeners, for load balancers to notice")
+	return cmd
+}
+
+func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
+	options := webhook.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "dispatcher",
+		Short: "Expire sessions in time and deliver webhooks",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.RedisURL = orRedisURL(options.RedisURL)
+			options.Log = logger()
+			return webhook.Run(cmd.Context(), options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	addKubeconfig(flags, &options.Kubeconfig)
+	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
+	addRedisURL(flags, &options.RedisURL)
+	flags.StringVar(&options.OpsAddress, "ops-address", options.OpsAddress, "listen address of /healthz, /readyz and /metrics")
+	flags.BoolVar(&options.AllowHTTP, "webhook-allow-http", false, "deliver over plain HTTP too; events and signatures can then be read on the way")
+	flags.Var((*blocks)(&options.AllowCIDRs), "webhook-allow-cidrs", "CIDR blocks that webhooks may go to besides public addresses, comma-separated; empty: none")
+	flags.IntVar(&options.Concurrency, "webhook-concurrency", options.Concurrency, "attempts under way at once to one merchant's endpoint")
+	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "attempts under way at once to all endpoints")
+	flags.DurationVar(&options.Lease, "lease", options.Lease, "how long the events of a dispatcher that crashed are delayed; more than an attempt takes, which is 15s")
+	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "how long an endpoint may do nothing but fail before it is disabled")
+	return cmd
+}
