@@ -25,11 +25,14 @@ func TestDefaultApplies(t *testing.T) {
 	assertUnchanged(t, "default")
 }
 
-func TestSamplesStayInTheirNamespace(t *testing.T) {
+func TestSamplesStayInTheirNamespaces(t *testing.T) {
 	apply(t, "crd")
 	printed := strings.Fields(apply(t, "samples", "--output=name"))
 	want := []string{
+		"namespace/rails",
 		"namespace/shops",
+		"serviceaccount/card-rail",
+		"clusterrolebinding.rbac.authorization.k8s.io/merchant-operator-rail:card-rail",
 		"apikey.merchant-operator.io/acme-till-1",
 		"merchant.merchant-operator.io/acme-coffee",
 	}

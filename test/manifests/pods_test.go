@@ -56,7 +56,7 @@ func TestEveryServiceReachesItsPods(t *testing.T) {
 	want := map[string][]string{
 		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
 		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
-		"merchant-operator-ops":                {"merchant-operator", "merchant-operator-apiserver"},
+		"merchant-operator-ops":                {"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"},
 	}
 	for _, names := range reached {
 		slices.Sort(names) // the order of Deployments is nobody's promise
@@ -79,7 +79,7 @@ func TestDisruptionBudgetsCoverTheDeployments(t *testing.T) {
 		}
 		budgets[deployment.Name] = selector.Matches(labels.Set(deployment.Spec.Template.Labels))
 	}
-	want := map[string]bool{"merchant-operator": true, "merchant-operator-apiserver": true}
+	want := map[string]bool{"merchant-operator": true, "merchant-operator-apiserver": true, "merchant-operator-dispatcher": true}
 	if diff := cmp.Diff(want, budgets); diff != "" {
 		t.Errorf("Deployments with a budget (-want +got):\n%s", diff)
 	}
@@ -112,7 +112,11 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]string{"merchant-operator": "merchant-operator", "merchant-operator-apiserver": "merchant-operator-apiserver"}
+	want := map[string]string{
+		"merchant-operator":            "merchant-operator",
+		"merchant-operator-apiserver":  "merchant-operator-apiserver",
+		"merchant-operator-dispatcher": "merchant-operator-dispatcher",
+	}
 	if diff := cmp.Diff(want, accounts); diff != "" {
 		t.Errorf("Deployments and their service accounts (-want +got):\n%s", diff)
 	}

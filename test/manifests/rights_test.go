@@ -92,6 +92,60 @@ func TestWhatTheAPIServerMayDo(t *testing.T) {
 	})
 }
 
+func TestWhatTheDispatcherMayDo(t *testing.T) {
+	apply(t, "rbac")
+	account := serviceAccount("merchant-operator-dispatcher")
+	assertRights(t, account, true, []right{
+		{"get list watch", "/secrets", credentials},
+		{"get list watch", "/configmaps", credentials},
+		{"patch", "merchant-operator.io/merchants/status", tenant},
+		{"create patch", "events.k8s.io/events", tenant},
+	})
+	assertRights(t, account, false, []right{
+		// It signs with what is published, and publishes nothing.
+		{"create update patch delete deletecollection", "/secrets", credentials},
+		{"create update patch delete deletecollection", "/configmaps", credentials},
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "/secrets", system},
+		{allVerbs, "/configmaps", tenant},
+		// Of a Merchant it writes one condition, and reads nothing.
+		{allVerbs, "merchant-operator.io/merchants", tenant},
+		{"get update", "merchant-operator.io/merchants/status", tenant},
+		{allVerbs, "merchant-operator.io/apikeys", tenant},
+		{"patch", "merchant-operator.io/apikeys/status", tenant},
+		{"get list watch delete", "events.k8s.io/events", tenant},
+		{"create patch", "/events", tenant},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
+		{allVerbs, "coordination.k8s.io/leases", system},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+	})
+	assertMayPost(t, account, false, settlement)
+}
+
+const settlement = "/internal/v1/sessions/ps_00abcdefghijklmnopqrstuvwx/settlement"
+
+func TestWhatARailMayDo(t *testing.T) {
+	apply(t, "crd")
+	apply(t, "rbac")
+	apply(t, "samples")
+	const rail = "system:serviceaccount:rails:card-rail"
+	assertMayPost(t, rail, true, settlement)
+	assertMayPost(t, rail, false, "/internal/v1/other", "/internal/v1/sessions", "/metrics", "/")
+	assertRights(t, rail, false, []right{
+		{allVerbs, "/secrets", credentials},
+		{allVerbs, "/configmaps", credentials},
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "merchant-operator.io/merchants", tenant},
+		{allVerbs, "merchant-operator.io/apikeys", tenant},
+		{"create", "/serviceaccounts/token", "rails"},
+	})
+	assertMayPost(t, "system:serviceaccount:rails:default", false, settlement)
+	assertMayPost(t, serviceAccount("merchant-operator"), false, settlement)
+	assertMayPost(t, serviceAccount("merchant-operator-apiserver"), false, settlement)
+}
+
 // Everybody else, also in the programs' own namespace, is kept out of the credentials namespace.
 func TestWhatOthersMayDo(t *testing.T) {
 	apply(t, "rbac")
@@ -109,26 +163,42 @@ func serviceAccount(name string) string { return "system:serviceaccount:" + syst
 // assertRights asks the API server, which answers for what it would do.
 func assertRights(t *testing.T, account string, want bool, rights []right) {
 	t.Helper()
-	parts := strings.Split(account, ":")
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + parts[2], "system:authenticated"}
 	for _, r := range rights {
 		group, resource, _ := strings.Cut(r.resource, "/")
 		resource, subresource, _ := strings.Cut(resource, "/")
 		for verb := range strings.FieldsSeq(r.verbs) {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:   account,
-				Groups: groups,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: r.namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
-				},
-			}}
-			answer, err := clientset.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if answer.Status.Allowed != want {
-				t.Errorf("%s may %s %s in namespace %q: %t, want %t", account, verb, r.resource, r.namespace, answer.Status.Allowed, want)
+			allowed := review(t, account, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: r.namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+			}})
+			if allowed != want {
+				t.Errorf("%s may %s %s in namespace %q: %t, want %t", account, verb, r.resource, r.namespace, allowed, want)
 			}
 		}
 	}
+}
+
+// assertMayPost asks for paths that are no Kubernetes resource's.
+func assertMayPost(t *testing.T, account string, want bool, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		allowed := review(t, account, authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "post", Path: path},
+		})
+		if allowed != want {
+			t.Errorf("%s may post %s: %t, want %t", account, path, allowed, want)
+		}
+	}
+}
+
+func review(t *testing.T, account string, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	t.Helper()
+	namespace := strings.Split(account, ":")[2]
+	spec.User = account
+	spec.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	answer, err := clientset.AuthorizationV1().SubjectAccessReviews().
+		Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
 }
