@@ -11,9 +11,9 @@ import (
 )
 
 // bucketTag is how all keys of the merchant must begin.
-func bucketTag(merchantID string) string {
-	return fmt.Sprintf("{b%02d}:", session.BucketOf(merchantID))
-}
+func bucketTag(merchantID string) string { return bucketTagOf(session.BucketOf(merchantID)) }
+
+func bucketTagOf(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
 
 // keysOf returns the keys of the merchant's bucket that match. Other merchants' keys of the same
 // bucket are told apart by what they hold: sessions by their owner, the rest by their name.
