@@ -49,8 +49,8 @@ type Leased struct {
 	More bool
 }
 
-// reasonUnreadable is why an event that cannot be read is a dead letter.
-const reasonUnreadable = "unreadable"
+// ReasonUnreadable is why an event that cannot be read is a dead letter.
+const ReasonUnreadable = "unreadable"
 
 // LeaseEvents takes events of the bucket that are due, the longest due first. An event that cannot be read does not
 // stand in the way of the others. The error is ErrCorrupt or ErrUnavailable.
@@ -78,7 +78,7 @@ func (s *Store) LeaseEvents(ctx context.Context, bucket session.Bucket, request 
 			continue
 		}
 		leased.Unreadable = append(leased.Unreadable, lease.Event.ID)
-		if err := s.BuryEvent(ctx, lease, reasonUnreadable); err != nil && !errors.Is(err, ErrLeaseLost) {
+		if err := s.BuryEvent(ctx, lease, ReasonUnreadable); err != nil && !errors.Is(err, ErrLeaseLost) {
 			return leased, err
 		}
 	}

@@ -1,11 +1,13 @@
 package webhook
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
@@ -14,6 +16,7 @@ type Options struct {
 	Kubeconfig string
 	// CredentialsNamespace holds the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
+
 	// RedisURL has the forms of store.Open. It may hold a password and is never logged.
 	RedisURL string
 	// OpsAddress serves /healthz, /readyz and /metrics. Default :9090.
@@ -24,16 +27,18 @@ type Options struct {
 	// AllowCIDRs permit endpoints inside these blocks, besides public addresses. Default none.
 	AllowCIDRs []netip.Prefix
 
-	// Lease is how long a dispatcher that crashed delays its events. Default 30 s; more than an attempt takes.
+	// Lease is how long a dispatcher that crashed delays its events. Default 30 s; it must be longer than an attempt
+	// may take, and whatever it is longer is how long an event may wait here for its turn.
 	Lease time.Duration
 	// Concurrency bounds the attempts under way to one endpoint. Default 8.
 	Concurrency int
 	// MaxInFlight bounds the attempts under way to all endpoints. Default 512.
 	MaxInFlight int
-	// Schedule says when an event is tried again. Default DefaultSchedule.
+	// Schedule says when an event is tried. Default DefaultSchedule.
 	Schedule Schedule
 	// FailingLimit is how long an endpoint may do nothing but fail before it is disabled. Default 120 h.
 	FailingLimit time.Duration
+
 	// ShutdownTimeout bounds the wait for attempts under way. Default 20 s.
 	ShutdownTimeout time.Duration
 
@@ -55,16 +60,28 @@ func DefaultOptions() Options {
 	}
 }
 
+// minLease leaves an event a second to wait for its turn.
+const minLease = delivery.Timeout + attemptMargin + time.Second
+
 // Validate says which option cannot work. What the store decides about its own is not repeated.
 func (o Options) Validate() error {
-	if o.CredentialsNamespace == "" {
+	switch {
+	case o.CredentialsNamespace == "":
 		return errors.New("the credentials namespace is missing")
+	case o.RedisURL == "":
+		return errors.New("the Redis URL is missing")
+	case o.OpsAddress == "":
+		return errors.New("the listen address is missing")
+	case o.Lease < minLease:
+		return fmt.Errorf("the lease must be at least %s, for an attempt may take %s", minLease, delivery.Timeout)
+	case o.Concurrency < 1 || o.MaxInFlight < 1:
+		return errors.New("the attempts under way must be at least 1, to one endpoint and to all")
+	case o.FailingLimit <= 0:
+		return errors.New("the time an endpoint may fail must be positive")
+	case o.ShutdownTimeout <= 0:
+		return errors.New("the shutdown timeout must be positive")
+	case o.Log == nil:
+		return errors.New("the logger is missing")
 	}
-	return nil
-}
-
-// Run dispatches until ctx ends, then drains: it leases nothing more, finishes the attempts under way and hands the
-// rest back. It returns nil after a clean drain.
-func Run(ctx context.Context, options Options) error {
-	return errors.New("not built yet")
+	return o.Schedule.validate()
 }

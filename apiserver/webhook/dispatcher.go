@@ -1,0 +1,171 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
+)
+
+// How often a dispatcher looks. Between two looks of its own there are those of its peers.
+const (
+	leaseInterval   = 200 * time.Millisecond
+	sweepInterval   = 500 * time.Millisecond
+	healthInterval  = 2 * time.Second
+	backlogInterval = 15 * time.Second
+	rotatedInterval = time.Second
+	// outagePause is after which time a Redis that did not answer is asked again.
+	outagePause = time.Second
+)
+
+const (
+	// leaseBatch and sweepBatch bound how long one script holds Redis up.
+	leaseBatch, sweepBatch = 64, 100
+	// attemptMargin is what an attempt may take beyond its timeout, to be recorded while its lease lasts.
+	attemptMargin = 2 * time.Second
+	// waiting bounds the events that wait here for one endpoint, and waitingPlaces those for all, for each place.
+	waiting, waitingPlaces = 64, 4
+)
+
+// index knows where events go.
+type index interface {
+	Endpoint(merchantID string) (endpoints.Endpoint, bool)
+	// Age is how far the index is behind, at most.
+	Age() time.Duration
+}
+
+// sender makes one attempt.
+type sender interface {
+	Send(ctx context.Context, request delivery.Request) delivery.Result
+}
+
+// reporter passes on to people how an endpoint fares.
+type reporter interface {
+	Report(ctx context.Context, endpoint endpoints.Endpoint, health health) error
+}
+
+// dispatcher is one of any number that share a Redis. Every field is required.
+type dispatcher struct {
+	options   Options
+	store     *store.Store
+	index     index
+	sender    sender
+	reporter  reporter
+	rotations *rotations
+	metrics   *metrics
+	// holder names this dispatcher in its leases.
+	holder string
+	now    func() time.Time
+
+	lanes *lanes
+	// work is the context of what must not be cut off by the end of the loops.
+	work context.Context //nolint:containedctx // the life of the attempts, which no one call spans
+	// healthNews asks to pass on at once how endpoints fare.
+	healthNews chan struct{}
+	outage     outage
+}
+
+// prepare fills what follows from the rest. The attempts live until ctx ends.
+func (d *dispatcher) prepare(ctx context.Context) {
+	d.work = ctx
+	d.healthNews = make(chan struct{}, 1)
+	d.outage = outage{log: d.options.Log, now: d.now}
+	d.lanes = &lanes{
+		limits: lanesLimits{
+			perEndpoint: d.options.Concurrency,
+			inAll:       d.options.MaxInFlight,
+			queue:       waiting,
+			queued:      waitingPlaces * d.options.MaxInFlight,
+		},
+		now:     d.now,
+		attempt: d.attempt,
+		putOff:  d.putOff,
+		lanes:   map[string]*lane{},
+	}
+	d.metrics.registerInFlight(d.lanes.underWay)
+}
+
+// run works until ctx ends, then finishes the attempts under way and hands back what has not begun. The error says
+// that attempts had to be cut off; their events come due again.
+func (d *dispatcher) run(ctx context.Context) error {
+	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	d.prepare(work)
+
+	var loops sync.WaitGroup
+	for i := range session.Buckets {
+		bucket := session.Bucket(i)
+		loops.Go(func() {
+			d.loop(ctx, leaseInterval, nil, func(ctx context.Context) (bool, error) { return d.lease(ctx, bucket) })
+		})
+		loops.Go(func() {
+			d.loop(ctx, sweepInterval, nil, func(ctx context.Context) (bool, error) { return d.sweep(ctx, bucket) })
+		})
+	}
+	loops.Go(func() { d.loop(ctx, healthInterval, d.healthNews, d.reportHealth) })
+	loops.Go(func() { d.loop(ctx, rotatedInterval, d.rotations.news, d.recordRotations) })
+	loops.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
+	loops.Wait()
+
+	patience, cancel := context.WithTimeout(work, d.options.ShutdownTimeout)
+	defer cancel()
+	if !d.lanes.stop(patience) {
+		return errors.New("attempts under way were cut off")
+	}
+	return nil
+}
+
+// loop does a step again and again until ctx ends: at once when the step says that there is more, else after the
+// interval, or when it is woken.
+func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-chan struct{},
+	step func(context.Context) (more bool, err error),
+) {
+	// The buckets' loops would else all look at the same moment.
+	timer := time.NewTimer(time.Duration(drawLot() * float64(interval)))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-timer.C:
+		}
+		more, err := step(ctx)
+		pause := interval
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.outage.tell(err)
+			pause = max(interval, outagePause)
+		case more:
+			pause = 0
+		}
+		timer.Reset(pause)
+	}
+}
+
+// outage logs that Redis is away, and not once for each of a hundred loops.
+type outage struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu   sync.Mutex
+	told time.Time
+}
+
+// outageSilence is how long an outage is not mentioned again.
+const outageSilence = 10 * time.Second
+
+func (o *outage) tell(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := o.now(); now.Sub(o.told) >= outageSilence {
+		o.told = now
+		o.log.Error("could not work on events; trying again", "error", err)
+	}
+}

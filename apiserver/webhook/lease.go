@@ -1,0 +1,106 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
+)
+
+// lease takes events of a bucket that are due and finds each its place.
+func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
+	// What was leased must be known here, so the answer is waited for even when ctx ends.
+	ctx = context.WithoutCancel(ctx)
+	asked := d.now()
+	leased, err := d.store.LeaseEvents(ctx, bucket, store.LeaseRequest{Holder: d.holder, For: d.options.Lease, Limit: leaseBatch})
+	for _, id := range leased.Unreadable {
+		d.metrics.buried("", store.ReasonUnreadable)
+		d.options.Log.Error("an event cannot be read; it is a dead letter now", "eventID", id)
+	}
+	var deferrals []store.Deferral
+	for _, lease := range leased.Leases {
+		after, why, taken := d.place(ctx, lease, leased.Now, asked)
+		if !taken {
+			d.metrics.deferred.WithLabelValues(why).Inc()
+			deferrals = append(deferrals, store.Deferral{Lease: lease, Delay: later(after, drawLot())})
+		}
+	}
+	return leased.More, errors.Join(err, d.store.DeferEvents(ctx, bucket, deferrals...))
+}
+
+// place does with a leased event what is decided, or returns after which time to look at it again, and why.
+func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, asked time.Time) (after time.Duration, why string, done bool) {
+	endpoint, known := d.index.Endpoint(lease.Event.MerchantID)
+	decided := decide(lease, endpoint, known, redisNow.Add(-d.index.Age()))
+	switch decided.move {
+	case wait:
+		return decided.after, decided.why, false
+	case drop:
+		d.end(ctx, lease, "drop", d.store.DropEvent)
+		d.metrics.ended(lease.Event.Kind, outcomeDropped)
+		return 0, "", true
+	case bury:
+		d.bury(ctx, lease, reasonDisabled)
+		return 0, "", true
+	case resume:
+		if _, err := d.store.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
+			d.outage.tell(err)
+			return 0, deferredBusy, false
+		}
+		d.wake()
+	case send:
+	}
+	return d.lanes.offer(parcel{
+		lease:    lease,
+		endpoint: endpoint,
+		occurred: asked.Add(-redisNow.Sub(lease.Event.OccurredAt)),
+		startBy:  asked.Add(d.options.Lease - delivery.Timeout - attemptMargin),
+		leaseEnd: asked.Add(d.options.Lease),
+	})
+}
+
+func (d *dispatcher) bury(ctx context.Context, lease store.Lease, reason string) {
+	d.end(ctx, lease, "bury", func(ctx context.Context, lease store.Lease) error {
+		err := d.store.BuryEvent(ctx, lease, reason)
+		if err == nil {
+			d.metrics.buried(lease.Event.Kind, reason)
+		}
+		return err
+	})
+}
+
+// end does one thing to a leased event. If that fails, the event comes due again with the end of its lease.
+func (d *dispatcher) end(ctx context.Context, lease store.Lease, what string, do func(context.Context, store.Lease) error) {
+	switch err := do(ctx, lease); {
+	case errors.Is(err, store.ErrLeaseLost):
+		d.metrics.leasesLost.Inc()
+	case err != nil:
+		d.options.Log.Error("could not "+what+" an event; it comes due again", "eventID", lease.Event.ID, "error", err)
+	}
+}
+
+// putOff hands events back that were held here.
+func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) {
+	byBucket := map[session.Bucket][]store.Deferral{}
+	for _, p := range parcels {
+		d.metrics.deferred.WithLabelValues(why).Inc()
+		bucket := p.lease.Event.Bucket()
+		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: p.lease, Delay: later(after, drawLot())})
+	}
+	for bucket, deferrals := range byBucket {
+		if err := d.store.DeferEvents(d.work, bucket, deferrals...); err != nil {
+			d.outage.tell(err) // they come due with the end of their leases
+		}
+	}
+}
+
+// wake asks to pass on at once how endpoints fare.
+func (d *dispatcher) wake() {
+	select {
+	case d.healthNews <- struct{}{}:
+	default:
+	}
+}

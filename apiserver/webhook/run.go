@@ -1,0 +1,139 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
+	"github.com/merchant-operator/merchant-operator/apiserver/listen"
+	"github.com/merchant-operator/merchant-operator/apiserver/ops"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
+)
+
+// Run dispatches until ctx ends, then drains: it takes nothing more, finishes the attempts under way and hands back
+// what has not begun. It returns nil after a clean drain, and an error when it could not start, when the listener
+// failed, or when attempts had to be cut off.
+func Run(ctx context.Context, options Options) error {
+	if err := options.Validate(); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	redis, err := store.Open(store.Options{URL: options.RedisURL})
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { _ = redis.Close() }()
+	if err := ops.CheckRedis(ctx, redis, options.Log); err != nil {
+		return err
+	}
+	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
+	if err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	defer client.Close()
+	cluster, err := kubeconfig.Load(options.Kubeconfig, "dispatcher")
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("make a Kubernetes client: %w", err)
+	}
+	holder, err := holderName()
+	if err != nil {
+		return err
+	}
+	reporter, err := newKubeReporter(cluster, holder)
+	if err != nil {
+		return err
+	}
+
+	registry := ops.NewRegistry()
+	heard := newRotations()
+	index := endpoints.New(endpoints.Options{Log: options.Log, Registerer: registry, Rotated: heard.heard, Now: time.Now})
+	r := role{
+		options: options,
+		phase:   ops.NewPhase(),
+		synced:  index.Synced(),
+		dispatcher: &dispatcher{
+			options: options, store: redis, index: index, sender: client, reporter: reporter,
+			rotations: heard, metrics: newMetrics(registry), holder: holder, now: time.Now,
+		},
+		failed: make(chan error, 1),
+	}
+	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
+	server, err := listen.Serve(ctx, options.Log, "ops", options.OpsAddress, ops.NewHandler(ctx, shown, registry, options.Log), r.failed)
+	if err != nil {
+		return err
+	}
+	defer server.Close() // probes are answered to the end
+
+	stopWatching := watch(ctx, index, kube.CoreV1().RESTClient(), options.CredentialsNamespace)
+	defer stopWatching()
+	return r.serve(ctx)
+}
+
+// holderName names this process for people: in its leases and in its events.
+func holderName() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this dispatcher: %w", err)
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
+}
+
+// watch fills the index until the returned function is called. It outlives ctx, for events are still delivered while
+// the dispatcher drains.
+func watch(ctx context.Context, index *endpoints.Endpoints, kube cache.Getter, namespace string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watches sync.WaitGroup
+	watches.Go(func() { index.Watch(ctx, kube, namespace) })
+	return func() {
+		cancel()
+		watches.Wait()
+	}
+}
+
+// role is the life of a dispatcher.
+type role struct {
+	options    Options
+	phase      *ops.Phase
+	synced     <-chan struct{}
+	dispatcher *dispatcher
+	failed     chan error // receives what ended the listener before its time
+}
+
+// serve takes no event before the index has been filled: until then it could not tell who wants it.
+func (r role) serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	select {
+	case <-r.synced:
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+	r.phase.Set(ops.Serving)
+	context.AfterFunc(ctx, func() {
+		r.phase.Set(ops.Draining)
+		r.options.Log.Info("draining")
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- r.dispatcher.run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-r.failed:
+		stop()
+		return errors.Join(err, <-ended)
+	}
+}
