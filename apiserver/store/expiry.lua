@@ -5,7 +5,7 @@
 -- ended when it expired, not when it was looked at.
 local function expire_if_due(key, fields)
   local expires = tonumber(fields[2])
-  if fields[1] ~= 'PENDING' or not expires or now_ms < expires then
+  if not (fields[1] == 'PENDING' and expires and now_ms >= expires) then -- garbage may compare as nothing at all
     return false
   end
   end_session(key, {s = 'EXPIRED', e = fields[2]})

@@ -1,0 +1,242 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+func short(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond }
+
+// sweepAll sweeps until nothing is due, and returns the sum.
+func sweepAll(t *testing.T, s *store.Store, bucket session.Bucket, limit int) store.Swept {
+	t.Helper()
+	var sum store.Swept
+	for more := true; more; {
+		swept, err := s.Sweep(t.Context(), bucket, limit)
+		must(t, err)
+		sum.Expired, sum.Corrupt, more = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, swept.More
+	}
+	return sum
+}
+
+// pendingIn returns the sessions of the bucket that a sweep has yet to look at.
+func pendingIn(t *testing.T, c *redis.Client, bucket session.Bucket) []string {
+	t.Helper()
+	ids, err := c.ZRange(t.Context(), bucketTagOf(bucket)+"expiry", 0, -1).Result()
+	must(t, err)
+	return ids
+}
+
+func TestASweepExpiresWhatNobodyReads(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	want := map[session.ID]session.Session{}
+	var last session.Session
+	for range 7 {
+		last = mustCreate(t, s, asks, with(newSession(), short)).Session
+		want[last.ID] = last
+	}
+	fresh := mustCreate(t, s, asks, newSession()).Session
+	due(t, s, last)
+
+	first, err := s.Sweep(t.Context(), 7, 3)
+	if err != nil || first.Expired != 3 || !first.More || first.Oldest < 0 || first.Oldest > patience {
+		t.Errorf("the first sweep: %+v, %v", first, err)
+	}
+	if rest := sweepAll(t, s, 7, 3); rest.Expired != 4 || rest.Corrupt != 0 {
+		t.Errorf("the rest: %+v", rest)
+	}
+	idle, err := s.Sweep(t.Context(), 7, 3)
+	if err != nil || idle != (store.Swept{}) {
+		t.Errorf("with nothing due: %+v, %v", idle, err)
+	}
+	if pending := pendingIn(t, c, 7); !slices.Equal(pending, []string{fresh.ID.String()}) {
+		t.Errorf("still waiting: %v, want %s only", pending, fresh.ID)
+	}
+	for id, created := range want {
+		_, read, err := s.Session(t.Context(), asks, id)
+		if err != nil || read.Status != session.Expired || !read.EndedAt.Equal(created.ExpiresAt) {
+			t.Errorf("read as %s, ended at %s, want %s: %v", read.Status, read.EndedAt, created.ExpiresAt, err)
+		}
+		events := eventsOf(t, c, id)
+		if len(events) != 1 || events[0].Kind != v1alpha1.EventSessionExpired || !events[0].OccurredAt.Equal(created.ExpiresAt) {
+			t.Errorf("told of %+v", events)
+		}
+	}
+	if _, read, err := s.Session(t.Context(), asks, fresh.ID); err != nil || read.Status != session.Pending {
+		t.Errorf("a session whose time is not over is %s: %v", read.Status, err)
+	}
+}
+
+// Whatever ends a session takes it off the list, and tells of it once.
+func TestEveryEndTakesASessionOffTheSweep(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	replayed := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	for desc, end := range map[string]func(session.ID){
+		"a payment":      func(id session.ID) { _, err := s.Settle(t.Context(), id, paid("a")); must(t, err) },
+		"a failure":      func(id session.ID) { _, err := s.Settle(t.Context(), id, failed("a")); must(t, err) },
+		"a cancellation": func(id session.ID) { _, _, err := s.Cancel(t.Context(), asks, id); must(t, err) },
+		"a payer's read": func(id session.ID) { _, _, err := s.PublicSession(t.Context(), payer(), id); must(t, err) },
+		"the sweep":      func(session.ID) { sweepAll(t, s, 7, 10) },
+		"a late payment": func(id session.ID) { _, err := s.Settle(t.Context(), id, paid("a")); must(t, err) },
+		"a merchant's":   func(id session.ID) { _, _, err := s.Session(t.Context(), asks, id); must(t, err) },
+		"a replay":       func(session.ID) { mustCreate(t, s, asks, replayed) },
+		"a late wish":    func(id session.ID) { _, _, _ = s.Cancel(t.Context(), asks, id) },
+		"a stranger's":   func(id session.ID) { _, _, _ = s.Session(t.Context(), merchantOf(7), id) },
+		"a strange wish": func(id session.ID) { _, _, _ = s.Cancel(t.Context(), merchantOf(7), id) },
+	} {
+		wanted := newSession()
+		expires := !slices.Contains([]string{"a payment", "a failure", "a cancellation"}, desc)
+		if desc == "a replay" {
+			wanted = replayed
+		}
+		if expires {
+			short(&wanted)
+		}
+		created := mustCreate(t, s, asks, wanted).Session
+		if pending := pendingIn(t, c, 7); !slices.Equal(pending, []string{created.ID.String()}) {
+			t.Fatalf("%s: before: %v, want the session", desc, pending)
+		}
+		if expires {
+			due(t, s, created)
+		}
+		end(created.ID)
+		if pending := pendingIn(t, c, 7); len(pending) != 0 {
+			t.Errorf("%s: still waiting: %v", desc, pending)
+		}
+		if swept := sweepAll(t, s, 7, 10); swept != (store.Swept{}) {
+			t.Errorf("%s: a sweep finds %+v", desc, swept)
+		}
+		_, read, err := s.Session(t.Context(), asks, created.ID)
+		must(t, err)
+		ends := 0
+		for _, event := range eventsOf(t, c, created.ID) {
+			if event.ID == outbox.SessionEventID(created.ID, outbox.MarkEnded) {
+				ends++
+			}
+		}
+		if !read.Status.Final() || ends != 1 {
+			t.Errorf("%s: it is %s, and %d events tell of its end", desc, read.Status, ends)
+		}
+	}
+}
+
+// One session that nobody can read must not keep the others waiting, nor keep the sweeper busy.
+func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	const tag = "{b07}:"
+	key := func(id session.ID) string { return tag + "session:" + id.String() }
+	harmed := map[string]session.ID{}
+	for desc, harm := range map[string]func(session.ID) error{
+		"no status":                      func(id session.ID) error { return c.HDel(t.Context(), key(id), "s").Err() },
+		"no expiry":                      func(id session.ID) error { return c.HDel(t.Context(), key(id), "x").Err() },
+		"an expiry that is no number":    func(id session.ID) error { return c.HSet(t.Context(), key(id), "x", "nan").Err() },
+		"a final status without its end": func(id session.ID) error { return c.HSet(t.Context(), key(id), "s", "FAILED").Err() },
+		"another type":                   func(id session.ID) error { return c.Set(t.Context(), key(id), "text", 0).Err() },
+		"an event of another type": func(id session.ID) error {
+			return c.Set(t.Context(), tag+"event:"+outbox.SessionEventID(id, outbox.MarkEnded), "text", 0).Err()
+		},
+	} {
+		id := mustCreate(t, s, asks, with(newSession(), short)).Session.ID
+		must(t, harm(id))
+		harmed[desc] = id
+	}
+	gone := mustCreate(t, s, asks, with(newSession(), short)).Session.ID
+	must(t, c.Del(t.Context(), key(gone)).Err())
+	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: "no id at all"}).Err())
+	early := mustCreate(t, s, asks, newSession()).Session // whose score is wrong
+	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: early.ID.String()}).Err())
+	last := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, last)
+
+	swept := sweepAll(t, s, 7, 2)
+	if swept.Expired != 1 || swept.Corrupt != len(harmed) {
+		t.Errorf("%+v, want 1 expired and %d corrupt", swept, len(harmed))
+	}
+	if _, read, err := s.Session(t.Context(), asks, last.ID); err != nil || read.Status != session.Expired {
+		t.Errorf("the session behind them is %s: %v", read.Status, err)
+	}
+	if again, err := s.Sweep(t.Context(), 7, 100); err != nil || again != (store.Swept{}) {
+		t.Errorf("a second sweep finds %+v, %v", again, err)
+	}
+	if pending := pendingIn(t, c, 7); len(pending) != len(harmed)+1 {
+		t.Errorf("waiting: %v, want the %d harmed ones and one whose time is not over", pending, len(harmed))
+	}
+	if score := c.ZScore(t.Context(), tag+"expiry", early.ID.String()).Val(); int64(score) != early.ExpiresAt.UnixMilli() {
+		t.Errorf("the session whose time is not over is due at %.0f, want %d", score, early.ExpiresAt.UnixMilli())
+	}
+
+	// Mended, it is found again after its hour.
+	mended := harmed["no status"]
+	must(t, c.HSet(t.Context(), key(mended), "s", "PENDING").Err())
+	now, err := s.Admit(t.Context(), asks)
+	must(t, err)
+	inAnHour := c.ZScore(t.Context(), tag+"expiry", mended.String()).Val()
+	if in := time.UnixMilli(int64(inAnHour)).Sub(now.Now); in > time.Hour || in < time.Hour-patience {
+		t.Errorf("it is looked at again in %s", in)
+	}
+	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: mended.String()}).Err()) // as if it had passed
+	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
+		t.Errorf("mended: %+v", swept)
+	}
+}
+
+// What the server refuses is not the fault of a session, and must not cost it its place.
+func TestASweepThatIsRefusedChangesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	created := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, created)
+	before := c.ZScore(t.Context(), "{b07}:expiry", created.ID.String()).Val()
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	if swept, err := s.Sweep(t.Context(), 7, 10); !errors.Is(err, store.ErrUnavailable) || swept != (store.Swept{}) {
+		t.Errorf("out of memory: %+v, %v; want ErrUnavailable", swept, err)
+	}
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	if after := c.ZScore(t.Context(), "{b07}:expiry", created.ID.String()).Val(); after != before {
+		t.Errorf("it is due at %.0f now, was at %.0f", after, before)
+	}
+	if swept := sweepAll(t, s, 7, 10); swept.Expired != 1 {
+		t.Errorf("afterwards: %+v", swept)
+	}
+}
+
+// Where one session has a wrong key beside it, nothing of it may be half done.
+func TestAnEndThatCannotBeToldDoesNotHappen(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	event := bucketTag(asks.MerchantID) + "event:" + outbox.SessionEventID(created.ID, outbox.MarkEnded)
+	must(t, c.Set(t.Context(), event, "text", 0).Err())
+	for desc, end := range map[string]func() error{
+		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },
+		"settle": func() error { _, err := s.Settle(t.Context(), created.ID, paid("a")); return err },
+	} {
+		if err := end(); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", desc, err)
+		}
+		if _, read, err := s.Session(t.Context(), asks, created.ID); err != nil || read.Status != session.Pending {
+			t.Errorf("%s: it is %s: %v", desc, read.Status, err)
+		}
+	}
+	must(t, c.Del(t.Context(), event).Err())
+	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+}
