@@ -75,6 +75,36 @@ func FuzzDecodeMerchant(f *testing.F) {
 	})
 }
 
+func FuzzDecodeWebhook(f *testing.F) {
+	addSeeds(f, "webhook.json")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var named struct {
+			MerchantID string `json:"merchantID"`
+		}
+		_ = json.Unmarshal(data, &named)
+		record, err := published.DecodeWebhook(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: published.WebhookName(named.MerchantID)},
+			Type:       published.WebhookSecretType,
+			Data:       map[string][]byte{"webhook.json": data},
+		})
+		if err != nil {
+			assertInvalid(t, err)
+			return
+		}
+		secret, err := published.EncodeWebhook(credentials, record)
+		if err != nil {
+			t.Fatalf("an accepted record cannot be written: %v", err)
+		}
+		again, err := published.DecodeWebhook(secret)
+		if err != nil {
+			t.Fatalf("an accepted record cannot be read again: %v", err)
+		}
+		if diff := cmp.Diff(record, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-first +again):\n%s", diff)
+		}
+	})
+}
+
 func addSeeds(f *testing.F, golden string) {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", golden))

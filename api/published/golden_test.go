@@ -70,6 +70,51 @@ func TestMerchantRecordKeepsItsWireFormat(t *testing.T) {
 	}
 }
 
+func TestWebhookRecordKeepsItsWireFormat(t *testing.T) {
+	golden := readGolden(t, "webhook.json")
+	secret, err := published.EncodeWebhook(credentials, webhookRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: credentials,
+			Name:      "webhook-merchant2345",
+			Labels:    map[string]string{"merchant-operator.io/published": "webhook"},
+		},
+		Type: "merchant-operator.io/webhook",
+		Data: map[string][]byte{"webhook.json": golden},
+	}
+	if diff := cmp.Diff(want, secret); diff != "" {
+		t.Errorf("the published Secret (-want +got):\n%s", diff)
+	}
+	decoded, err := published.DecodeWebhook(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(webhookRecord(), decoded); diff != "" {
+		t.Errorf("the record read from the golden file (-want +got):\n%s", diff)
+	}
+}
+
+// A record of an operator that did not write the Merchant's UID yet is still that merchant's.
+func TestMerchantRecordWithoutUID(t *testing.T) {
+	configMap, err := published.EncodeMerchant(credentials, merchantRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap.Data["merchant.json"] = string(changed(t, []byte(configMap.Data["merchant.json"]), set{"uid", nil}))
+	got, err := published.DecodeMerchant(configMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := merchantRecord()
+	want.UID = ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // readGolden returns the file without the white space that makes it readable.
 func readGolden(t *testing.T, name string) []byte {
 	t.Helper()

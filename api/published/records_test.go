@@ -59,3 +59,32 @@ func merchantRecord() published.MerchantRecord {
 		},
 	}
 }
+
+// The secrets of webhookRecord: 32 bytes counting up from 0, and from 32.
+const (
+	signingNow    = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	signingBefore = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8="
+)
+
+// webhookRecord is a valid record with every field set, as it stands after a rotation.
+func webhookRecord() published.WebhookRecord {
+	return published.WebhookRecord{
+		Version:    1,
+		MerchantID: "merchant2345",
+		Source:     published.Source{Namespace: "shops", Name: "acme-coffee", UID: "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1"},
+		Current:    published.IssuedSecret{Secret: signingSecret(signingNow), CreatedAt: issued},
+		Retired: []published.RetiredSecret{
+			{Secret: signingSecret(signingBefore), ValidUntil: issued.Add(24 * time.Hour)},
+		},
+		HandledTrigger: "2026-11-21",
+	}
+}
+
+// signingSecret reads a secret that is written in a test.
+func signingSecret(s string) published.SigningSecret {
+	secret, err := published.ParseSigningSecret(s)
+	if err != nil {
+		panic(err)
+	}
+	return secret
+}

@@ -48,6 +48,44 @@ func TestMerchantRecordsRoundTrip(t *testing.T) {
 	})
 }
 
+func TestWebhookRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		record := drawWebhookRecord(t)
+		secret, err := published.EncodeWebhook(credentials, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := published.DecodeWebhook(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(record, decoded, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("(-written +read):\n%s", diff)
+		}
+	})
+}
+
+func drawWebhookRecord(t *rapid.T) published.WebhookRecord {
+	moment := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+	})
+	retired := rapid.Custom(func(t *rapid.T) published.RetiredSecret {
+		return published.RetiredSecret{Secret: published.NewSigningSecret(), ValidUntil: moment.Draw(t, "validUntil")}
+	})
+	return published.WebhookRecord{
+		Version:    1,
+		MerchantID: rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "merchantID"),
+		Source: published.Source{
+			Namespace: rapid.StringN(1, 63, 253).Draw(t, "namespace"),
+			Name:      rapid.StringN(1, 63, 253).Draw(t, "name"),
+			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
+		},
+		Current:        published.IssuedSecret{Secret: published.NewSigningSecret(), CreatedAt: moment.Draw(t, "createdAt")},
+		Retired:        rapid.SliceOfN(retired, 0, published.MaxRetired).Draw(t, "retired"),
+		HandledTrigger: rapid.String().Draw(t, "trigger"),
+	}
+}
+
 func drawKeyRecord(t *rapid.T) published.KeyRecord {
 	id := rapid.StringMatching(`[a-z2-7]{12}`)
 	digest := rapid.Custom(func(t *rapid.T) apikey.Digest { return apikey.DigestOf(rapid.String().Draw(t, "key")) })
@@ -98,6 +136,7 @@ func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
 		MerchantID:  rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "merchantID"),
 		Namespace:   rapid.StringN(1, 63, 253).Draw(t, "namespace"),
 		Name:        rapid.StringN(1, 63, 253).Draw(t, "name"),
+		UID:         types.UID(rapid.StringN(0, 36, 144).Draw(t, "uid")),
 		DisplayName: rapid.StringN(1, 128, 512).Draw(t, "displayName"),
 		State:       rapid.SampledFrom([]v1alpha1.MerchantState{"Active", "Suspended", "Closed"}).Draw(t, "state"),
 		IPAllowlist: blocks.Draw(t, "ipAllowlist"),

@@ -1,7 +1,6 @@
 package published
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
@@ -30,15 +29,15 @@ var ErrMalformedSecret = errors.New("not a well-formed signing secret")
 // strays into a log or an error does not leak; Reveal and Key are the ways to it. The zero
 // SigningSecret is no secret.
 //
-// The bytes are behind a pointer because fmt does not ask the methods of an unexported field: a
-// struct that holds a SigningSecret then prints an address.
-type SigningSecret struct{ key *[]byte }
+// The bytes are a string behind a pointer because fmt does not ask the methods of an unexported field:
+// a struct that holds a SigningSecret then prints an address. It would follow a pointer to a slice.
+type SigningSecret struct{ key *string }
 
 // NewSigningSecret makes a fresh random secret of 32 bytes.
 func NewSigningSecret() SigningSecret {
 	key := make([]byte, signingSize)
 	_, _ = rand.Read(key) // it never fails: the program ends rather
-	return SigningSecret{&key}
+	return signingSecretOf(key)
 }
 
 // ParseSigningSecret reads "whsec_" and the standard base64 of 24 to 64 bytes. The error is
@@ -52,8 +51,10 @@ func ParseSigningSecret(s string) (SigningSecret, error) {
 	if err != nil || len(key) < minSigningSize || len(key) > maxSigningSize {
 		return SigningSecret{}, ErrMalformedSecret
 	}
-	return SigningSecret{&key}, nil
+	return signingSecretOf(key), nil
 }
+
+func signingSecretOf(key []byte) SigningSecret { return SigningSecret{new(string(key))} }
 
 // Reveal returns the secret as it is delivered to the merchant, empty for the zero SigningSecret.
 // Whoever calls it answers for where it goes.
@@ -61,7 +62,7 @@ func (s SigningSecret) Reveal() string {
 	if s.IsZero() {
 		return ""
 	}
-	return signingLabel + base64.StdEncoding.EncodeToString(*s.key)
+	return signingLabel + base64.StdEncoding.EncodeToString(s.Key())
 }
 
 // Key returns the bytes to sign with, none for the zero SigningSecret. Whoever calls it answers for
@@ -70,7 +71,7 @@ func (s SigningSecret) Key() []byte {
 	if s.IsZero() {
 		return nil
 	}
-	return bytes.Clone(*s.key)
+	return []byte(*s.key)
 }
 
 // IsZero reports whether this is no secret.
@@ -81,7 +82,7 @@ func (s SigningSecret) Equal(other SigningSecret) bool {
 	if s.IsZero() || other.IsZero() {
 		return s.IsZero() == other.IsZero()
 	}
-	return subtle.ConstantTimeCompare(*s.key, *other.key) == 1
+	return subtle.ConstantTimeCompare(s.Key(), other.Key()) == 1
 }
 
 // String never returns the secret, nor a part of it.
