@@ -71,6 +71,20 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 	if _, _, err := s.PublicSession(t.Context(), payer(), created.Session.ID); err != nil {
 		t.Errorf("public read: %v", err)
 	}
+	if _, _, err := s.Cancel(t.Context(), asks, created.Session.ID); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	if late, err := s.Settle(t.Context(), created.Session.ID, paid("a")); err != nil || !late.RefundRequired {
+		t.Errorf("settle: %+v, %v", late, err)
+	}
+	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, expiring)
+	if swept := sweepAll(t, s, expiring.ID.Bucket(), 10); swept.Expired != 1 {
+		t.Errorf("sweep: %+v", swept)
+	}
+	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
+		t.Errorf("record a rotation: %v, %v", recorded, err)
+	}
 	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}); err != nil {
 		t.Errorf("write an override: %v", err)
 	}

@@ -77,6 +77,24 @@ func TestARedisCluster(t *testing.T) {
 		if _, _, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil {
 			t.Errorf("bucket %d: public read: %v", bucket, err)
 		}
+		expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
+		cancelled := mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.TellCreated = true })).Session
+		if _, got, err := s.Cancel(t.Context(), asks, cancelled.ID); err != nil || got.Status != session.Cancelled {
+			t.Errorf("bucket %d: cancel: %s, %v", bucket, got.Status, err)
+		}
+		if settled, err := s.Settle(t.Context(), created.ID, paid("a")); err != nil || !settled.Applied {
+			t.Errorf("bucket %d: settle: %+v, %v", bucket, settled, err)
+		}
+		if late, err := s.Settle(t.Context(), cancelled.ID, paid("a")); err != nil || !late.RefundRequired {
+			t.Errorf("bucket %d: a late payment: %+v, %v", bucket, late, err)
+		}
+		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
+			t.Errorf("bucket %d: a rotation: %v, %v", bucket, recorded, err)
+		}
+		due(t, s, expiring)
+		if swept := sweepAll(t, s, bucket, 10); swept.Expired != 1 {
+			t.Errorf("bucket %d: sweep: %+v", bucket, swept)
+		}
 		must(t, s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}))
 		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
 			t.Errorf("bucket %d: a revoked key: %v", bucket, err)
@@ -85,6 +103,10 @@ func TestARedisCluster(t *testing.T) {
 	for i, server := range servers {
 		if n := len(client(t, server).Keys(t.Context(), "*:session:*").Val()); n < session.Buckets/6 {
 			t.Errorf("server %d holds %d of %d sessions", i, n, session.Buckets)
+		}
+		events := len(client(t, server).Keys(t.Context(), "*:event:*").Val())
+		if sessions := len(client(t, server).Keys(t.Context(), "*:session:*").Val()); events != sessions*2 {
+			t.Errorf("server %d holds %d events of %d sessions, want 6 for each 3", i, events, sessions)
 		}
 	}
 	must(t, client(t, servers[2]).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())

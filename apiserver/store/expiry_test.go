@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -68,6 +70,14 @@ func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
 			}
 			for _, read := range reads {
 				read()
+			}
+			// Told once, however many looked, and of the moment it expired.
+			wantEvent := outbox.Event{
+				ID: outbox.SessionEventID(want.ID, outbox.MarkEnded), Kind: v1alpha1.EventSessionExpired, OccurredAt: want.ExpiresAt,
+				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &outbox.SessionNews{Session: want, Sequence: 1},
+			}
+			if diff := cmp.Diff([]outbox.Event{wantEvent}, eventsOf(t, c, want.ID), sameSession); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -31,6 +31,10 @@ func assertUnavailable(t *testing.T, s *store.Store) {
 			return err
 		},
 		"create with a key": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
+		"record a rotation": func(ctx context.Context) error {
+			_, err := s.RecordRotation(ctx, rotationOf(asks, 2), rotatedAt)
+			return err
+		},
 		"write an override": func(ctx context.Context) error {
 			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}})
 		},

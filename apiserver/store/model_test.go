@@ -105,7 +105,9 @@ func TestASessionDoesWhatItsModelDoes(t *testing.T) {
 	})
 }
 
-func (m *modelled) replica(t *rapid.T) *store.Store { return rapid.SampledFrom(m.replicas).Draw(t, "replica") }
+func (m *modelled) replica(t *rapid.T) *store.Store {
+	return rapid.SampledFrom(m.replicas).Draw(t, "replica")
+}
 
 func (m *modelled) create(t *rapid.T) {
 	key, err := session.ParseIdempotencyKey("order-1001")

@@ -59,6 +59,8 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	id := mustCreate(t, s, asks, wanted).Session.ID
+	cancelled := mustCreate(t, s, asks, newSession()).Session.ID
+	generation := int64(1)
 
 	all := map[string]func(context.Context) error{
 		"admit":           func(ctx context.Context) error { _, err := s.Admit(ctx, asks); return err },
@@ -66,6 +68,24 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
 		"public read":     func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
+		"cancel": func(ctx context.Context) error { // the first one cancels, the others find it done
+			_, _, err := s.Cancel(ctx, asks, cancelled)
+			return err
+		},
+		"settle": func(ctx context.Context) error { // the first one ends it, the others are of money after the end
+			_, err := s.Settle(ctx, id, paid(newID()))
+			return err
+		},
+		"create and tell": func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.TellCreated = true }))
+			return err
+		},
+		"sweep": func(ctx context.Context) error { _, err := s.Sweep(ctx, id.Bucket(), 10); return err },
+		"record a rotation": func(ctx context.Context) error {
+			generation++
+			_, err := s.RecordRotation(ctx, rotationOf(asks, generation), rotatedAt)
+			return err
+		},
 		"write an override": func(ctx context.Context) error {
 			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}})
 		},

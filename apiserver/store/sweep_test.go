@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -193,50 +192,5 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: mended.String()}).Err()) // as if it had passed
 	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
 		t.Errorf("mended: %+v", swept)
-	}
-}
-
-// What the server refuses is not the fault of a session, and must not cost it its place.
-func TestASweepThatIsRefusedChangesNothing(t *testing.T) {
-	server := redistest.Start(t)
-	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
-	created := mustCreate(t, s, asks, with(newSession(), short)).Session
-	due(t, s, created)
-	before := c.ZScore(t.Context(), "{b07}:expiry", created.ID.String()).Val()
-	must(t, c.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	if swept, err := s.Sweep(t.Context(), 7, 10); !errors.Is(err, store.ErrUnavailable) || swept != (store.Swept{}) {
-		t.Errorf("out of memory: %+v, %v; want ErrUnavailable", swept, err)
-	}
-	must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	if after := c.ZScore(t.Context(), "{b07}:expiry", created.ID.String()).Val(); after != before {
-		t.Errorf("it is due at %.0f now, was at %.0f", after, before)
-	}
-	if swept := sweepAll(t, s, 7, 10); swept.Expired != 1 {
-		t.Errorf("afterwards: %+v", swept)
-	}
-}
-
-// Where one session has a wrong key beside it, nothing of it may be half done.
-func TestAnEndThatCannotBeToldDoesNotHappen(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
-	asks := merchant()
-	created := mustCreate(t, s, asks, newSession()).Session
-	event := bucketTag(asks.MerchantID) + "event:" + outbox.SessionEventID(created.ID, outbox.MarkEnded)
-	must(t, c.Set(t.Context(), event, "text", 0).Err())
-	for desc, end := range map[string]func() error{
-		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },
-		"settle": func() error { _, err := s.Settle(t.Context(), created.ID, paid("a")); return err },
-	} {
-		if err := end(); !errors.Is(err, store.ErrCorrupt) {
-			t.Errorf("%s: %v, want ErrCorrupt", desc, err)
-		}
-		if _, read, err := s.Session(t.Context(), asks, created.ID); err != nil || read.Status != session.Pending {
-			t.Errorf("%s: it is %s: %v", desc, read.Status, err)
-		}
-	}
-	must(t, c.Del(t.Context(), event).Err())
-	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
-		t.Errorf("mended: %v", err)
 	}
 }
