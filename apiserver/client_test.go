@@ -35,7 +35,37 @@ func (r *replica) call(method, path, key, body string, headers ...string) answer
 	return r.send(request)
 }
 
+// report sends a rail's report to the internal listener and checks the answer against its document.
+func (r *replica) report(sessionID, token, body string, headers ...string) answer {
+	r.t.Helper()
+	return r.internally(http.MethodPost, settlementOf(sessionID), token, body, headers...)
+}
+
+func settlementOf(sessionID string) string {
+	return "/internal/v1/sessions/" + sessionID + "/settlement"
+}
+
+func (r *replica) internally(method, path, token, body string, headers ...string) answer {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.internal+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Add(headers[i], headers[i+1])
+	}
+	return r.sendAs(internalDocument, request)
+}
+
 func (r *replica) send(request *http.Request) answer {
+	r.t.Helper()
+	return r.sendAs(publicDocument, request)
+}
+
+func (r *replica) sendAs(documented document, request *http.Request) answer {
 	r.t.Helper()
 	response, err := client.Do(request)
 	if err != nil {
@@ -43,7 +73,7 @@ func (r *replica) send(request *http.Request) answer {
 	}
 	defer func() { _ = response.Body.Close() }()
 	got := read(r.t, response)
-	checkDocumented(r.t, request, got)
+	checkDocumented(r.t, documented, request, got)
 	return got
 }
 

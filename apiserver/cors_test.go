@@ -8,7 +8,7 @@ import (
 func TestPreflight(t *testing.T) {
 	r := newScene(t).start()
 	for _, path := range []string{
-		sessions, sessions + "/ps_00000000000000000000000000", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
+		sessions, sessions + "/ps_00000000000000000000000000", sessions + "/x/cancel", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
 	} {
 		got := r.call(http.MethodOptions, path, "", "",
 			"Origin", "https://shop.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
@@ -44,6 +44,7 @@ func TestBrowsersMayReadTheAnswers(t *testing.T) {
 		r.call(http.MethodGet, public+"/x", "", ""),
 		r.call(http.MethodPost, sessions, "", ""),
 		r.call(http.MethodPost, sessions, key, `{`),
+		r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, ""),
 		r.call(http.MethodDelete, sessions, "", ""),
 		r.call(http.MethodGet, "/api/v1/nothing", "", ""),
 	} {

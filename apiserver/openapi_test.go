@@ -15,19 +15,29 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 )
 
-// document is openapi.yaml, checked as a document.
-var document = sync.OnceValues(func() (routers.Router, error) {
-	loader := openapi3.NewLoader()
-	loaded, err := loader.LoadFromFile("openapi.yaml")
-	if err != nil {
-		return nil, err
-	}
-	if err := loaded.Validate(loader.Context); err != nil {
-		return nil, err
-	}
-	loaded.Servers = nil // wherever a replica of a test listens
-	return legacy.NewRouter(loaded)
-})
+// The documents of the public and of the internal listener.
+var (
+	publicDocument   = documentIn("openapi.yaml")
+	internalDocument = documentIn("internal-openapi.yaml")
+)
+
+// document finds a request's operation in an OpenAPI document, which has been checked as such.
+type document func() (routers.Router, error)
+
+func documentIn(file string) document {
+	return sync.OnceValues(func() (routers.Router, error) {
+		loader := openapi3.NewLoader()
+		loaded, err := loader.LoadFromFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := loaded.Validate(loader.Context); err != nil {
+			return nil, err
+		}
+		loaded.Servers = nil // wherever a replica of a test listens
+		return legacy.NewRouter(loaded)
+	})
+}
 
 func TestTheDocumentIsServed(t *testing.T) {
 	got := newScene(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
@@ -43,11 +53,11 @@ func TestTheDocumentIsServed(t *testing.T) {
 // transportHeaders are of HTTP itself and not in the document.
 var transportHeaders = []string{"Connection", "Content-Length", "Content-Type", "Date"}
 
-// checkDocumented fails the test when an answer is not as openapi.yaml says: its status, each of its
-// headers, its body. Requests the document has no operation for get 404, 405 or a preflight's 204.
-func checkDocumented(t *testing.T, request *http.Request, got answer) {
+// checkDocumented fails the test when an answer is not as the document says: its status, each of its
+// headers, its body. Requests it has no operation for get 404, 405 or a preflight's 204.
+func checkDocumented(t *testing.T, in document, request *http.Request, got answer) {
 	t.Helper()
-	router, err := document()
+	router, err := in()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,18 +21,26 @@ func TestRedisAway(t *testing.T) {
 			r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 			id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 
+			rail := s.rail("bank")
+
 			outage.begin(own)
 			for _, request := range []struct{ method, path, key, body string }{
 				{http.MethodPost, sessions, key, `{"amountCents": 1}`},
 				{http.MethodPost, sessions, key, `{"amountCents": 0}`},
 				{http.MethodGet, sessions + "/" + id, key, ""},
 				{http.MethodGet, sessions + "/x", key, ""},
+				{http.MethodPost, sessions + "/" + id + "/cancel", key, ""},
 				{http.MethodGet, public + "/" + id, "", ""},
 				{http.MethodGet, me, key, ""},
 				{http.MethodPost, rotate, key, ""},
 			} {
 				got := r.call(request.method, request.path, request.key, request.body)
 				got.wantError(t, http.StatusServiceUnavailable, unavailable)
+			}
+			unsettled := r.report(id, rail, paid(1))
+			unsettled.wantError(t, http.StatusServiceUnavailable, reportAgain)
+			if unsettled.header.Get("Retry-After") == "" {
+				t.Error("a rail is not told when to report again")
 			}
 			r.call(http.MethodGet, me, s.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
 			if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {
@@ -43,9 +51,12 @@ func TestRedisAway(t *testing.T) {
 			}
 
 			outage.end(own)
+			var charged answer
 			eventually(t, "the charge succeeds", func() bool {
-				return r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).status == http.StatusCreated
+				charged = r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`)
+				return charged.status == http.StatusCreated
 			})
+			r.report(charged.text("sessionId"), rail, paid(1)).want(t, http.StatusOK)
 		})
 	}
 }

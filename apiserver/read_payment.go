@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -39,6 +40,9 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 	return payment, payment.Validate()
 }
 
+// rfc3339Form refuses what time.Parse lets pass: a comma, an hour of one digit, an offset of a day.
+var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // moment reads a time, to the millisecond: a Unix timestamp in milliseconds, as this API writes it, or a
 // string of RFC 3339, as payment networks do. Zero: not given.
 func moment(fields map[string]json.RawMessage, name, rule string) (time.Time, error) {
@@ -54,7 +58,7 @@ func moment(fields map[string]json.RawMessage, name, rule string) (time.Time, er
 		if err != nil {
 			return time.Time{}, err
 		}
-		if err := at.UnmarshalText([]byte(written)); err != nil {
+		if at, err = time.Parse(time.RFC3339, written); err != nil || !rfc3339Form.MatchString(written) {
 			return time.Time{}, &session.FieldError{Field: name, Rule: rule}
 		}
 	}

@@ -21,6 +21,8 @@ func TestOrderOfRefusals(t *testing.T) {
 	slow := s.key("slow", s.merchant("slow", limited))
 	dead := s.newKey(published.ID("nobody")).Reveal()
 	r := s.start()
+	failed := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	r.report(failed, s.rail("bank"), failure(1)).want(t, http.StatusOK)
 	// The burst of one comes back within a second, so each request over the limit follows one that spends it.
 	spend := func() { r.call(http.MethodGet, me, slow, "") }
 
@@ -32,6 +34,9 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"too large a body", http.MethodPost, sessions, badBodies["200 KB"].body, http.StatusBadRequest},
 		{"a malformed id", http.MethodGet, sessions + "/x", "", http.StatusNotFound},
 		{"an id with a slash and NUL", http.MethodGet, sessions + "/a%2Fb%00", "", http.StatusNotFound},
+		{"cancel of a malformed id", http.MethodPost, sessions + "/x/cancel", "", http.StatusNotFound},
+		{"cancel of an unknown id", http.MethodPost, sessions + "/ps_00000000000000000000000000/cancel", "", http.StatusNotFound},
+		{"cancel of a failed session", http.MethodPost, sessions + "/" + failed + "/cancel", "", http.StatusConflict},
 		{"an unknown id", http.MethodGet, sessions + "/ps_00000000000000000000000000", "", http.StatusNotFound},
 	} {
 		t.Run(request.name, func(t *testing.T) {
@@ -54,7 +59,7 @@ func TestBlockedAnswersTellNoQuota(t *testing.T) {
 	s := newScene(t)
 	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
 	r := s.start()
-	for _, route := range []struct{ method, path string }{{"GET", me}, {"POST", sessions}, {"POST", rotate}, {"GET", sessions + "/x"}} {
+	for _, route := range []struct{ method, path string }{{"GET", me}, {"POST", sessions}, {"POST", rotate}, {"GET", sessions + "/x"}, {"POST", sessions + "/x/cancel"}} {
 		got := r.call(route.method, route.path, key, `{"amountCents":1}`).want(t, http.StatusForbidden)
 		if got.header.Get("RateLimit") != "" || got.header.Get("RateLimit-Policy") != "" {
 			t.Errorf("%s %s: headers %v", route.method, route.path, got.header)

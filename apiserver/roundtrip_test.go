@@ -36,6 +36,8 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	r.call(http.MethodPost, sessions+"/"+cancelled+"/cancel", key, "").want(t, http.StatusOK)
 	forRotation := s.rotated(r, rotating)
 
 	const missing = "ps_00000000000000000000000000"
@@ -53,6 +55,10 @@ func TestRoundTripsOfARequest(t *testing.T) {
 		"get":                             {"GET", sessions + "/" + id, key, "", "", 200, 1},
 		"get what is not there":           {"GET", sessions + "/" + missing, key, "", "", 404, 1},
 		"get a malformed id":              {"GET", sessions + "/x", key, "", "", 404, 1},
+		"cancel":                          {"POST", sessions + "/" + id + "/cancel", key, "", "", 200, 1},
+		"cancel again":                    {"POST", sessions + "/" + cancelled + "/cancel", key, "", "", 200, 1},
+		"cancel what is not there":        {"POST", sessions + "/" + missing + "/cancel", key, "", "", 404, 1},
+		"cancel a malformed id":           {"POST", sessions + "/x/cancel", key, "", "", 404, 1},
 		"public":                          {"GET", public + "/" + id, "", "", "", 200, 1},
 		"public, not there":               {"GET", public + "/" + missing, "", "", "", 404, 1},
 		"public, a malformed id":          {"GET", public + "/x", "", "", "", 404, 0},

@@ -1,0 +1,47 @@
+package apiserver
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// A rail that hangs up once it has said all has reported nevertheless.
+func TestSettlementOutlivesItsRail(t *testing.T) {
+	redis, err := store.Open(store.Options{URL: redistest.Start(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Close() })
+	merchant := store.Admission{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
+	wanted := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}
+	_, created, err := redis.CreateSession(t.Context(), merchant, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	around := edge{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
+	r := newRails(around, nil, redis, prometheus.NewRegistry())
+
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1}`))
+	request.SetPathValue("id", created.Session.ID.String())
+	if err := r.settle(httptest.NewRecorder(), request); err != nil {
+		t.Errorf("settle: %v", err)
+	}
+	_, settled, err := redis.Session(t.Context(), merchant, created.Session.ID)
+	if err != nil || settled.Status != session.Completed {
+		t.Errorf("the session is %s, %v", settled.Status, err)
+	}
+}
