@@ -37,7 +37,7 @@ func (w *world) versions() map[string]string {
 // population applies objects of every sort and returns the ApiKeys.
 func (w *world) population() []*v1alpha1.ApiKey {
 	GinkgoHelper()
-	w.merchant(aMerchant("coffee"))
+	w.merchant(aMerchant("coffee").webhook(func(h *v1alpha1.Webhook) { h.RotationTrigger = "a" }))
 	w.merchant(aMerchant("books").state(v1alpha1.MerchantSuspended))
 	waiting := aKey("waiting", "nobody")
 	w.apply(waiting.ApiKey)
@@ -61,6 +61,8 @@ var _ = Describe("Steady state", func() {
 		merchant.Namespace = w.namespace
 		w.poke(merchant, "merchant")
 		before := w.versions()
+		w.poke(merchant, "merchant")
+		before["Merchant "+w.namespace+"/coffee"] = merchant.ResourceVersion
 		for _, key := range keys {
 			pokedOnly(w, key, before)
 		}
@@ -71,9 +73,10 @@ var _ = Describe("Steady state", func() {
 		keys := w.population()
 		before := w.versions()
 		w.stop()
-		seen := passes("apikey")
+		seen, seenMerchants := passes("apikey"), passes("merchant")
 		w.startOperator()
 		Eventually(func() int { return passes("apikey") }).Should(BeNumerically(">=", seen+len(keys)))
+		Eventually(func() int { return passes("merchant") }).Should(BeNumerically(">=", seenMerchants+2))
 		Expect(w.versions()).To(Equal(before))
 	})
 

@@ -28,6 +28,14 @@ func (b merchantBuilder) state(state v1alpha1.MerchantState) merchantBuilder {
 	return b
 }
 
+func (b merchantBuilder) webhook(edits ...func(*v1alpha1.Webhook)) merchantBuilder {
+	b.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
+	for _, edit := range edits {
+		edit(b.Spec.Webhook)
+	}
+	return b
+}
+
 func aKey(name, merchant string) keyBuilder {
 	return keyBuilder{&v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

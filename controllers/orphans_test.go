@@ -39,6 +39,25 @@ func (w *world) publishedNames() []string {
 	return names
 }
 
+var _ = Describe("A Merchant with a webhook that went without its finalizer", func() {
+	It("leaves nothing that signs, and takes nobody else's", func() {
+		w := newWorld()
+		coffee, books := w.merchant(aMerchant("coffee").webhook()), w.merchant(aMerchant("books").webhook())
+		w.stop()
+		w.tearOut(coffee)
+		Expect(w.publishedNames()).To(HaveLen(4), "nobody was there to clean up")
+		w.startOperator()
+		Eventually(w.publishedNames).Should(ConsistOf(
+			published.WebhookName(published.ID(books.UID)), published.MerchantName(published.ID(books.UID))))
+	})
+
+	It("is noticed while the operator runs", func() {
+		w := newWorld()
+		w.tearOut(w.merchant(aMerchant("coffee").webhook()))
+		Eventually(w.publishedNames).Should(BeEmpty())
+	})
+})
+
 var _ = Describe("An object that went without its finalizer", func() {
 	It("leaves no key that works, and takes nobody else's", func() {
 		w := newWorld()
