@@ -21,14 +21,14 @@ func (d *dispatcher) attempt(p parcel) verdict {
 	body, err := delivery.Encode(event)
 	if err != nil {
 		d.options.Log.Error("an event has no body; it is a dead letter now", "eventID", event.ID, "error", err)
-		d.bury(d.work, p.lease, reasonUnspeakable)
+		d.bury(d.records, p.lease, reasonUnspeakable)
 		return unknown
 	}
 	started := d.now()
 	if p.lease.Attempts == 0 {
 		d.metrics.firstLag.Observe(max(0, started.Sub(p.occurred)).Seconds())
 	}
-	result := d.sender.Send(d.work, delivery.Request{
+	result := d.sender.Send(d.attempts, delivery.Request{
 		URL: p.endpoint.URL, ID: event.ID, Body: body, Secrets: p.endpoint.Secrets, Now: started,
 	})
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
@@ -84,7 +84,7 @@ func cause(gone bool) string {
 // made again. A write whose answer was lost and that is written again is found stale.
 func (d *dispatcher) record(p parcel, write func(context.Context) error, written func()) {
 	for {
-		err := write(d.work)
+		err := write(d.records)
 		switch {
 		case err == nil:
 			written()
@@ -99,12 +99,12 @@ func (d *dispatcher) record(p parcel, write func(context.Context) error, written
 	}
 }
 
-// pause waits, and reports whether there is still work to do.
+// pause waits, and reports whether there is still time.
 func (d *dispatcher) pause(after time.Duration) bool {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
-	case <-d.work.Done():
+	case <-d.attempts.Done():
 		return false
 	case <-timer.C:
 		return true

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -64,8 +63,9 @@ type dispatcher struct {
 	now    func() time.Time
 
 	lanes *lanes
-	// work is the context of what must not be cut off by the end of the loops.
-	work context.Context //nolint:containedctx // the life of the attempts, which no one call spans
+	// attempts is the context of attempts, and records of what is written of them: an attempt can be cut off, and what
+	// came of it is still to be written then.
+	attempts, records context.Context //nolint:containedctx // they span the lives of the attempts, not that of a call
 	// healthNews asks to pass on at once how endpoints fare.
 	healthNews chan struct{}
 	outage     outage
@@ -73,7 +73,7 @@ type dispatcher struct {
 
 // prepare fills what follows from the rest. The attempts live until ctx ends.
 func (d *dispatcher) prepare(ctx context.Context) {
-	d.work = ctx
+	d.attempts, d.records = ctx, context.WithoutCancel(ctx)
 	d.healthNews = make(chan struct{}, 1)
 	d.outage = outage{log: d.options.Log, now: d.now}
 	d.lanes = &lanes{
@@ -91,13 +91,30 @@ func (d *dispatcher) prepare(ctx context.Context) {
 	d.metrics.registerInFlight(d.lanes.underWay)
 }
 
-// run works until ctx ends, then finishes the attempts under way and hands back what has not begun. The error says
-// that attempts had to be cut off; their events come due again.
-func (d *dispatcher) run(ctx context.Context) error {
-	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
-	defer cutOff()
-	d.prepare(work)
+// lastWords is what the record of an attempt may take that was cut off.
+const lastWords = 2 * time.Second
 
+var errCutOff = errors.New("attempts under way were cut off")
+
+// run works until ctx ends, then finishes the attempts under way and hands back what has not begun. With errCutOff
+// attempts took too long for that; their events come due again.
+func (d *dispatcher) run(ctx context.Context) error {
+	attempts, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	d.prepare(attempts)
+	d.loops(ctx)
+
+	d.lanes.close()
+	if d.lanes.await(d.options.ShutdownTimeout) {
+		return nil
+	}
+	cutOff()
+	d.lanes.await(lastWords)
+	return errCutOff
+}
+
+// loops run until ctx ends.
+func (d *dispatcher) loops(ctx context.Context) {
 	var loops sync.WaitGroup
 	for i := range session.Buckets {
 		bucket := session.Bucket(i)
@@ -112,13 +129,6 @@ func (d *dispatcher) run(ctx context.Context) error {
 	loops.Go(func() { d.loop(ctx, rotatedInterval, d.rotations.news, d.recordRotations) })
 	loops.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
 	loops.Wait()
-
-	patience, cancel := context.WithTimeout(work, d.options.ShutdownTimeout)
-	defer cancel()
-	if !d.lanes.stop(patience) {
-		return errors.New("attempts under way were cut off")
-	}
-	return nil
 }
 
 // loop does a step again and again until ctx ends: at once when the step says that there is more, else after the
@@ -146,26 +156,5 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 			pause = 0
 		}
 		timer.Reset(pause)
-	}
-}
-
-// outage logs that Redis is away, and not once for each of a hundred loops.
-type outage struct {
-	log *slog.Logger
-	now func() time.Time
-
-	mu   sync.Mutex
-	told time.Time
-}
-
-// outageSilence is how long an outage is not mentioned again.
-const outageSilence = 10 * time.Second
-
-func (o *outage) tell(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now := o.now(); now.Sub(o.told) >= outageSilence {
-		o.told = now
-		o.log.Error("could not work on events; trying again", "error", err)
 	}
 }

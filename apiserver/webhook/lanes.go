@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -22,7 +21,7 @@ type lanes struct {
 	inLine   []*lane          // for a free place
 	running  int
 	queued   int
-	stopped  bool
+	closed   bool
 	attempts sync.WaitGroup
 }
 
@@ -44,7 +43,7 @@ const (
 func (l *lanes) offer(p parcel) (after time.Duration, why string, taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stopped {
+	if l.closed {
 		return 0, deferredStopping, false
 	}
 	found := l.lanes[p.lease.Event.MerchantID]
@@ -128,11 +127,10 @@ func (l *lanes) finished(lane *lane, p parcel, outcome verdict) (rest []parcel, 
 	return rest, after
 }
 
-// stop takes nothing more, hands back what waits, and waits until ctx ends for the attempts under way. It reports
-// whether all were finished.
-func (l *lanes) stop(ctx context.Context) bool {
+// close takes nothing more, and hands back what waits.
+func (l *lanes) close() {
 	l.mu.Lock()
-	l.stopped = true
+	l.closed = true
 	var rest []parcel
 	for _, lane := range l.lanes {
 		rest = append(rest, lane.clear()...)
@@ -140,16 +138,21 @@ func (l *lanes) stop(ctx context.Context) bool {
 	l.queued = 0
 	l.mu.Unlock()
 	l.putOff(0, deferredStopping, rest...)
+}
 
-	done := make(chan struct{})
+// await waits for the attempts under way, once it is closed, and reports whether they have all ended in time.
+func (l *lanes) await(patience time.Duration) bool {
+	ended := make(chan struct{})
 	go func() {
 		l.attempts.Wait()
-		close(done)
+		close(ended)
 	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
-	case <-done:
+	case <-ended:
 		return true
-	case <-ctx.Done():
+	case <-timer.C:
 		return false
 	}
 }

@@ -91,7 +91,7 @@ func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) 
 		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: p.lease, Delay: later(after, drawLot())})
 	}
 	for bucket, deferrals := range byBucket {
-		if err := d.store.DeferEvents(d.work, bucket, deferrals...); err != nil {
+		if err := d.store.DeferEvents(d.records, bucket, deferrals...); err != nil {
 			d.outage.tell(err) // they come due with the end of their leases
 		}
 	}
