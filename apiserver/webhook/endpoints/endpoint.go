@@ -20,6 +20,7 @@ type Endpoint struct {
 	Merchant types.NamespacedName
 	UID      types.UID
 
+	// URL is empty for a merchant without a webhook.
 	URL string
 	// Secrets sign, the newest first; none while the operator has not made one yet.
 	Secrets []published.SigningSecret
@@ -30,9 +31,12 @@ type Endpoint struct {
 	events []v1alpha1.WebhookEvent
 }
 
-// Wants reports whether the merchant asked to be told of such an event. One that named no kinds gets
-// all of them but session.created, which would double what every till sends anyway.
+// Wants reports whether the merchant asked to be told of such an event. One with a webhook that named
+// no kinds gets all of them but session.created, which would double what every till sends anyway.
 func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
+	if e.URL == "" {
+		return false
+	}
 	if len(e.events) == 0 {
 		return kind != v1alpha1.EventSessionCreated
 	}

@@ -55,43 +55,43 @@ func New(options Options) *Endpoints {
 	return e
 }
 
-// Endpoint returns where the events of a merchant go; false: nowhere, for there is no such merchant or
-// it has no webhook.
+// Endpoint returns where the events of a merchant go; false: no such merchant is known. One without a
+// webhook has an Endpoint that wants nothing.
 func (e *Endpoints) Endpoint(merchantID string) (Endpoint, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.endpoint(published.MerchantName(merchantID))
+	merchant, known := e.merchants[published.MerchantName(merchantID)]
+	return e.endpointOf(merchant), known
 }
 
-// All returns every endpoint there is.
+// All returns the endpoints of all merchants that have a webhook.
 func (e *Endpoints) All() []Endpoint {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	var all []Endpoint
-	for name := range e.merchants {
-		if found, ok := e.endpoint(name); ok {
-			all = append(all, found)
+	for _, merchant := range e.merchants {
+		if merchant.Webhook != nil {
+			all = append(all, e.endpointOf(merchant))
 		}
 	}
 	return all
 }
 
-func (e *Endpoints) endpoint(name string) (Endpoint, bool) {
-	merchant, known := e.merchants[name]
-	if !known || merchant.Webhook == nil {
-		return Endpoint{}, false
-	}
+func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 	found := Endpoint{
 		MerchantID:   merchant.MerchantID,
 		MerchantName: merchant.DisplayName,
 		Merchant:     types.NamespacedName{Namespace: merchant.Namespace, Name: merchant.Name},
 		UID:          merchant.UID,
-		URL:          merchant.Webhook.URL,
-		Target:       target(*merchant.Webhook),
-		events:       merchant.Webhook.Events,
 	}
+	if merchant.Webhook == nil {
+		return found
+	}
+	found.URL = merchant.Webhook.URL
+	found.Target = target(*merchant.Webhook)
+	found.events = merchant.Webhook.Events
 	if signing, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {
 		found.Secrets = signing.SigningSecrets(e.now())
 	}
-	return found, true
+	return found
 }

@@ -100,8 +100,8 @@ func TestEndpointOfAMerchant(t *testing.T) {
 		t.Fatal("an endpoint of nobody")
 	}
 	s.publish(t, merchant(nil))
-	if _, ok := s.Endpoint(id); ok {
-		t.Fatal("an endpoint of a merchant without a webhook")
+	if e, ok := s.Endpoint(id); !ok || e.Wants(v1alpha1.EventSessionCompleted) || len(s.All()) != 0 {
+		t.Fatal("a merchant without a webhook is known, and wants nothing")
 	}
 	s.publish(t, merchant(hook))
 	got, ok := s.Endpoint(id)
@@ -113,7 +113,7 @@ func TestEndpointOfAMerchant(t *testing.T) {
 		t.Errorf("all: %+v", all)
 	}
 	s.publish(t, merchant(nil))
-	if _, ok := s.Endpoint(id); ok {
+	if e, _ := s.Endpoint(id); e.URL != "" || len(s.All()) != 0 {
 		t.Error("the endpoint outlived its webhook")
 	}
 }
@@ -140,15 +140,15 @@ func TestSecretsSignInTheirTime(t *testing.T) {
 }
 
 func TestWants(t *testing.T) {
-	asked := Endpoint{events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionExpired}}
+	asked := Endpoint{URL: "https://shop.example", events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionExpired}}
 	for _, test := range []struct {
 		endpoint Endpoint
 		kind     v1alpha1.WebhookEvent
 		want     bool
 	}{
-		{Endpoint{}, v1alpha1.EventSessionCompleted, true},
-		{Endpoint{}, v1alpha1.EventKeyRotated, true},
-		{Endpoint{}, v1alpha1.EventSessionCreated, false},
+		{Endpoint{URL: "https://shop.example"}, v1alpha1.EventSessionCompleted, true},
+		{Endpoint{URL: "https://shop.example"}, v1alpha1.EventKeyRotated, true},
+		{Endpoint{URL: "https://shop.example"}, v1alpha1.EventSessionCreated, false},
 		{asked, v1alpha1.EventSessionCreated, true},
 		{asked, v1alpha1.EventSessionExpired, true},
 		{asked, v1alpha1.EventSessionCompleted, false},
