@@ -1,0 +1,73 @@
+{{/* Rules of NetworkPolicies, by what they are for. An empty list of peers would be everybody; here it is nobody. */}}
+
+{{- define "merchant-operator.fromOps" -}}
+{{- with .Values.networkPolicy.opsFrom }}
+- from:
+  {{- toYaml . | nindent 2 }}
+  ports:
+  - port: ops
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.toNames" -}}
+{{- with .Values.networkPolicy.dnsTo }}
+- to:
+  {{- toYaml . | nindent 2 }}
+  ports:
+  - port: 53
+    protocol: UDP
+  - port: 53
+    protocol: TCP
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.toKubernetes" -}}
+{{- with .Values.networkPolicy.kubernetesAPI }}
+{{- if .to }}
+- to:
+  {{- toYaml .to | nindent 2 }}
+  ports:
+  {{- range .ports }}
+  - port: {{ int64 . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.toRedis" -}}
+{{- if eq .Values.redis.type "Bundled" }}
+- to:
+  - podSelector:
+      matchLabels:
+        {{- include "merchant-operator.redisSelector" . | nindent 8 }}
+  ports:
+  - port: redis
+{{- else }}
+{{- with .Values.networkPolicy.redis }}
+{{- if .to }}
+- to:
+  {{- toYaml .to | nindent 2 }}
+  ports:
+  {{- range .ports }}
+  - port: {{ int64 . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.policyHead" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "merchant-operator.roleName" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "merchant-operator.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .role }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "merchant-operator.roleSelector" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+{{- end -}}

@@ -1,0 +1,102 @@
+{{/* What the pods of every role have in common, at the head of a pod's spec. Takes root, role and grace. */}}
+{{- define "merchant-operator.podSpec" -}}
+{{- $values := index .root.Values .role -}}
+serviceAccountName: {{ include "merchant-operator.roleName" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+terminationGracePeriodSeconds: {{ .grace }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector:
+{{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+{{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .root.Values.topologySpread.keys }}
+topologySpreadConstraints:
+{{- range .root.Values.topologySpread.keys }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: {{ $.root.Values.topologySpread.whenUnsatisfiable }}
+  labelSelector:
+    matchLabels:
+      {{- include "merchant-operator.roleSelector" $ | nindent 6 }}
+  # A rollout is spread by itself, whatever pods it replaces.
+  matchLabelKeys: [pod-template-hash]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.podMetadata" -}}
+{{- $values := index .root.Values .role -}}
+labels:
+  {{- with $values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- include "merchant-operator.roleSelector" . | nindent 2 }}
+{{- with $values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Nothing in a container may gain a privilege or write to its own file system. */}}
+{{- define "merchant-operator.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "merchant-operator.probes" -}}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: ops
+  periodSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: ops
+  periodSeconds: 5
+  failureThreshold: 2
+{{- end -}}
+
+{{- define "merchant-operator.budget" -}}
+{{- if .root.Values.podDisruptionBudget.enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "merchant-operator.roleName" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "merchant-operator.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .role }}
+spec:
+  maxUnavailable: {{ .root.Values.podDisruptionBudget.maxUnavailable }}
+  selector:
+    matchLabels:
+      {{- include "merchant-operator.roleSelector" . | nindent 6 }}
+{{- end }}
+{{- end -}}

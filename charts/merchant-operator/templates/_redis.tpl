@@ -1,0 +1,93 @@
+{{/*
+REDIS_URL for a container, as environment variables: passwords come from Secrets, and the kubelet puts them into
+the URL, so that they are neither in a manifest nor among the arguments.
+*/}}
+{{- define "merchant-operator.redisEnv" -}}
+{{- $redis := .Values.redis -}}
+{{- if eq $redis.type "URL" -}}
+- name: REDIS_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ $redis.url.secretName }}
+      key: {{ $redis.url.secretKey }}
+{{- else -}}
+{{- if ne $redis.type "Bundled" -}}
+{{- include "merchant-operator.redisSecretEnv" (dict "prefix" "REDIS" "auth" $redis.auth) }}
+{{- if eq $redis.type "Sentinel" }}
+{{- include "merchant-operator.redisSecretEnv" (dict "prefix" "REDIS_SENTINEL" "auth" $redis.sentinel.auth) }}
+{{- end }}
+{{- end }}
+- name: REDIS_URL
+  value: {{ include "merchant-operator.redisURL" . | quote }}
+{{- end }}
+{{- if $redis.tls.caSecretName }}
+# Go reads the directories named here besides the image's own bundle.
+- name: SSL_CERT_DIR
+  value: /etc/merchant-operator/redis-ca
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.redisSecretEnv" -}}
+{{- if .auth.secretName }}
+{{- if .auth.usernameKey }}
+- name: {{ .prefix }}_USERNAME
+  valueFrom:
+    secretKeyRef:
+      name: {{ .auth.secretName }}
+      key: {{ .auth.usernameKey }}
+{{- end }}
+- name: {{ .prefix }}_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .auth.secretName }}
+      key: {{ .auth.passwordKey }}
+{{- end }}
+{{- end -}}
+
+{{/* user:password@ of a URL, with the names of the variables in place of their values. */}}
+{{- define "merchant-operator.redisUserinfo" -}}
+{{- if .auth.secretName -}}
+{{- if .auth.usernameKey }}$({{ .prefix }}_USERNAME){{ end }}:$({{ .prefix }}_PASSWORD)@
+{{- end -}}
+{{- end -}}
+
+{{- define "merchant-operator.redisURL" -}}
+{{- $redis := .Values.redis -}}
+{{- $scheme := ternary "rediss" "redis" $redis.tls.enabled -}}
+{{- $more := list -}}
+{{- range (rest $redis.addresses) }}{{ $more = append $more (printf "addr=%s" .) }}{{ end -}}
+{{- if eq $redis.type "Bundled" -}}
+redis://{{ include "merchant-operator.fullname" . }}-redis:6379/0
+{{- else if eq $redis.type "Server" -}}
+{{ $scheme }}://{{ include "merchant-operator.redisUserinfo" (dict "prefix" "REDIS" "auth" $redis.auth) }}{{ first $redis.addresses }}/{{ int64 $redis.database }}
+{{- else if eq $redis.type "Cluster" -}}
+{{ $scheme }}+cluster://{{ include "merchant-operator.redisUserinfo" (dict "prefix" "REDIS" "auth" $redis.auth) }}{{ first $redis.addresses }}
+{{- with $more }}?{{ join "&" . }}{{ end }}
+{{- else if eq $redis.type "Sentinel" -}}
+{{- $parameters := concat (list (printf "master_name=%s" (urlquery $redis.sentinel.masterName))) $more -}}
+{{- if $redis.auth.secretName -}}
+{{- if $redis.auth.usernameKey }}{{ $parameters = append $parameters "username=$(REDIS_USERNAME)" }}{{ end -}}
+{{- $parameters = append $parameters "password=$(REDIS_PASSWORD)" -}}
+{{- end -}}
+{{ $scheme }}+sentinel://{{ include "merchant-operator.redisUserinfo" (dict "prefix" "REDIS_SENTINEL" "auth" $redis.sentinel.auth) }}{{ first $redis.addresses }}/{{ int64 $redis.database }}?{{ join "&" $parameters }}
+{{- end -}}
+{{- end -}}
+
+{{/* Where a container finds the authority that signs Redis's certificates, and the volume that has it. */}}
+{{- define "merchant-operator.redisMounts" -}}
+{{- if .Values.redis.tls.caSecretName }}
+volumeMounts:
+- name: redis-ca
+  mountPath: /etc/merchant-operator/redis-ca
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.redisVolumes" -}}
+{{- with .Values.redis.tls.caSecretName }}
+volumes:
+- name: redis-ca
+  secret:
+    secretName: {{ . }}
+{{- end }}
+{{- end -}}
