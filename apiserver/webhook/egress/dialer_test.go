@@ -90,6 +90,19 @@ func TestOfANamesAddressesOnlyThosePermittedAreTried(t *testing.T) {
 	_ = connection.Close()
 }
 
+// IPv4 within IPv6 has no block of its own to be opened, and would be another's.
+func TestAnAddressIsJudgedAsItIsWritten(t *testing.T) {
+	inside := listen(t)
+	dialer := egress.NewDialer(guard(t, "127.0.0.1/32"), nil, patience)
+	connection, err := dialer.DialContext(t.Context(), "tcp", "[::ffff:127.0.0.1]"+inside.port)
+	if !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("got %v, want ErrRefused", err)
+	}
+	if err == nil {
+		_ = connection.Close()
+	}
+}
+
 func TestARefusalDoesNotTellWhatTheNameMeans(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "10.20.30.40")
