@@ -16,8 +16,8 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 	lease := func(kind v1alpha1.WebhookEvent, state store.EndpointState) store.Lease {
 		return store.Lease{Event: outbox.Event{Kind: kind, OccurredAt: occurred}, Endpoint: state}
 	}
-	signed := endpoints.Endpoint{Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
-	unsigned := endpoints.Endpoint{Target: "here"}
+	signed := endpoints.Endpoint{URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
+	unsigned := endpoints.Endpoint{URL: "https://shop.example", Target: "here"}
 	disabled := store.EndpointState{Target: "here", DisabledAt: noon}
 	elsewhere := store.EndpointState{Target: "there", DisabledAt: noon}
 	failing := store.EndpointState{Target: "here", FailingSince: noon}
@@ -33,6 +33,7 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"all is well":                    {lease(completed, store.EndpointState{}), signed, true, occurred.Add(-time.Hour), decision{move: send}},
 		"it has failed":                  {lease(completed, failing), signed, true, occurred, decision{move: send}},
 		"not asked for":                  {lease(created, store.EndpointState{}), signed, true, occurred, decision{move: drop}},
+		"no webhook":                     {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, true, occurred.Add(-time.Hour), decision{move: drop}},
 		"not asked for, and disabled":    {lease(created, disabled), signed, true, occurred, decision{move: drop}},
 		"nobody, and the index is old":   {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag), decision{wait, deferredUnknown, knowledgePause}},
 		"nobody, and the index is newer": {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag + time.Millisecond), decision{move: drop}},

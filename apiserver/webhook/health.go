@@ -10,7 +10,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 )
 
-// health is how an endpoint fares, for people.
+// health is how an endpoint fares, for people. The zero health is that of a merchant without a webhook, of which there
+// is nothing to say any more.
 type health struct {
 	healthy bool
 	since   time.Time
@@ -27,8 +28,10 @@ const (
 
 const wayOut = "Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger is changed."
 
-func healthOf(state store.EndpointState) health {
+func healthOf(endpoint endpoints.Endpoint, state store.EndpointState) health {
 	switch {
+	case endpoint.URL == "":
+		return health{}
 	case !state.Disabled():
 		return health{true, state.ResumedAt, reasonResumed, "Events are sent to the endpoint again."}
 	case state.Cause == store.EndpointGone:
@@ -60,7 +63,8 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// settle does what there is to do about one endpoint, and reports whether that makes news. The error is of the store.
+// settle does what there is to do about one endpoint, and reports whether that makes news. A webhook that was removed
+// has another target as well: none. The error is of the store.
 func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
 	endpoint, known := d.index.Endpoint(state.MerchantID)
 	switch {
@@ -69,11 +73,11 @@ func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (res
 	case state.Disabled() && state.Told, known && endpoint.UID == "":
 		return false, nil
 	case known:
-		if !d.report(ctx, endpoint, healthOf(state)) {
+		if !d.report(ctx, endpoint, healthOf(endpoint, state)) {
 			return false, nil
 		}
 	case state.Disabled():
-		return false, nil // without a webhook there is nothing to say; it may come back
+		return false, nil // nobody knows the merchant, perhaps not yet
 	}
 	return false, d.store.EndpointTold(ctx, state)
 }

@@ -160,9 +160,25 @@ func TestWhatPeopleAreTold(t *testing.T) {
 		"EndpointFailing": {DisabledAt: at, Cause: store.EndpointFailing, FailingSince: at.Add(-120 * time.Hour)},
 		"Resumed":         {ResumedAt: at},
 	} {
-		got := healthOf(state)
+		got := healthOf(endpoints.Endpoint{URL: "https://shop.example"}, state)
 		if got.reason != want || got.healthy != (want == "Resumed") || !got.since.Equal(at) || got.message == "" {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}
+	if got := healthOf(endpoints.Endpoint{}, store.EndpointState{ResumedAt: at}); got != (health{}) {
+		t.Errorf("without a webhook: %+v", got)
+	}
+}
+
+func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
+	s := newScene(t)
+	acme := s.endpointAt("http://127.0.0.1:1", 7)
+	s.disable(t, acme)
+	start(t, s.dispatcher(t))
+	s.awaitTold(t, "EndpointGone")
+	removed := acme
+	removed.URL, removed.Target, removed.Secrets = "", "", nil
+	s.index.put(removed)
+	s.awaitTold(t, "EndpointGone", "")
+	s.awaitBacklog(t, 7, store.Backlog{Dead: 1})
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,7 +53,7 @@ func newKubeReporter(cluster *rest.Config, instance string) (*kubeReporter, erro
 func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := r.writeCondition(ctx, endpoint, h); err != nil {
+	if err := r.writeCondition(ctx, endpoint, h); err != nil || h == (health{}) {
 		return err
 	}
 	err := r.client.Create(ctx, r.event(endpoint, h))
@@ -61,27 +63,50 @@ func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, 
 	return nil
 }
 
+// writeCondition applies the one condition that dispatchers own, or takes it back.
 func (r *kubeReporter) writeCondition(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
-	status := metav1.ConditionFalse
-	if h.healthy {
-		status = metav1.ConditionTrue
-	}
-	// The UID keeps the status from an object that was created under the same name since.
-	apply := v1alpha1ac.Merchant(endpoint.Merchant.Name, endpoint.Merchant.Namespace).WithUID(endpoint.UID).
-		WithStatus(v1alpha1ac.MerchantStatus().WithConditions(metav1ac.Condition().
+	status := v1alpha1ac.MerchantStatus()
+	if h != (health{}) {
+		truth := metav1.ConditionFalse
+		if h.healthy {
+			truth = metav1.ConditionTrue
+		}
+		status.WithConditions(metav1ac.Condition().
 			WithType(v1alpha1.WebhookHealthyCondition).
-			WithStatus(status).
+			WithStatus(truth).
 			WithReason(h.reason).
 			WithMessage(h.message).
-			WithLastTransitionTime(metav1.NewTime(h.since))))
-	err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(fieldOwner))
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one
-		return errNoMerchant
-	case err != nil:
+			WithLastTransitionTime(metav1.NewTime(h.since)))
+	}
+	seen, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	apply := v1alpha1ac.Merchant(seen.Name, seen.Namespace).WithResourceVersion(seen.ResourceVersion).WithStatus(status)
+	if err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("write the condition %s: %w", v1alpha1.WebhookHealthyCondition, err)
 	}
 	return nil
+}
+
+// sameMerchant returns the metadata of the Merchant whose endpoint it is. The error is errNoMerchant when that is gone
+// or another one has its name now. The API server ignores a UID in what is applied to the status of a custom resource,
+// so a patch that only tests it stands before; it writes nothing, and no right to read Merchants is needed.
+func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
+	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/metadata/uid", "value": string(endpoint.UID)}})
+	if err != nil {
+		return nil, err
+	}
+	merchant := &v1alpha1.Merchant{}
+	merchant.Namespace, merchant.Name = endpoint.Merchant.Namespace, endpoint.Merchant.Name
+	err = r.client.Status().Patch(ctx, merchant, client.RawPatch(types.JSONPatchType, test))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return nil, errNoMerchant
+	case err != nil:
+		return nil, fmt.Errorf("look for the Merchant: %w", err)
+	}
+	return merchant, nil
 }
 
 // event has a name that is derived from the news.
