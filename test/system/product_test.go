@@ -42,8 +42,12 @@ type product struct {
 	kube     client.Client
 	redis    *redistest.Server
 	replicas []string           // base URLs of the API
+	internal []string           // base URLs of the same, for rails
 	proxies  []*kubeproxy.Proxy // between each replica and the kube-apiserver
-	logs     *logtest.Buffer
+	// dispatchers is how many there are; dir has the kubeconfig each of them signs in with.
+	dispatchers int
+	dir         string
+	logs        *logtest.Buffer
 
 	closers []func() error // in the order of starting
 }
@@ -78,6 +82,7 @@ func startProduct() (p *product, err error) {
 	if err != nil {
 		return p, err
 	}
+	p.dir = dir
 	p.closers = append(p.closers, func() error { return os.RemoveAll(dir) })
 	if err := applyAccess(environment, dir); err != nil {
 		return p, err
@@ -90,20 +95,17 @@ func startProduct() (p *product, err error) {
 			return p, err
 		}
 	}
+	for range 2 {
+		if err := p.startDispatcher(environment, dir); err != nil {
+			return p, err
+		}
+	}
 	return p, nil
 }
 
 func (p *product) startOperator(environment *envtest.Environment, dir string) error {
-	account, err := serviceAccount(environment, "merchant-operator")
+	kubeconfig, err := kubeconfigOf(environment, dir, "merchant-operator")
 	if err != nil {
-		return err
-	}
-	content, err := account.KubeConfig()
-	if err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(dir, "operator.kubeconfig")
-	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		return err
 	}
 	options := controllers.DefaultOptions()
@@ -145,6 +147,7 @@ func (p *product) startReplica(environment *envtest.Environment, dir string) err
 		}
 	}
 	p.replicas = append(p.replicas, "http://"+options.PublicAddress)
+	p.internal = append(p.internal, "http://"+options.InternalAddress)
 	return p.start(name, options.OpsAddress, func(ctx context.Context) error { return apiserver.Run(ctx, options) })
 }
 
@@ -216,6 +219,20 @@ func serviceAccount(environment *envtest.Environment, name string) (*envtest.Aut
 		Name:   "system:serviceaccount:" + systemNamespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
 	}, nil)
+}
+
+// kubeconfigOf writes a file with which a role signs in.
+func kubeconfigOf(environment *envtest.Environment, dir, account string) (path string, err error) {
+	user, err := serviceAccount(environment, account)
+	if err != nil {
+		return "", err
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, account+".kubeconfig")
+	return path, os.WriteFile(path, content, 0o600)
 }
 
 func (p *product) logger(role string) *slog.Logger {

@@ -151,7 +151,13 @@ type answer struct {
 // the test's may call it: status 0 means that there was no answer, and the test has failed.
 func (s scene) call(replica int, method, path, key, body string, headers ...string) answer {
 	s.t.Helper()
-	request, err := http.NewRequest(method, shared.replicas[replica]+path, strings.NewReader(body))
+	return s.send(shared.replicas[replica], method, path, key, body, headers...)
+}
+
+// send sends one request with a bearer token, as call does.
+func (s scene) send(base, method, path, key, body string, headers ...string) answer {
+	s.t.Helper()
+	request, err := http.NewRequest(method, base+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Error(err)
 		return answer{}

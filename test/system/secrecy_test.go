@@ -13,11 +13,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// TestNoPlaintextKeyIsFoundAnywhere issues keys in every way there is and then reads, as an
-// administrator would, everything the product has written except the delivered Secrets.
-func TestNoPlaintextKeyIsFoundAnywhere(t *testing.T) {
+// TestNoSecretIsFoundAnywhere issues keys in every way there is, signs an event and lets a rail settle, and
+// then reads, as an administrator would, everything the product has written except the delivered
+// Secrets. What signs events is in the credentials namespace as well, and nowhere else.
+func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	s := newScene(t)
-	s.merchant("coffee")
+	hooks := newReceiver(t, http.StatusInternalServerError)
+	s.merchant("coffee", told(hooks))
 	apiKey, first := s.apiKey("till", "coffee")
 	s.eventuallyStatus(0, first, http.StatusOK)
 	s.change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "again" })
@@ -28,6 +30,10 @@ func TestNoPlaintextKeyIsFoundAnywhere(t *testing.T) {
 	third := rotated.body["fullKey"].(string)
 	s.want(s.call(1, http.MethodPost, sessions, third, `{"amountCents":0}`), http.StatusBadRequest)
 	s.waitReady(apiKey, conditionsOf(apiKey))
+	signing, rail := s.signingSecret("coffee"), s.rail()
+	id := s.charge(0, third)
+	s.wantApplied(s.settle(0, rail, id, report("card-1", "COMPLETED")), true)
+	s.eventually("the merchant is told", func() bool { return len(hooks.about(id)) > 0 })
 
 	written := map[string]string{"logs": shared.logs.String()}
 	for what, list := range map[string]client.ObjectList{
@@ -47,14 +53,19 @@ func TestNoPlaintextKeyIsFoundAnywhere(t *testing.T) {
 		if text == "" {
 			t.Errorf("%s: nothing was written, so nothing was searched", what)
 		}
-		for _, key := range []string{first, second, third} {
-			secret := key[strings.LastIndexByte(key, '_')+1:]
-			if strings.Contains(text, secret) {
-				t.Errorf("a plaintext key is in the %s", what)
+		for name, secret := range map[string]string{
+			"first key": unlabelled(first), "second key": unlabelled(second), "third key": unlabelled(third),
+			"signing secret": unlabelled(signing), "rail's token": rail,
+		} {
+			if strings.Contains(text, secret) && (name != "signing secret" || what != "credentials Secrets") {
+				t.Errorf("the %s is in the %s", name, what)
 			}
 		}
 	}
 }
+
+// unlabelled is what is secret of a key.
+func unlabelled(key string) string { return key[strings.LastIndexByte(key, '_')+1:] }
 
 // dump returns a list as text, with the data of Secrets decoded.
 func (s scene) dump(list client.ObjectList, options ...client.ListOption) string {

@@ -1,0 +1,34 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
+)
+
+// startDispatcher starts one more, which may deliver to receivers of the tests and tries again soon.
+func (p *product) startDispatcher(environment *envtest.Environment, dir string) error {
+	kubeconfig, err := kubeconfigOf(environment, dir, "merchant-operator-dispatcher")
+	if err != nil {
+		return err
+	}
+	p.dispatchers++
+	name := fmt.Sprintf("dispatcher-%d", p.dispatchers)
+	options := webhook.DefaultOptions()
+	options.Kubeconfig = kubeconfig
+	options.CredentialsNamespace = credentialsNamespace
+	options.RedisURL = p.redis.URL()
+	options.AllowHTTP = true
+	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	options.Schedule = webhook.Schedule{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
+	options.Log = p.logger(name)
+	if options.OpsAddress, err = freeAddress(); err != nil {
+		return err
+	}
+	return p.start(name, options.OpsAddress, func(ctx context.Context) error { return webhook.Run(ctx, options) })
+}

@@ -1,0 +1,203 @@
+package system
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+)
+
+// Each way a session can end is seen on every replica and told once. Replicas take turns.
+func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
+	s := newScene(t)
+	hooks := newReceiver(t)
+	s.merchant("coffee", told(hooks))
+	_, key := s.apiKey("till", "coffee")
+	rail := s.rail()
+	for replica := range shared.replicas {
+		s.eventuallyStatus(replica, key, http.StatusOK)
+	}
+	secret := s.signingSecret("coffee")
+
+	for name, test := range map[string]struct {
+		end    func(id string)
+		status string
+		types  []string
+	}{
+		"settled": {
+			end: func(id string) {
+				for replica := range 2 { // a rail that did not hear the answer asks again, anywhere
+					s.wantApplied(s.settle(replica, rail, id, report("card-1", "COMPLETED")), true)
+				}
+			},
+			status: "COMPLETED", types: []string{"session.completed"},
+		},
+		"failed": {
+			end:    func(id string) { s.wantApplied(s.settle(1, rail, id, report("card-1", "FAILED")), true) },
+			status: "FAILED", types: []string{"session.failed"},
+		},
+		"cancelled": {
+			end: func(id string) {
+				for replica := range 2 {
+					s.want(s.cancel(replica, key, id), http.StatusOK)
+				}
+			},
+			status: "CANCELLED", types: []string{"session.cancelled"},
+		},
+		"a payment after the end": {
+			end: func(id string) {
+				s.want(s.cancel(0, key, id), http.StatusOK)
+				for replica := range 2 {
+					s.wantRefund(s.settle(replica, rail, id, report("card-1", "COMPLETED")))
+				}
+			},
+			status: "CANCELLED", types: []string{"session.cancelled", "session.late_payment"},
+		},
+		"a payment of another amount": {
+			end: func(id string) {
+				wrong := `{"paymentRef":"card-1","outcome":"COMPLETED","amountCents":1}`
+				for replica := range 2 {
+					s.wantRefund(s.settle(replica, rail, id, wrong))
+				}
+			},
+			status: "PENDING", types: []string{"session.payment_mismatch"},
+		},
+		"expired": {
+			end: func(id string) { expire(t, id) }, status: "EXPIRED", types: []string{"session.expired"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scene{t, s.namespace}
+			id := s.charge(0, key)
+			test.end(id)
+			s.eventually("the merchant is told", func() bool { return len(hooks.types(id)) >= len(test.types) })
+			s.wantStatus(key, id, test.status)
+			if diff := cmp.Diff(count(test.types), count(hooks.types(id))); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			for _, d := range hooks.about(id) {
+				s.verify(secret, d)
+				if d.event.Data.OrderRef != "1001" {
+					t.Errorf("%s does not echo orderRef: %s", d.id, d.body)
+				}
+			}
+		})
+	}
+}
+
+// Two ends race on two replicas: one of them happened, both callers and the merchant know which.
+func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
+	const races = 40
+	s := newScene(t)
+	hooks := newReceiver(t)
+	s.merchant("coffee", told(hooks))
+	_, key := s.apiKey("till", "coffee")
+	rail := s.rail()
+	for replica := range 2 {
+		s.eventuallyStatus(replica, key, http.StatusOK)
+	}
+	ends := map[string]string{} // of each session
+	for i := range races {
+		id := s.charge(0, key)
+		var both sync.WaitGroup
+		var cancelled, settled answer
+		both.Go(func() { cancelled = s.cancel(i%2, key, id) })
+		both.Go(func() { settled = s.settle((i+1)%2, rail, id, report("card-"+strconv.Itoa(i), "COMPLETED")) })
+		both.Wait()
+		s.want(settled, http.StatusOK)
+		if cancelled.status == http.StatusOK {
+			ends[id] = "CANCELLED"
+			s.wantRefund(settled)
+		} else {
+			ends[id] = "COMPLETED"
+			s.want(cancelled, http.StatusConflict)
+			s.wantApplied(settled, true)
+		}
+		s.wantStatus(key, id, ends[id])
+	}
+	want := map[string][]string{
+		"CANCELLED": {"session.cancelled", "session.late_payment"},
+		"COMPLETED": {"session.completed"},
+	}
+	for id, end := range ends {
+		s.eventually("the merchant is told", func() bool { return len(hooks.types(id)) >= len(want[end]) })
+		if diff := cmp.Diff(count(want[end]), count(hooks.types(id))); diff != "" {
+			t.Errorf("events of a session that is %s (-want +got):\n%s", end, diff)
+		}
+	}
+}
+
+// The rail's door is the internal listener alone, and each kind of caller has its own.
+func TestSettlementIsForRailsOnly(t *testing.T) {
+	s := newScene(t)
+	s.merchant("coffee")
+	_, key := s.apiKey("till", "coffee")
+	s.eventuallyStatus(0, key, http.StatusOK)
+	id, rail := s.charge(0, key), s.rail()
+	stranger := s.token("stranger")
+	path := "/internal/v1/sessions/" + id + "/settlement"
+	body := report("card-1", "COMPLETED")
+
+	s.want(s.call(0, http.MethodPost, path, rail, body), http.StatusNotFound)
+	s.want(s.settle(0, "", id, body), http.StatusUnauthorized)
+	s.want(s.settle(0, key, id, body), http.StatusUnauthorized)
+	s.want(s.settle(0, stranger, id, body), http.StatusForbidden)
+	s.want(s.send(shared.internal[0], http.MethodGet, sessions+"/"+id, key, ""), http.StatusNotFound)
+	s.want(s.settle(0, rail, session.NewID(0).String(), body), http.StatusNotFound)
+	s.want(s.settle(0, rail, id, `{"paymentRef":"card-1"}`), http.StatusBadRequest)
+	s.wantStatus(key, id, "PENDING")
+}
+
+func (s scene) wantApplied(got answer, applied bool) {
+	s.t.Helper()
+	s.want(got, http.StatusOK)
+	if got.body["applied"] != applied || got.body["action"] != nil {
+		s.t.Errorf("settlement answered %s", got.raw)
+	}
+}
+
+func (s scene) wantRefund(got answer) {
+	s.t.Helper()
+	s.want(got, http.StatusOK)
+	if got.body["applied"] != false || got.body["action"] != "REFUND_REQUIRED" {
+		s.t.Errorf("settlement answered %s, want REFUND_REQUIRED", got.raw)
+	}
+}
+
+func count(types []string) map[string]int {
+	counts := map[string]int{}
+	for _, t := range types {
+		counts[t]++
+	}
+	return counts
+}
+
+// expire lets a session's time be over, which takes a minute at least without reaching into Redis.
+func expire(t *testing.T, id string) {
+	t.Helper()
+	parsed, err := session.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := redis.ParseURL(shared.redis.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	bucket := fmt.Sprintf("{b%02d}:", parsed.Bucket())
+	past := time.Now().Add(-time.Second).UnixMilli()
+	if err := client.HSet(t.Context(), bucket+"session:"+id, "x", past).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ZAdd(t.Context(), bucket+"expiry", redis.Z{Score: float64(past), Member: id}).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
