@@ -1,0 +1,80 @@
+// Command receiver takes webhook events and prints them, one line each. It is small so that it can be
+// read: docs/webhooks.md uses it as its example of a receiver that does what it should.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `Receives webhook events: go run ./hack/receiver --secret-file FILE
+
+POST to any path takes an event. GET /events lists the last of them as JSON.
+
+  --address host:port   where to listen (127.0.0.1:8090)
+  --secret-file FILE    holds a signing secret, whsec_...; give it again for another
+  --accept-unverified   take events it cannot verify too, and mark them: for trying out only
+
+Without --secret-file the secret is $WEBHOOK_SECRET.
+`
+
+func main() {
+	stop, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	if err := run(stop, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "receiver: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until stop ends.
+func run(stop context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("receiver", flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	address := flags.String("address", "127.0.0.1:8090", "")
+	acceptUnverified := flags.Bool("accept-unverified", false, "")
+	secrets := []string{}
+	flags.Func("secret-file", "", func(path string) error {
+		text, err := os.ReadFile(path)
+		secrets = append(secrets, strings.TrimSpace(string(text)))
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if secret := os.Getenv("WEBHOOK_SECRET"); secret != "" && len(secrets) == 0 {
+		secrets = append(secrets, secret)
+	}
+	receiver, err := newReceiver(secrets, *acceptUnverified, out)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(stop, "tcp", *address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	fmt.Fprintf(out, "receiving on http://%s/, listing on http://%[1]s/events\n", listener.Addr())
+	return serve(stop, listener, receiver)
+}
+
+func serve(stop context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-stop.Done():
+		return server.Close()
+	}
+}
