@@ -4,6 +4,8 @@ SHELL       := bash
 
 # What `make build` stamps and `merchant-operator version` prints.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The image that `make build-installer` names, with its tag.
+IMG ?= ghcr.io/merchant-operator/merchant-operator:$(VERSION)
 # `make test PKG=./apiserver/... ARGS='-run Idempotency -v'` runs a part of the tests; `make run ARGS=--help`.
 PKG  ?= ./...
 ARGS ?=
@@ -17,14 +19,14 @@ help: ## Print this list.
 	@[[ -t 1 ]] && bold=$$'\033[1m' colour=$$'\033[36m' plain=$$'\033[0m' || bold= colour= plain=; \
 	awk -v bold="$$bold" -v colour="$$colour" -v plain="$$plain" 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s%s%s\n", bold, substr($$0, 5), plain } \
-		/^[a-z-]+:.*## / { printf "  make %s%-14s%s%s\n", colour, $$1, plain, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  make %s%-17s%s%s\n", colour, $$1, plain, $$2 }' $(MAKEFILE_LIST)
 	@echo
 
 ##@ Develop
 
 .PHONY: run
-run: build kubectl ## Run it all here: Kubernetes API, Redis, operator, two API replicas. Ctrl-C stops it.
-	@go build -o bin/devenv ./hack/devenv
+run: build kubectl ## Run it all here: Kubernetes API, Redis, operator, two API replicas, dispatcher. Ctrl-C stops it.
+	@go build -o bin/ ./hack/devenv ./hack/receiver
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
 
 .PHONY: generate
@@ -36,13 +38,18 @@ manifests: ## Generate the CRDs from the API types, and the operator's roles fro
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
 
+.PHONY: chart-docs
+chart-docs: manifests ## Copy the CRDs into the chart, and generate its README and schema from values.yaml.
+	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
+	go run ./hack/chartdocs charts/merchant-operator
+
 .PHONY: fmt
 fmt: ## Format the Go code.
 	$(TOOL) golangci-lint fmt
 
 .PHONY: clean
 clean: ## Remove what was built. The control plane stays in its cache.
-	rm -rf bin
+	rm -rf bin dist
 
 ##@ Check
 
@@ -57,10 +64,11 @@ lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
 
 .PHONY: verify
-verify: generate manifests lint ## Check that all is generated, tidy, linted and committed, as CI does.
+verify: generate manifests chart-docs lint ## Check that all is generated, tidy, linted and committed, as CI does.
 	go vet ./...
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
+	$(TOOL) helm lint --quiet charts/merchant-operator
 	@dirty=$$(git status --porcelain); \
 	if [[ -n $$dirty ]]; then \
 		printf '\nThese files changed, or are not committed yet:\n%s\n' "$$dirty" >&2; \
@@ -75,6 +83,15 @@ verify: generate manifests lint ## Check that all is generated, tidy, linted and
 build: ## Build bin/merchant-operator.
 	@echo "==> building bin/merchant-operator $(VERSION) (the first time takes minutes)"
 	@go build -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml, all of config/default in one file. IMG names the image.
+	@mkdir -p dist/installer
+	@image='$(IMG)'; printf '%s\n' 'resources: [../../config/default]' 'images:' '- name: merchant-operator' \
+		"  newName: $${image%:*}" "  newTag: '$${image##*:}'" >dist/installer/kustomization.yaml
+	@$(TOOL) kustomize build dist/installer >dist/install.yaml
+	@rm -r dist/installer
+	@echo "==> dist/install.yaml, of the image $(IMG)"
 
 .PHONY: kubectl
 kubectl: ## Build kubectl, and link it as bin/kubectl.

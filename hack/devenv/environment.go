@@ -34,6 +34,8 @@ type environment struct {
 	admin   client.Client
 	redis   string // which one it is
 	sample  sample
+	// railToken is a bearer token that may settle.
+	railToken string
 
 	stops []stop
 }
@@ -72,8 +74,10 @@ func (e *environment) up(ctx context.Context) (err error) {
 		{"Redis", e.startRedis},
 		{"Kubernetes API, with the CRDs", e.startControlPlane},
 		{"namespaces, service accounts and their rights", e.prepareCluster},
-		{"operator and two replicas of the API", e.startRoles},
+		{"operator, two replicas of the API, dispatcher", e.startRoles},
 		{"samples", e.applySamples},
+		{"rail's token", e.issueRailToken},
+		{"receiver of webhooks", e.startSink},
 	} {
 		if err := step(s.what, func() error { return s.do(ctx) }); err != nil {
 			return err

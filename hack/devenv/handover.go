@@ -23,6 +23,8 @@ func (e *environment) writeEnv() error {
 		{"API_KEY", e.sample.apiKey},
 		{"MERCHANT", e.sample.merchant},
 		{"REDIS_URL", e.redisURL()},
+		{"RAIL_TOKEN", e.railToken},
+		{"WEBHOOK_SINK_URL", e.sinkURL() + "/hooks"},
 	} {
 		fmt.Fprintf(&text, "%s=%s\n", line[0], quote(line[1]))
 	}
@@ -62,6 +64,7 @@ func (e *environment) banner() {
   Kubernetes   export KUBECONFIG=%[6]s
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
+  Webhooks     curl -s %[10]s/events %[2]s(what the sample merchant's receiver got)%[3]s
   For scripts  . .dev/env
   Logs         .dev/logs/
 
@@ -69,7 +72,11 @@ func (e *environment) banner() {
 
 curl -s http://%[4]s/api/v1/sessions -H 'Authorization: Bearer %[9]s' -H 'Content-Type: application/json' -d '{"amountCents": 1250, "orderRef": "1001"}'
 
+%[1]sSettle it as the sample rail, with the sessionId of the answer:%[3]s
+
+. .dev/env; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_ID/settlement -H "Authorization: Bearer $RAIL_TOKEN" -d '{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}'
+
 Ctrl-C stops everything.
 `, bold, dim, plain,
-		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey)
+		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.sinkURL())
 }

@@ -1,8 +1,9 @@
 // Command devenv is `make run`: the whole product on this machine, in the foreground, until it is told to stop.
 //
-// It starts a real kube-apiserver with its etcd, Redis, the operator and two replicas of the API, each role with a
-// service account of its own and no more rights than that one has in a cluster. It applies the samples, writes
-// .dev/env for scripts, and takes everything down again in the reverse order.
+// It starts a real kube-apiserver with its etcd, Redis, the operator, two replicas of the API and the dispatcher,
+// each role with a service account of its own and no more rights than that one has in a cluster. It applies the
+// samples, starts a receiver for the sample merchant's webhooks, writes .dev/env for scripts, and takes everything
+// down again in the reverse order.
 //
 // There are two processes of it (see foreground.go): one that the terminal owns, and the one that does the work.
 package main
@@ -27,6 +28,8 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   9090   operator: health and metrics
   9091   first replica: health and metrics
   9092   second replica: health and metrics
+  9093   dispatcher: health and metrics
+  8090   a receiver of webhooks          $WEBHOOK_SINK_URL
   16379  Redis                           $REDIS_URL
 
   .dev/env          the addresses and a key as shell variables, while it runs: . .dev/env

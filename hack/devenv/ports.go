@@ -10,7 +10,9 @@ import (
 // addresses are host:port each. Two replicas: index 0 and 1.
 type addresses struct {
 	public, internal, ops [2]string
-	operatorOps, redis    string
+	operatorOps           string
+	dispatcherOps         string
+	redis, sink           string
 }
 
 // chooseAddresses keeps to the ports that --help lists, as far as they are free.
@@ -27,6 +29,8 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.operatorOps, 9090},
 		{&a.ops[0], 9091},
 		{&a.ops[1], 9092},
+		{&a.dispatcherOps, 9093},
+		{&a.sink, 8090},
 		{&a.redis, 16379},
 	} {
 		address, err := freeAddress(ctx, wanted.port)

@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -19,15 +16,18 @@ const (
 	systemNamespace  = "merchant-operator-system"
 	operatorAccount  = "merchant-operator"
 	apiserverAccount = "merchant-operator-apiserver"
+
+	dispatcherAccount = "merchant-operator-dispatcher"
 )
 
 // startRoles starts the product, each role with the rights of its service account, and waits until it is ready.
 func (e *environment) startRoles(ctx context.Context) error {
-	if err := e.writeRoleKubeconfig(ctx, "operator", operatorAccount); err != nil {
-		return err
-	}
-	if err := e.writeRoleKubeconfig(ctx, "apiserver", apiserverAccount); err != nil {
-		return err
+	for role, account := range map[string]string{
+		"operator": operatorAccount, "apiserver": apiserverAccount, "dispatcher": dispatcherAccount,
+	} {
+		if err := e.writeRoleKubeconfig(ctx, role, account); err != nil {
+			return err
+		}
 	}
 	if err := e.startRole("operator", "operator", e.addresses.operatorOps, "--leader-elect=false"); err != nil {
 		return err
@@ -43,7 +43,13 @@ func (e *environment) startRoles(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, ops := range append([]string{e.addresses.operatorOps}, e.addresses.ops[:]...) {
+	if err := e.startRole("dispatcher", "dispatcher", e.addresses.dispatcherOps,
+		"--redis-url", e.redisURL(),
+		"--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8,::1/128", // receivers of this machine
+	); err != nil {
+		return err
+	}
+	for _, ops := range append([]string{e.addresses.operatorOps, e.addresses.dispatcherOps}, e.addresses.ops[:]...) {
 		url := "http://" + ops + "/readyz"
 		if err := eventually(ctx, url, func(ctx context.Context) error {
 			return answers(ctx, http.DefaultClient, url)
@@ -70,16 +76,14 @@ func (e *environment) startRole(name, role, opsAddress string, args ...string) e
 
 func (e *environment) redisURL() string { return "redis://" + e.addresses.redis + "/0" }
 
-// writeRoleKubeconfig asks for a token as a kubelet would for a pod, but one that outlives any session here.
+// writeRoleKubeconfig lets a role in with a token of its account, as a kubelet would give its pod.
 func (e *environment) writeRoleKubeconfig(ctx context.Context, role, accountName string) error {
-	const month = 30 * 24 * 60 * 60 // seconds
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: accountName}}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(month))}}
-	if err := e.admin.SubResource("token").Create(ctx, account, request); err != nil {
-		return fmt.Errorf("request a token for service account %s: %w", accountName, err)
+	token, err := e.token(ctx, systemNamespace, accountName)
+	if err != nil {
+		return err
 	}
 	config := rest.AnonymousClientConfig(e.cluster.Config)
-	config.BearerToken = request.Status.Token
+	config.BearerToken = token
 	return writeKubeconfig(e.kubeconfig(role), config, "")
 }
 

@@ -31,7 +31,7 @@ func buildRoot(t *testing.T) string {
 	if err := os.Symlink(config, filepath.Join(root, "config")); err != nil {
 		t.Fatal(err)
 	}
-	for binary, source := range map[string]string{"merchant-operator": "../..", "devenv": "."} {
+	for binary, source := range map[string]string{"merchant-operator": "../..", "devenv": ".", "receiver": "../receiver"} {
 		if output, err := exec.Command("go", "build", "-o", filepath.Join(root, "bin", binary), source).CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", binary, err, output)
 		}
@@ -127,7 +127,7 @@ func listeners(t *testing.T, env map[string]string) (hosts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["REDIS_URL"]} {
+	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["REDIS_URL"], env["WEBHOOK_SINK_URL"]} {
 		parsed, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
