@@ -52,6 +52,9 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("there is no argument %q", flags.Arg(0))
+	}
 	if secret := os.Getenv("WEBHOOK_SECRET"); secret != "" && len(secrets) == 0 {
 		secrets = append(secrets, secret)
 	}
