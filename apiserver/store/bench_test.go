@@ -57,6 +57,21 @@ func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 	})
 }
 
+// Its redis-µs/op are of one script of the two.
+func BenchmarkCreateAndSettle(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, created, err := s.CreateSession(ctx, asks, wanted)
+			if err != nil {
+				return err
+			}
+			_, err = s.Settle(ctx, created.Session.ID, paid("rail-1"))
+			return err
+		}
+	})
+}
+
 func BenchmarkReplay(b *testing.B) {
 	asks, wanted := busyMerchant(), newSession()
 	wanted.Idempotency = idempotencyKey(b, "order-1001")

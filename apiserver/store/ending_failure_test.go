@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
@@ -29,10 +30,21 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 			t.Errorf("%s: sweep: %+v, %v; want ErrUnavailable", why, swept, err)
 		}
 	}
-	for setting, values := range map[string][2]string{"maxmemory": {"1", "0"}, "min-replicas-to-write": {"1", "0"}} {
-		must(t, c.ConfigSet(t.Context(), setting, values[0]).Err())
-		refused(setting)
-		must(t, c.ConfigSet(t.Context(), setting, values[1]).Err())
+	for desc, commands := range map[string][2]string{
+		"out of memory":        {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		"a replica is missing": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
+		"a right is missing":   {"ACL SETUSER default -hset", "ACL SETUSER default +hset"},
+	} {
+		send := func(command string) {
+			var words []any
+			for word := range strings.FieldsSeq(command) {
+				words = append(words, word)
+			}
+			must(t, c.Do(t.Context(), words...).Err())
+		}
+		send(commands[0])
+		refused(desc)
+		send(commands[1])
 	}
 	if events := len(eventsOf(t, c, pending.ID)) + len(eventsOf(t, c, expiring.ID)); events != 0 || waiting() != before {
 		t.Errorf("%d events, and the session is due at %.0f, was at %.0f", events, waiting(), before)

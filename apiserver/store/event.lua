@@ -13,13 +13,12 @@ local function record_event(id, fields)
   call('ZADD', space .. 'due', now_ms, id)
 end
 
--- What an event says of its session, under the same names. 'v' is of a refused payment: no session has it.
-local says = {'m', 'n', 's', 'c', 'x', 'e', 'a', 'o', 't', 'p', 'r', 'y', 'v', 'w'}
-
 -- Changes a session and records the event that tells of it. Takes the session's key, the kind of event, the end
 -- of its id, the fields to change in the session, and those in which the event differs from what the session
 -- was before; false hides one. Reads the session anew: a change is rare, and few readers need all of it.
 local function change_session(key, kind, mark, change, news)
+  -- What an event says of its session, under the same names. 'v' is of a refused payment: no session has it.
+  local says = {'m', 'n', 's', 'c', 'x', 'e', 'a', 'o', 't', 'p', 'r', 'y', 'v', 'w'}
   local id = string.sub(key, #space + 9) -- behind 'session:'
   local stored = call('HMGET', key, 'q', unpack(says))
   local sequence = (tonumber(stored[1]) or 0) + 1

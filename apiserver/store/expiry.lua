@@ -5,7 +5,7 @@
 -- ended when it expired, not when it was looked at.
 local function expire_if_due(key, fields)
   local expires = tonumber(fields[2])
-  if not (fields[1] == 'PENDING' and expires and now_ms >= expires) then -- garbage may compare as nothing at all
+  if not (fields[1] == 'PENDING' and expires and now_ms >= expires) then -- garbage may be neither before nor after
     return false
   end
   end_session(key, {s = 'EXPIRED', e = fields[2]})
