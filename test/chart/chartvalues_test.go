@@ -1,0 +1,55 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		values string
+		says   []string // beside each other in the message
+	}{
+		"a misspelt value":                 {"apiserver: {replica: 3}", []string{"apiserver", "'replica' not allowed"}},
+		"a misspelt section":               {"api: {replicas: 3}", []string{"'api' not allowed"}},
+		"a text for a number":              {"apiserver: {replicas: '3'}", []string{"/apiserver/replicas", "want integer"}},
+		"a number for a text":              {"image: {tag: 1.2}", []string{"/image/tag", "want string"}},
+		"a text for a list":                {"watchNamespaces: shops", []string{"/watchNamespaces", "want array"}},
+		"a number below the least":         {"apiserver: {publicRateLimit: {burst: 0}}", []string{"/apiserver/publicRateLimit/burst", "minimum"}},
+		"none of the choices":              {"redis: {type: Sentinels}", []string{"/redis/type", "'Bundled', 'Server', 'Sentinel'"}},
+		"a tag for a digest":               {"image: {digest: v1}", []string{"/image/digest", "sha256"}},
+		"an address without a port":        {"redis: {type: Server, addresses: [redis.example]}", []string{"/redis/addresses/0", "does not match"}},
+		"a password among the addresses":   {"redis: {type: Server, addresses: ['u:p@redis.example:6379']}", []string{"/redis/addresses/0", "does not match"}},
+		"a duration without a unit":        {"apiserver: {sessionRetention: '72'}", []string{"/apiserver/sessionRetention"}},
+		"a server without its address":     {"redis: {type: Server}", []string{"redis.addresses: redis.type Server needs"}},
+		"several servers":                  {"redis: {type: Server, addresses: ['a:1', 'b:1']}", []string{"redis.addresses", "Sentinels or a Cluster"}},
+		"Sentinels without a master":       {"redis: {type: Sentinel, addresses: ['a:1']}", []string{"redis.sentinel.masterName"}},
+		"a database of a Cluster":          {"redis: {type: Cluster, addresses: ['a:1'], database: 1}", []string{"redis.database"}},
+		"a URL in no Secret":               {"redis: {type: URL}", []string{"redis.url.secretName"}},
+		"TLS of the bundled Redis":         {"redis: {tls: {enabled: true}}", []string{"redis.tls", "bundled"}},
+		"credentials beside the programs":  {"credentialsNamespace: {name: " + system + "}", []string{"credentialsNamespace.name"}},
+		"merchants beside the credentials": {"watchNamespaces: [" + credentials + "]", []string{"watchNamespaces"}},
+		"a route through no Gateway":       {"httpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
+		"a certificate for no host":        {"ingress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
+		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas is above"}},
+		"a rail without its namespace":     {"rails: [{serviceAccountName: card}]", []string{"rails: each needs namespace"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := tryRender(t, test.values)
+			if err == nil {
+				t.Fatal("these values are taken")
+			}
+			for _, words := range test.says {
+				if !strings.Contains(err.Error(), words) {
+					t.Errorf("the message does not say %q:\n%v", words, err)
+				}
+			}
+		})
+	}
+}
+
+// A chart that has this one as a part passes its own values under global.
+func TestGlobalValuesAreTaken(t *testing.T) {
+	render(t, "global: {anything: true}")
+}
