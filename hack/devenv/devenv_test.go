@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +27,7 @@ func TestRun(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			run := start(t, root, test.path)
 			env := run.waitForEnv(t)
-			chargeAndRead(t, env)
+			chargeAndSettle(t, env)
 			if said := run.said(t); !strings.Contains(said, test.redis) || !strings.Contains(said, "curl -s "+env["API_URL"]) {
 				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, said)
 			}
@@ -53,10 +54,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// chargeAndRead creates a session on one replica and reads it on the other.
-func chargeAndRead(t *testing.T, env map[string]string) {
+// event is one that the receiver got.
+type event struct {
+	Type     string
+	Verified bool
+	Body     string
+}
+
+// chargeAndSettle creates a session on one replica, settles it as the sample's rail, reads it on the other, and
+// waits until the sample's receiver is told.
+func chargeAndSettle(t *testing.T, env map[string]string) {
 	t.Helper()
-	var session struct{ SessionID string }
+	var session struct{ SessionID, Status string }
 	request(t, http.MethodPost, env["API_URL"]+"/api/v1/sessions", env["API_KEY"], `{"amountCents": 1250}`, http.StatusCreated, &session)
-	request(t, http.MethodGet, env["API_URL_2"]+"/api/v1/sessions/"+session.SessionID, env["API_KEY"], "", http.StatusOK, nil)
+	request(t, http.MethodPost, env["INTERNAL_URL"]+"/internal/v1/sessions/"+session.SessionID+"/settlement", env["RAIL_TOKEN"],
+		`{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}`, http.StatusOK, nil)
+	request(t, http.MethodGet, env["API_URL_2"]+"/api/v1/sessions/"+session.SessionID, env["API_KEY"], "", http.StatusOK, &session)
+	if session.Status != "COMPLETED" {
+		t.Errorf("the session is %s", session.Status)
+	}
+	waitUntil(t, "the receiver is told", func() bool {
+		var events []event
+		request(t, http.MethodGet, strings.TrimSuffix(env["WEBHOOK_SINK_URL"], "/hooks")+"/events", "", "", http.StatusOK, &events)
+		return slices.ContainsFunc(events, func(e event) bool {
+			return e.Type == "session.completed" && e.Verified && strings.Contains(e.Body, session.SessionID)
+		})
+	})
 }

@@ -15,7 +15,8 @@ import (
 // patienceToStop is how long a program may take to stop before it is killed.
 const patienceToStop = 15 * time.Second
 
-// programs are the child processes. When one ends before its time, all of the environment ends.
+// programs are the child processes. When one ends before its time, all of the environment ends, except for the
+// roles of the product: those are kept (see keep).
 type programs struct {
 	logs string
 	fail context.CancelCauseFunc
@@ -23,47 +24,69 @@ type programs struct {
 
 // start runs a program that logs to NAME.log, and returns what stops it.
 func (p *programs) start(name, path string, args ...string) (stop func() error, err error) {
-	logFile := filepath.Join(p.logs, name+".log")
-	log, err := os.Create(logFile)
+	c, err := p.launch(name, path, args)
 	if err != nil {
-		return nil, fmt.Errorf("make a log file: %w", err)
+		return nil, err
 	}
-	defer func() { _ = log.Close() }()     // the child has its own
-	program := exec.Command(path, args...) //nolint:noctx // it is stopped in its turn, not all at once
-	program.Stdout, program.Stderr = log, log
-	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := program.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-
-	ended, stopping := make(chan struct{}), make(chan struct{})
+	stopping := make(chan struct{})
 	go func() {
-		_ = program.Wait()
-		close(ended)
+		<-c.ended
 		select {
 		case <-stopping:
 		default:
-			p.fail(fmt.Errorf("%s ended unexpectedly (%v); the end of %s:\n%s", name, program.ProcessState, logFile, tail(logFile)))
+			p.fail(c.failure())
 		}
 	}()
 	return func() error {
 		close(stopping)
-		return end(name, program.Process, ended)
+		return c.end()
 	}, nil
 }
 
-// end asks a process to stop, and kills it when it does not.
-func end(name string, process *os.Process, ended <-chan struct{}) error {
+// child is a process that was started.
+type child struct {
+	name, log string
+	program   *exec.Cmd
+	ended     chan struct{}
+}
+
+func (p *programs) launch(name, path string, args []string) (*child, error) {
+	c := &child{name: name, log: filepath.Join(p.logs, name+".log"), ended: make(chan struct{})}
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make a log file: %w", err)
+	}
+	defer func() { _ = log.Close() }()      // the child has its own
+	c.program = exec.Command(path, args...) //nolint:noctx // it is stopped in its turn, not all at once
+	c.program.Stdout, c.program.Stderr = log, log
+	c.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.program.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = c.program.Wait()
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+func (c *child) failure() error {
+	return fmt.Errorf("%s ended unexpectedly (%v); the end of %s:\n%s", c.name, c.program.ProcessState, c.log, tail(c.log))
+}
+
+// end asks the process to stop, and kills it when it does not.
+func (c *child) end() error {
+	process := c.program.Process
 	if err := process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop %s: %w", name, err)
+		return fmt.Errorf("stop %s: %w", c.name, err)
 	}
 	select {
-	case <-ended:
+	case <-c.ended:
 		return nil
 	case <-time.After(patienceToStop):
 		err := process.Kill()
-		<-ended
-		return errors.Join(fmt.Errorf("%s did not stop within %s and was killed", name, patienceToStop), err)
+		<-c.ended
+		return errors.Join(fmt.Errorf("%s did not stop within %s and was killed", c.name, patienceToStop), err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (e *environment) startRoles(ctx context.Context) error {
 }
 
 func (e *environment) startRole(name, role, opsAddress string, args ...string) error {
-	stop, err := e.programs.start(name, filepath.Join(e.root, "bin", "merchant-operator"), append([]string{
+	stop, err := e.programs.keep(name, filepath.Join(e.root, "bin", "merchant-operator"), append([]string{
 		role,
 		"--kubeconfig", e.kubeconfig(role),
 		"--credentials-namespace", credentialsNamespace,
