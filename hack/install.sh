@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and Go modules cannot give: a real redis-server, and a C compiler for the race
-# detector. Does nothing when it is there already.
+# detector; and what a native node of hack/cluster runs on. Does nothing when it is there already.
 #
-#   hack/install.sh redis | compiler
+#   hack/install.sh redis | compiler | node
 set -euo pipefail
 
 case ${1:-} in
@@ -16,16 +16,26 @@ case ${1:-} in
     why="the race detector needs cgo"
     debian="gcc libc6-dev" brew=gcc
     ;;
+  node)
+    command="containerd ctr runc iptables ipset ip nsenter /usr/lib/cni/ptp"
+    why="a Kubernetes node runs containers"
+    debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
+    ;;
   *)
-    echo "usage: $0 redis | compiler" >&2
+    echo "usage: $0 redis | compiler | node" >&2
     exit 2
     ;;
 esac
 
-if command -v "$command" >/dev/null; then
+# Debian keeps some of these where only root looks.
+PATH=$PATH:/usr/sbin:/sbin
+# shellcheck disable=SC2086 # it may be several
+is_there() { for one in $command; do command -v "$one" >/dev/null || return; done; }
+
+if is_there; then
   exit
 fi
-echo "==> Installing $command: $why" >&2
+echo "==> Installing ${debian:-$command}: $why" >&2
 
 if command -v apt-get >/dev/null; then
   root="env"
@@ -37,10 +47,10 @@ if command -v apt-get >/dev/null; then
   $root apt-get update -qq >&2
   # shellcheck disable=SC2086 # it may be several packages
   $root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $debian >&2
-elif command -v brew >/dev/null; then
+elif [[ -n $brew ]] && command -v brew >/dev/null; then
   brew install "$brew" >&2
 else
   echo "There is neither apt-get nor brew here. Please put $command on the PATH: $why." >&2
   exit 1
 fi
-command -v "$command" >/dev/null || { echo "$command is still not on the PATH" >&2; exit 1; }
+is_there || { echo "$command is still not on the PATH" >&2; exit 1; }
