@@ -93,6 +93,12 @@ build-installer: ## Write dist/install.yaml, all of config/default in one file. 
 	@rm -r dist/installer
 	@echo "==> dist/install.yaml, of the image $(IMG)"
 
+IMAGE ?= merchant-operator:$(VERSION)
+
+.PHONY: image
+image: ## Make the container image, and bin/image.tar. With docker if it answers, else without any such thing.
+	@go run ./hack/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
+
 .PHONY: kubectl
 kubectl: ## Build kubectl, and link it as bin/kubectl.
 	@assets=$(assets); mkdir -p bin; ln -sfn "$$assets/kubectl" bin/kubectl; echo "==> bin/kubectl"
