@@ -30,8 +30,9 @@ Without --secret-file the secret is $WEBHOOK_SECRET.
 
 func main() {
 	stop, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer release()
-	if err := run(stop, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	err := run(stop, os.Args[1:], os.Stdout)
+	release()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "receiver: %v\n", err)
 		os.Exit(1)
 	}

@@ -75,5 +75,7 @@ func (r *receiver) verified(body []byte, header http.Header) bool {
 
 func (r *receiver) list(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r.inbox.list())
+	if err := json.NewEncoder(w).Encode(r.inbox.list()); err != nil {
+		fmt.Fprintln(r.out, "could not list the events:", err)
+	}
 }

@@ -27,7 +27,7 @@ func Start(t testing.TB) *Server {
 	}
 	server := &Server{conn: conn, zone: map[string][]netip.Addr{}}
 	var serving sync.WaitGroup
-	serving.Go(func() { server.serve(t) })
+	serving.Go(func() { server.serve(t.Errorf) })
 	t.Cleanup(func() {
 		_ = conn.Close()
 		serving.Wait()
@@ -54,7 +54,7 @@ func (s *Server) Resolver() *net.Resolver {
 	}}
 }
 
-func (s *Server) serve(t testing.TB) {
+func (s *Server) serve(complain func(format string, args ...any)) {
 	packet := make([]byte, 1024)
 	for {
 		n, client, err := s.conn.ReadFrom(packet)
@@ -63,12 +63,12 @@ func (s *Server) serve(t testing.TB) {
 		}
 		var query dnsmessage.Message
 		if err := query.Unpack(packet[:n]); err != nil || len(query.Questions) != 1 {
-			t.Errorf("a query that is none: %v", err)
+			complain("a query that is none: %v", err)
 			continue
 		}
 		answer, err := s.answer(query).Pack()
 		if err != nil {
-			t.Errorf("pack an answer: %v", err)
+			complain("pack an answer: %v", err)
 			continue
 		}
 		_, _ = s.conn.WriteTo(answer, client)

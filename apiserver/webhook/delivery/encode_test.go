@@ -114,10 +114,13 @@ func FuzzEncode(f *testing.F) {
 		}
 		var read struct {
 			Data struct {
-				OrderRef, Reason string
-				AmountCents      int64
-				Merchant         struct{ Name string }
-			}
+				OrderRef    string `json:"orderRef"`
+				Reason      string `json:"reason"`
+				AmountCents int64  `json:"amountCents"`
+				Merchant    struct {
+					Name string `json:"name"`
+				} `json:"merchant"`
+			} `json:"data"`
 		}
 		if err := json.Unmarshal(first, &read); err != nil {
 			t.Fatalf("%s: %v", first, err)

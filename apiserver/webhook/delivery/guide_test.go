@@ -58,8 +58,8 @@ func TestTheGuideNamesEveryFieldKindAndReason(t *testing.T) {
 	}) // of which no event dies
 	for _, event := range golden(t) {
 		var body struct {
-			Type string
-			Data map[string]any
+			Type string         `json:"type"`
+			Data map[string]any `json:"data"`
 		}
 		if err := json.Unmarshal(encode(t, event), &body); err != nil {
 			t.Fatal(err)

@@ -82,23 +82,20 @@ func TestTheStatusDecides(t *testing.T) {
 }
 
 func TestAnAttemptEndsInTime(t *testing.T) {
-	tests := map[string]func(t *testing.T) (string, delivery.Options){
-		"no answer": func(t *testing.T) (string, delivery.Options) {
-			r := receive(t, func(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() })
-			return r.URL, r.trusting()
-		},
-		"no handshake": func(t *testing.T) (string, delivery.Options) {
-			return overTLS(speak(t, "", false)), delivery.Options{AllowCIDRs: loopback}
-		},
-		"half a header": func(t *testing.T) (string, delivery.Options) {
-			return cleartext(speak(t, "HTTP/1.1 200 OK\r\nX-", false)), delivery.Options{AllowCIDRs: loopback, AllowHTTP: true}
-		},
+	r := receive(t, func(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() })
+	opened := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true}
+	tests := map[string]struct {
+		url     string
+		options delivery.Options
+	}{
+		"no answer":     {r.URL, r.trusting()},
+		"no handshake":  {overTLS(speak(t, "", false)), opened},
+		"half a header": {cleartext(speak(t, "HTTP/1.1 200 OK\r\nX-", false)), opened},
 	}
-	for name, start := range tests {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			url, options := start(t)
-			options.Timeout = 100 * time.Millisecond
-			if got := send(t, options, attempt(url)); got != (delivery.Result{Reason: "timeout"}) {
+			test.options.Timeout = 100 * time.Millisecond
+			if got := send(t, test.options, attempt(test.url)); got != (delivery.Result{Reason: "timeout"}) {
 				t.Errorf("got %+v, want timeout", got)
 			}
 		})

@@ -123,7 +123,7 @@ type listener struct {
 
 func listen(t *testing.T) *listener {
 	t.Helper()
-	tcp, err := net.Listen("tcp", ":0") //nolint:gosec // every address of loopback is to reach it
+	tcp, err := net.Listen("tcp", ":0") // every address of loopback is to reach it
 	if err != nil {
 		t.Fatal(err)
 	}
