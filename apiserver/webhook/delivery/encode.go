@@ -31,7 +31,7 @@ func Encode(event outbox.Event) ([]byte, error) {
 	})
 }
 
-// timestampLayout is RFC 3339 to the millisecond; times.Time's own encoding drops zeros.
+// timestampLayout is RFC 3339 to the millisecond; time.Time's own encoding drops zeros.
 const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 
 func dataOf(event outbox.Event) (any, error) {

@@ -53,7 +53,7 @@ func TestEveryKindIsTold(t *testing.T) {
 	}
 }
 
-// The zone of the process that encodes, and a fraction of a millisecond, are not part of the event.
+// The zone of the process that encodes is not part of the event.
 func TestOnlyTheInstantIsWritten(t *testing.T) {
 	there := time.FixedZone("elsewhere", 5*3600+1800)
 	for name, event := range golden(t) {
