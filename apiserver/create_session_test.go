@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 const sessions = "/api/v1/sessions"
@@ -206,5 +208,35 @@ func TestAReplayShowsTheLiveStatus(t *testing.T) {
 	eventually(t, "the replay is EXPIRED", func() bool { return create().text("status") == "EXPIRED" })
 	if got := create(); got.text("sessionId") != original.text("sessionId") || fmt.Sprint(got.body["expiresAt"]) != fmt.Sprint(original.body["expiresAt"]) {
 		t.Errorf("the replay is %s, of %s", got.raw, original.raw)
+	}
+}
+
+// session.created is recorded for merchants that ask for it by name, and for nobody else.
+func TestCreateTellsWhoAsksForIt(t *testing.T) {
+	s := newScene(t)
+	own := redistest.Start(t)
+	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
+	defer func() { _ = server.Close() }()
+	asking := func(events ...v1alpha1.WebhookEvent) func(*published.MerchantRecord) {
+		return func(r *published.MerchantRecord) {
+			r.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks", Events: events}
+		}
+	}
+	keys := map[string]string{
+		"no webhook":   s.key("none", s.merchant("none")),
+		"all events":   s.key("all", s.merchant("all", asking())),
+		"other events": s.key("other", s.merchant("other", asking(v1alpha1.EventSessionExpired))),
+		"this event":   s.key("this", s.merchant("this", asking(v1alpha1.EventSessionExpired, v1alpha1.EventSessionCreated))),
+	}
+	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	for name, key := range keys {
+		id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+		recorded, err := server.Keys(t.Context(), "*:event:evt_"+id[3:]+"_*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := name == "this event"; (len(recorded) == 1) != want {
+			t.Errorf("%s: recorded %v", name, recorded)
+		}
 	}
 }

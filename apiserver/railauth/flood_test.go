@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,17 +18,17 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 )
 
-// oneGoodToken knows a single account, fast enough for tens of thousands of questions.
-type oneGoodToken struct {
+// someGoodTokens tells good tokens by their end, fast enough for tens of thousands of questions.
+type someGoodTokens struct {
 	authenticationclient.TokenReviewInterface
 
-	good  string
-	asked int
+	suffix string // of the tokens that are good
+	asked  int
 }
 
-func (o *oneGoodToken) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
-	o.asked++
-	review.Status.Authenticated = review.Spec.Token == o.good
+func (s *someGoodTokens) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	s.asked++
+	review.Status.Authenticated = strings.HasSuffix(review.Spec.Token, s.suffix)
 	return review, nil
 }
 
@@ -43,7 +44,7 @@ func (allowAll) Create(_ context.Context, review *authorizationv1.SubjectAccessR
 // A flood of tokens that are all different neither crowds out the rails nor lets anybody in, and what is
 // remembered of it is forgotten again.
 func TestAFloodOfBadTokens(t *testing.T) {
-	tokens := &oneGoodToken{good: "good.good.good"}
+	tokens := &someGoodTokens{suffix: "good"}
 	now := time.Now()
 	guard := railauth.New(railauth.Options{
 		Tokens: tokens, Access: allowAll{}, Path: path, Lifetime: lifetime,
@@ -59,13 +60,27 @@ func TestAFloodOfBadTokens(t *testing.T) {
 			t.Fatalf("%s: asked %d times, want %d", token, got, asked)
 		}
 	}
-	check(tokens.good, nil, 1)
+	check("first.rail.good", nil, 1)
 	for i := range 20_000 {
 		check(fmt.Sprintf("bad.bad.%d", i), railauth.ErrUnauthenticated, 1)
 	}
-	check(tokens.good, nil, 0)
+	check("first.rail.good", nil, 0)
+	check("second.rail.good", nil, 1)
+	check("second.rail.good", nil, 0)
 	check("bad.bad.19999", railauth.ErrUnauthenticated, 1) // there was no room for it
 	now = now.Add(lifetime)
 	check("bad.bad.19999", railauth.ErrUnauthenticated, 1)
 	check("bad.bad.19999", railauth.ErrUnauthenticated, 0) // now there is
+}
+
+// An authenticator behind the Kubernetes API that knows no audiences says that a token is good, and not
+// for whom.
+func TestAnAudienceThatNobodyChecked(t *testing.T) {
+	guard := railauth.New(railauth.Options{
+		Tokens: &someGoodTokens{suffix: "good"}, Access: allowAll{}, Path: path, Audience: "settlements", Lifetime: lifetime,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, railauth.ErrUnauthenticated) {
+		t.Errorf("Check: %v, want ErrUnauthenticated", err)
+	}
 }

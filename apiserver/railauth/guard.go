@@ -61,19 +61,19 @@ func (g *Guard) Check(ctx context.Context, token string) error {
 		return ErrUnauthenticated
 	}
 	digest := sha256.Sum256([]byte(token))
-	if verdict, known := g.remembered(digest); known {
-		return verdict
+	if decided, known := g.remembered(digest); known {
+		return decided.err
 	}
 	answered := g.asking.DoChan(string(digest[:]), func() (any, error) {
-		if verdict, known := g.remembered(digest); known { // by a question that ended just now
-			return nil, verdict
+		if decided, known := g.remembered(digest); known { // by a question that ended just now
+			return nil, decided.err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		asked := g.Now()
-		verdict := g.review(ctx, token)
-		g.remember(digest, verdict, asked.Add(g.Lifetime))
-		return nil, verdict
+		err := g.review(ctx, token)
+		g.remember(digest, verdict{err, asked.Add(g.Lifetime)})
+		return nil, err
 	})
 	select {
 	case answer := <-answered:
@@ -83,20 +83,20 @@ func (g *Guard) Check(ctx context.Context, token string) error {
 	}
 }
 
-func (g *Guard) remembered(digest [sha256.Size]byte) (verdict error, known bool) {
+func (g *Guard) remembered(digest [sha256.Size]byte) (verdict, bool) {
 	now := g.Now()
-	if verdict, known = g.allowed.get(digest, now); known {
-		return verdict, true
+	if decided, known := g.allowed.get(digest, now); known {
+		return decided, true
 	}
 	return g.refused.get(digest, now)
 }
 
-func (g *Guard) remember(digest [sha256.Size]byte, verdict error, until time.Time) {
+func (g *Guard) remember(digest [sha256.Size]byte, decided verdict) {
 	switch {
-	case verdict == nil:
-		g.allowed.put(digest, nil, until, g.Now())
-	case !errors.Is(verdict, ErrUnavailable):
-		g.refused.put(digest, verdict, until, g.Now())
+	case decided.err == nil:
+		g.allowed.put(digest, decided, g.Now())
+	case !errors.Is(decided.err, ErrUnavailable):
+		g.refused.put(digest, decided, g.Now())
 	}
 }
 

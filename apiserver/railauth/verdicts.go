@@ -24,23 +24,20 @@ type verdict struct {
 
 func newVerdicts() *verdicts { return &verdicts{byHash: map[[sha256.Size]byte]verdict{}} }
 
-func (v *verdicts) get(digest [sha256.Size]byte, now time.Time) (err error, known bool) {
+func (v *verdicts) get(digest [sha256.Size]byte, now time.Time) (found verdict, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	found, known := v.byHash[digest]
-	if !known || !now.Before(found.until) {
-		return nil, false
-	}
-	return found.err, true
+	found, known = v.byHash[digest]
+	return found, known && now.Before(found.until)
 }
 
-func (v *verdicts) put(digest [sha256.Size]byte, err error, until, now time.Time) {
+func (v *verdicts) put(digest [sha256.Size]byte, decided verdict, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.byHash) >= maxVerdicts {
 		maps.DeleteFunc(v.byHash, func(_ [sha256.Size]byte, old verdict) bool { return !now.Before(old.until) })
 	}
 	if len(v.byHash) < maxVerdicts {
-		v.byHash[digest] = verdict{err, until}
+		v.byHash[digest] = decided
 	}
 }
