@@ -1,21 +1,13 @@
 package chart
 
 import (
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
-	"github.com/merchant-operator/merchant-operator/controllers"
 )
 
 var roles = []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"}
@@ -41,8 +33,6 @@ func templates(t *testing.T, values ...string) map[string]corev1.PodTemplateSpec
 func TestPodsKeepTheRestrictedStandard(t *testing.T) {
 	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"} {
 		for name, template := range templates(t, values) {
-			template.Spec.ServiceAccountName = "" // whose object is not there
-			template.Spec.AutomountServiceAccountToken = new(false)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: template.Labels}, Spec: template.Spec}
 			if name == "merchant-operator-redis" { // whose volume the StatefulSet's controller adds
 				pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -85,77 +75,6 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 		selectsOnly(t, "the Deployment "+name, deployment.Spec.Selector.MatchLabels, name)
 		for _, spread := range pod.TopologySpreadConstraints {
 			selectsOnly(t, "the spread of "+name, spread.LabelSelector.MatchLabels, name)
-		}
-	}
-}
-
-// selectsOnly fails unless the labels select the pods of these names and no others.
-func selectsOnly(t *testing.T, what string, selector map[string]string, want ...string) {
-	t.Helper()
-	var got []string
-	for name, template := range templates(t) {
-		if labels.SelectorFromSet(selector).Matches(labels.Set(template.Labels)) {
-			got = append(got, name)
-		}
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("pods that %s selects (-want +got):\n%s", what, diff)
-	}
-}
-
-func TestServicesReachTheirPodsAndNoOthers(t *testing.T) {
-	all := objects(t, render(t, "").stream())
-	for name, want := range map[string][]string{
-		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
-		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
-		"merchant-operator-ops":                roles,
-		"merchant-operator-redis":              {"merchant-operator-redis"},
-	} {
-		service := get[corev1.Service](t, all, "Service/"+name)
-		selectsOnly(t, "the Service "+name, service.Spec.Selector, want...)
-		for _, pod := range want {
-			container := templates(t)[pod].Spec.Containers[0]
-			named := func(p corev1.ContainerPort) bool {
-				return p.Name == service.Spec.Ports[0].TargetPort.String() && p.ContainerPort == service.Spec.Ports[0].Port
-			}
-			if len(service.Spec.Ports) != 1 || !slices.ContainsFunc(container.Ports, named) {
-				t.Errorf("%s has no port that the Service %s names", pod, name)
-			}
-		}
-	}
-}
-
-// The kubelet kills what is left at the end of the grace period, and requests or deliveries with it.
-func TestTheGracePeriodsOutlastTheDrain(t *testing.T) {
-	grace := func(template corev1.PodTemplateSpec) time.Duration {
-		return time.Duration(*template.Spec.TerminationGracePeriodSeconds) * time.Second
-	}
-	for _, values := range []string{"", "apiserver: {preStopSeconds: 60, drainDelaySeconds: 120}", "apiserver: {preStopSeconds: 0, drainDelaySeconds: 0}"} {
-		all := templates(t, values)
-		api := all["merchant-operator-apiserver"]
-		container := api.Spec.Containers[0]
-		drain := apiserver.DefaultOptions().ShutdownTimeout
-		if container.Lifecycle != nil {
-			drain += time.Duration(container.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-		}
-		for _, argument := range container.Args {
-			if text, found := strings.CutPrefix(argument, "--drain-delay="); found {
-				delay, err := time.ParseDuration(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				drain += delay
-			}
-		}
-		if grace(api) < drain+5*time.Second {
-			t.Errorf("with %q the apiserver has %s to end and needs %s", values, grace(api), drain)
-		}
-		if got, need := grace(all["merchant-operator-dispatcher"]), webhook.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
-			t.Errorf("the dispatcher has %s to end and needs %s", got, need)
-		}
-		if got, need := grace(all["merchant-operator"]), controllers.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
-			t.Errorf("the operator has %s to end and needs %s", got, need)
 		}
 	}
 }

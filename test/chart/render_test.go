@@ -65,9 +65,9 @@ func (m manifests) stream() string {
 }
 
 // objects are those of a text of several documents. The key is Kind/name, and @namespace if that is not the release's.
-func objects(t *testing.T, text string) map[string]unstructured.Unstructured {
+func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	out := map[string]unstructured.Unstructured{}
+	out := map[string]*unstructured.Unstructured{}
 	for _, document := range strings.Split("\n"+text, "\n---") {
 		var content map[string]any
 		if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
@@ -76,7 +76,7 @@ func objects(t *testing.T, text string) map[string]unstructured.Unstructured {
 		if len(content) == 0 {
 			continue
 		}
-		object := unstructured.Unstructured{Object: content}
+		object := &unstructured.Unstructured{Object: content}
 		key := object.GetKind() + "/" + object.GetName()
 		if namespace := object.GetNamespace(); namespace != "" && namespace != system {
 			key += "@" + namespace
@@ -89,14 +89,21 @@ func objects(t *testing.T, text string) map[string]unstructured.Unstructured {
 	return out
 }
 
-// get decodes the one object of a kind and name.
-func get[T any](t *testing.T, all map[string]unstructured.Unstructured, key string) T {
+// one returns the object of a key.
+func one(t *testing.T, all map[string]*unstructured.Unstructured, key string) *unstructured.Unstructured {
 	t.Helper()
-	var out T
 	object, found := all[key]
 	if !found {
 		t.Fatalf("there is no %s, only %v", key, slices.Sorted(maps.Keys(all)))
 	}
+	return object
+}
+
+// get decodes the object of a key; a field that its type does not have fails t.
+func get[T any](t *testing.T, all map[string]*unstructured.Unstructured, key string) T {
+	t.Helper()
+	var out T
+	object := one(t, all, key)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &out, true); err != nil {
 		t.Fatalf("%s: %v", key, err)
 	}

@@ -1,0 +1,127 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// rights are all that the chart grants, written down. Whoever changes a rule changes this list, and sees it.
+const rights = `
+merchant-operator everywhere: create delete get list update watch secrets
+merchant-operator everywhere: create patch events.events.k8s.io
+merchant-operator everywhere: get list patch watch apikeys.merchant-operator.io
+merchant-operator everywhere: get list patch watch merchants.merchant-operator.io
+merchant-operator everywhere: patch apikeys/status.merchant-operator.io
+merchant-operator everywhere: patch merchants/status.merchant-operator.io
+merchant-operator in merchant-operator-credentials: create delete get list update watch configmaps
+merchant-operator in merchant-operator-credentials: create delete get list update watch secrets
+merchant-operator in merchant-operator-system: create get update leases.coordination.k8s.io
+merchant-operator in merchant-operator-system: create patch events
+merchant-operator-apiserver everywhere: all of system:auth-delegator
+merchant-operator-apiserver in merchant-operator-credentials: get list update watch secrets
+merchant-operator-apiserver in merchant-operator-credentials: get list watch configmaps
+merchant-operator-dispatcher everywhere: create patch events.events.k8s.io
+merchant-operator-dispatcher everywhere: patch merchants/status.merchant-operator.io
+merchant-operator-dispatcher in merchant-operator-credentials: get list watch configmaps
+merchant-operator-dispatcher in merchant-operator-credentials: get list watch secrets
+`
+
+func TestTheRightsAreThoseWrittenDown(t *testing.T) {
+	if diff := cmp.Diff(lines(rights), grants(t, render(t).stream())); diff != "" {
+		t.Errorf("rights (-written down +granted):\n%s", diff)
+	}
+}
+
+func TestKustomizeGrantsTheSame(t *testing.T) {
+	kustomized := kubectl(t, "", "kustomize", inRepository("config", "rbac"))
+	if diff := cmp.Diff(grants(t, kustomized), grants(t, render(t).stream())); diff != "" {
+		t.Errorf("rights (-config/rbac +chart):\n%s", diff)
+	}
+}
+
+// What is everywhere without watchNamespaces is in each of them with it. TokenReview and SubjectAccessReview
+// belong to no namespace.
+func TestSomeNamespacesOnly(t *testing.T) {
+	var want []string
+	for _, line := range lines(rights) {
+		if !strings.Contains(line, "everywhere") || strings.Contains(line, "auth-delegator") {
+			want = append(want, line)
+			continue
+		}
+		want = append(want, strings.Replace(line, "everywhere", "in more-shops", 1), strings.Replace(line, "everywhere", "in shops", 1))
+	}
+	got := grants(t, render(t, "watchNamespaces: [shops, more-shops]").stream())
+	if diff := cmp.Diff(lines(strings.Join(want, "\n")), got); diff != "" {
+		t.Errorf("rights (-want +granted):\n%s", diff)
+	}
+}
+
+// The same, but with the release's own namespace among them: its Roles must not be in each other's way.
+func TestTheReleasesOwnNamespaceCanBeManaged(t *testing.T) {
+	got := strings.Join(grants(t, render(t, "watchNamespaces: ["+system+"]").stream()), "\n")
+	for _, line := range []string{
+		"merchant-operator in " + system + ": create get update leases.coordination.k8s.io",
+		"merchant-operator in " + system + ": create delete get list update watch secrets",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%q is not granted:\n%s", line, got)
+		}
+	}
+}
+
+// The API server itself is asked, after it has been given the chart's objects.
+func TestWhatTheAPIServerAllowsInSomeNamespacesOnly(t *testing.T) {
+	text := render(t, least, "watchNamespaces: [shops]", "rails: [{namespace: rails, serviceAccountName: card}]").stream()
+	kubectl(t, text, "apply", "-f", "-")
+	t.Cleanup(func() { kubectl(t, text, "delete", "--ignore-not-found", "-f", "-") })
+	account := func(name string) string { return "system:serviceaccount:" + system + ":" + name }
+	for _, test := range []struct {
+		user, verb, group, resource, namespace string
+		want                                   bool
+	}{
+		{account("merchant-operator"), "create", "", "secrets", "shops", true},
+		{account("merchant-operator"), "list", "merchant-operator.io", "merchants", "shops", true},
+		{account("merchant-operator"), "create", "", "secrets", "more-shops", false},
+		{account("merchant-operator"), "list", "merchant-operator.io", "merchants", "more-shops", false},
+		{account("merchant-operator"), "list", "", "secrets", "", false},
+		{account("merchant-operator"), "get", "", "secrets", system, false},
+		{account("merchant-operator"), "update", "", "secrets", credentials, true},
+		{account("merchant-operator-apiserver"), "update", "", "secrets", credentials, true},
+		{account("merchant-operator-apiserver"), "create", "", "secrets", credentials, false},
+		{account("merchant-operator-apiserver"), "get", "", "secrets", "shops", false},
+		{account("merchant-operator-apiserver"), "create", "authentication.k8s.io", "tokenreviews", "", true},
+		{account("merchant-operator-dispatcher"), "watch", "", "secrets", credentials, true},
+		{account("merchant-operator-dispatcher"), "update", "", "secrets", credentials, false},
+		{account("merchant-operator-dispatcher"), "patch", "events.k8s.io", "events", "shops", true},
+		{account("merchant-operator-dispatcher"), "patch", "events.k8s.io", "events", "more-shops", false},
+		{"system:serviceaccount:" + system + ":default", "get", "", "secrets", credentials, false},
+	} {
+		spec := authorizationv1.SubjectAccessReviewSpec{User: test.user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: test.namespace, Verb: test.verb, Group: test.group, Resource: test.resource,
+		}}
+		if got := allowed(t, spec); got != test.want {
+			t.Errorf("%s may %s %s.%s in %q: %t, want %t", test.user, test.verb, test.resource, test.group, test.namespace, got, test.want)
+		}
+	}
+	for user, want := range map[string]bool{"system:serviceaccount:rails:card": true, "system:serviceaccount:rails:default": false} {
+		settle := &authorizationv1.NonResourceAttributes{Verb: "post", Path: "/internal/v1/sessions/ps_00abc/settlement"}
+		if got := allowed(t, authorizationv1.SubjectAccessReviewSpec{User: user, NonResourceAttributes: settle}); got != want {
+			t.Errorf("%s may settle: %t, want %t", user, got, want)
+		}
+	}
+}
+
+func allowed(t *testing.T, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	t.Helper()
+	spec.Groups = []string{"system:serviceaccounts", "system:authenticated"}
+	answer, err := clientset.AuthorizationV1().SubjectAccessReviews().
+		Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
+}
