@@ -5,20 +5,22 @@ package session
 type Verdict string
 
 const (
-	// Applied: the session ends with the wanted status.
+	// Applied says that the session ends with the wanted status.
 	Applied Verdict = "applied"
-	// Repeated: it has ended so before, by the same wish. Nothing changes, and the answer is that of then.
+	// Repeated says that it has ended so before, by the same wish. Nothing changes, and the answer is that
+	// of then.
 	Repeated Verdict = "repeated"
-	// Ignored: the wish comes too late or does not fit, and no money has moved. Nothing changes.
+	// Ignored says that the wish comes too late or does not fit, and that no money has moved. Nothing changes.
 	Ignored Verdict = "ignored"
-	// Late: money has moved after the end. It is recorded and to be refunded; the status stays.
+	// Late says that money has moved after the end. It is recorded and to be refunded; the status stays.
 	Late Verdict = "late"
-	// Mismatched: money has moved that is not the session's amount. It is recorded and to be refunded;
-	// the session stays pending.
+	// Mismatched says that money has moved that is not the session's amount. It is recorded and to be
+	// refunded; the session stays pending.
 	Mismatched Verdict = "mismatched"
-	// RefundedAgain: the same money has been refused before. Nothing changes, and the answer is that of then.
+	// RefundedAgain says that the same money has been refused before. Nothing changes, and the answer is
+	// that of then.
 	RefundedAgain Verdict = "refunded_again"
-	// Contradicted: the wish contradicts what is already so, and nothing changes.
+	// Contradicted says that the wish contradicts what is already so. Nothing changes.
 	Contradicted Verdict = "contradicted"
 )
 
@@ -32,11 +34,11 @@ func (v Verdict) RefundRequired() bool { return v == Late || v == Mismatched || 
 type Standing string
 
 const (
-	// Unheard: nothing.
+	// Unheard is a reference the session knows nothing of.
 	Unheard Standing = "unheard"
-	// Settled: it settled the session.
+	// Settled is the one that settled the session.
 	Settled Standing = "settled"
-	// Refused: its money was recorded as late or mismatching.
+	// Refused is one whose money was recorded as late or mismatching.
 	Refused Standing = "refused"
 )
 

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,9 +85,7 @@ func TestWhatAnEventHolds(t *testing.T) {
 		id := outbox.SessionEventID(created.ID, mark)
 		key := bucketTag(asks.MerchantID) + "event:" + id
 		got := c.HGetAll(t.Context(), key).Val()
-		for name, value := range common {
-			want[name] = value
-		}
+		maps.Copy(want, common)
 		if want["d"] == "" { // the clock of Redis alone knows
 			want["d"] = got["d"]
 		}
@@ -194,9 +193,7 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 			continue
 		}
 		harmed := map[string]string{"attempts": "3"} // of its delivery, and passed over
-		for other, value := range fields {
-			harmed[other] = value
-		}
+		maps.Copy(harmed, fields)
 		if _, err := store.EventOf(eventID, harmed); err != nil {
 			t.Fatalf("unharmed: %v", err)
 		}
