@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -14,31 +13,31 @@ import (
 // outboxOperations are one of each kind, in an order in which all of them have something to do.
 var outboxOperations = []struct {
 	name string
-	do   func(context.Context, outboxScene, *testing.T) error
+	do   func(*testing.T, outboxScene) error
 }{
-	{"fail", func(ctx context.Context, s outboxScene, t *testing.T) error {
-		return second(s.EventFailed(ctx, s.one(t), store.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour}))
+	{"fail", func(t *testing.T, s outboxScene) error {
+		return second(s.EventFailed(t.Context(), s.one(t), store.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
-	{"troubled", func(ctx context.Context, s outboxScene, _ *testing.T) error {
-		return second(s.TroubledEndpoints(ctx, s.bucket()))
+	{"troubled", func(t *testing.T, s outboxScene) error {
+		return second(s.TroubledEndpoints(t.Context(), s.bucket()))
 	}},
-	{"told", func(ctx context.Context, s outboxScene, _ *testing.T) error {
-		return s.EndpointTold(ctx, store.EndpointState{MerchantID: s.asks.MerchantID})
+	{"told", func(t *testing.T, s outboxScene) error {
+		return s.EndpointTold(t.Context(), store.EndpointState{MerchantID: s.asks.MerchantID})
 	}},
-	{"resume", func(ctx context.Context, s outboxScene, _ *testing.T) error {
-		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
+	{"resume", func(t *testing.T, s outboxScene) error {
+		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "there"))
 	}},
-	{"put off", func(ctx context.Context, s outboxScene, t *testing.T) error {
-		return s.DeferEvents(ctx, s.bucket(), store.Deferral{Lease: s.one(t)})
+	{"put off", func(t *testing.T, s outboxScene) error {
+		return s.DeferEvents(t.Context(), s.bucket(), store.Deferral{Lease: s.one(t)})
 	}},
-	{"bury", func(ctx context.Context, s outboxScene, t *testing.T) error { return s.BuryEvent(ctx, s.one(t), "dns") }},
-	{"deliver", func(ctx context.Context, s outboxScene, t *testing.T) error { return s.EventDelivered(ctx, s.one(t)) }},
-	{"drop", func(ctx context.Context, s outboxScene, t *testing.T) error { return s.DropEvent(ctx, s.one(t)) }},
-	{"list", func(ctx context.Context, s outboxScene, _ *testing.T) error {
-		return second(s.DeadLetters(ctx, store.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	{"bury", func(t *testing.T, s outboxScene) error { return s.BuryEvent(t.Context(), s.one(t), "dns") }},
+	{"deliver", func(t *testing.T, s outboxScene) error { return s.EventDelivered(t.Context(), s.one(t)) }},
+	{"drop", func(t *testing.T, s outboxScene) error { return s.DropEvent(t.Context(), s.one(t)) }},
+	{"list", func(t *testing.T, s outboxScene) error {
+		return second(s.DeadLetters(t.Context(), store.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	}},
-	{"count", func(ctx context.Context, s outboxScene, _ *testing.T) error {
-		return second(s.Backlog(ctx, s.bucket()))
+	{"count", func(t *testing.T, s outboxScene) error {
+		return second(s.Backlog(t.Context(), s.bucket()))
 	}},
 }
 
@@ -51,7 +50,7 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 		s.tag = bucketTag(s.asks.MerchantID)
 		for _, operation := range outboxOperations {
 			s.event(t)
-			if err := operation.do(t.Context(), s, t); err != nil {
+			if err := operation.do(t, s); err != nil {
 				t.Errorf("bucket %d: %s: %v", s.bucket(), operation.name, err)
 			}
 			for _, rest := range s.leaseFor(t, time.Hour, 100) {
@@ -79,7 +78,7 @@ func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
 			s.event(t)
 			lease := s.one(t)
 			must(t, s.DeferEvents(t.Context(), s.bucket(), store.Deferral{Lease: lease}))
-			commands := clientCommands(t, server, func() { must(t, operation.do(t.Context(), s, t)) })
+			commands := clientCommands(t, server, func() { must(t, operation.do(t, s)) })
 			for _, rest := range s.leaseFor(t, time.Hour, 100) {
 				must(t, s.DropEvent(t.Context(), rest))
 			}

@@ -43,8 +43,8 @@ func TestABreakerStaysOpenLongerEachTimeUpToALimit(t *testing.T) {
 			got = append(got, b.wait(noon))
 		}
 	}
-	for i, want := range []time.Duration{5, 10, 20, 40, 60, 60, 60} {
-		if got[i] != want*time.Second {
+	for i, want := range []int{5, 10, 20, 40, 60, 60, 60} {
+		if got[i] != time.Duration(want)*time.Second {
 			t.Errorf("break %d took %s, want %d s", i, got[i], want)
 		}
 	}

@@ -65,7 +65,7 @@ type dispatcher struct {
 	lanes *lanes
 	// attempts is the context of attempts, and records of what is written of them: an attempt can be cut off, and what
 	// came of it is still to be written then.
-	attempts, records context.Context //nolint:containedctx // they span the lives of the attempts, not that of a call
+	attempts, records context.Context
 	// healthNews asks to pass on at once how endpoints fare.
 	healthNews chan struct{}
 	outage     outage

@@ -73,12 +73,12 @@ func (d *dispatcher) bury(ctx context.Context, lease store.Lease, reason string)
 }
 
 // end does one thing to a leased event. If that fails, the event comes due again with the end of its lease.
-func (d *dispatcher) end(ctx context.Context, lease store.Lease, what string, do func(context.Context, store.Lease) error) {
+func (d *dispatcher) end(ctx context.Context, lease store.Lease, step string, do func(context.Context, store.Lease) error) {
 	switch err := do(ctx, lease); {
 	case errors.Is(err, store.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
-		d.options.Log.Error("could not "+what+" an event; it comes due again", "eventID", lease.Event.ID, "error", err)
+		d.options.Log.Error("could not end an event; it comes due again", "step", step, "eventID", lease.Event.ID, "error", err)
 	}
 }
 
