@@ -39,8 +39,9 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 	case wait:
 		return decided.after, decided.why, false
 	case drop:
-		d.end(ctx, lease, "drop", d.store.DropEvent)
-		d.metrics.ended(lease.Event.Kind, outcomeDropped)
+		if d.end(ctx, lease, "drop", d.store.DropEvent) {
+			d.metrics.ended(lease.Event.Kind, outcomeDropped)
+		}
 		return 0, "", true
 	case bury:
 		d.bury(ctx, lease, reasonDisabled)
@@ -63,23 +64,24 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 }
 
 func (d *dispatcher) bury(ctx context.Context, lease store.Lease, reason string) {
-	d.end(ctx, lease, "bury", func(ctx context.Context, lease store.Lease) error {
-		err := d.store.BuryEvent(ctx, lease, reason)
-		if err == nil {
-			d.metrics.buried(lease.Event.Kind, reason)
-		}
-		return err
-	})
+	if d.end(ctx, lease, "bury", func(ctx context.Context, lease store.Lease) error {
+		return d.store.BuryEvent(ctx, lease, reason)
+	}) {
+		d.metrics.buried(lease.Event.Kind, reason)
+	}
 }
 
-// end does one thing to a leased event. If that fails, the event comes due again with the end of its lease.
-func (d *dispatcher) end(ctx context.Context, lease store.Lease, step string, do func(context.Context, store.Lease) error) {
-	switch err := do(ctx, lease); {
+// end does one thing to a leased event and reports whether it is done. If not, the event comes due again with the end
+// of its lease.
+func (d *dispatcher) end(ctx context.Context, lease store.Lease, step string, do func(context.Context, store.Lease) error) bool {
+	err := do(ctx, lease)
+	switch {
 	case errors.Is(err, store.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
 		d.options.Log.Error("could not end an event; it comes due again", "step", step, "eventID", lease.Event.ID, "error", err)
 	}
+	return err == nil
 }
 
 // putOff hands events back that were held here.
