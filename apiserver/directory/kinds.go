@@ -15,6 +15,7 @@ import (
 // keySecrets are the published keys.
 type keySecrets struct{ directory *Directory }
 
+// Put takes a published key in.
 func (k keySecrets) Put(object metav1.Object) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -37,6 +38,7 @@ func (k keySecrets) Put(object metav1.Object) error {
 	return nil
 }
 
+// Drop takes a published key out.
 func (k keySecrets) Drop(name string) {
 	k.directory.announce(name, nil)
 	k.directory.mu.Lock()
@@ -44,6 +46,7 @@ func (k keySecrets) Drop(name string) {
 	k.directory.index.dropKey(name)
 }
 
+// Names are those of the published keys that are in.
 func (k keySecrets) Names() []string {
 	k.directory.mu.RLock()
 	defer k.directory.mu.RUnlock()
@@ -53,6 +56,7 @@ func (k keySecrets) Names() []string {
 // merchantConfigMaps are the published merchants.
 type merchantConfigMaps struct{ directory *Directory }
 
+// Put takes a published merchant in.
 func (m merchantConfigMaps) Put(object metav1.Object) error {
 	configMap, ok := object.(*corev1.ConfigMap)
 	if !ok {
@@ -81,12 +85,14 @@ func (m merchantConfigMaps) Put(object metav1.Object) error {
 	return nil
 }
 
+// Drop takes a published merchant out.
 func (m merchantConfigMaps) Drop(name string) {
 	m.directory.mu.Lock()
 	defer m.directory.mu.Unlock()
 	delete(m.directory.index.merchants, name)
 }
 
+// Names are those of the published merchants that are in.
 func (m merchantConfigMaps) Names() []string {
 	m.directory.mu.RLock()
 	defer m.directory.mu.RUnlock()

@@ -14,6 +14,7 @@ import (
 // merchantConfigMaps are the published merchants.
 type merchantConfigMaps struct{ index *Endpoints }
 
+// Put takes a published merchant in.
 func (m merchantConfigMaps) Put(object metav1.Object) error {
 	configMap, ok := object.(*corev1.ConfigMap)
 	if !ok {
@@ -31,12 +32,14 @@ func (m merchantConfigMaps) Put(object metav1.Object) error {
 	return nil
 }
 
+// Drop takes a published merchant out.
 func (m merchantConfigMaps) Drop(name string) {
 	m.index.mu.Lock()
 	defer m.index.mu.Unlock()
 	delete(m.index.merchants, name)
 }
 
+// Names are those of the published merchants that are in.
 func (m merchantConfigMaps) Names() []string {
 	m.index.mu.RLock()
 	defer m.index.mu.RUnlock()
@@ -46,6 +49,7 @@ func (m merchantConfigMaps) Names() []string {
 // webhookSecrets are the published signing secrets.
 type webhookSecrets struct{ index *Endpoints }
 
+// Put takes a published signing secret in.
 func (w webhookSecrets) Put(object metav1.Object) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -61,12 +65,14 @@ func (w webhookSecrets) Put(object metav1.Object) error {
 	return nil
 }
 
+// Drop takes a published signing secret out.
 func (w webhookSecrets) Drop(name string) {
 	w.index.mu.Lock()
 	defer w.index.mu.Unlock()
 	delete(w.index.secrets, name)
 }
 
+// Names are those of the published signing secrets that are in.
 func (w webhookSecrets) Names() []string {
 	w.index.mu.RLock()
 	defer w.index.mu.RUnlock()
@@ -76,6 +82,7 @@ func (w webhookSecrets) Names() []string {
 // keySecrets are the published keys, of which only rotations are of interest here.
 type keySecrets struct{ index *Endpoints }
 
+// Put passes on that a published key was rotated, if it was.
 func (k keySecrets) Put(object metav1.Object) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -92,12 +99,14 @@ func (k keySecrets) Put(object metav1.Object) error {
 	return nil
 }
 
+// Drop forgets a key that was still waiting for its merchant.
 func (k keySecrets) Drop(name string) {
 	k.index.mu.Lock()
 	defer k.index.mu.Unlock()
 	k.index.rotations.keyGone(name)
 }
 
+// Names are those still waiting.
 func (k keySecrets) Names() []string {
 	k.index.mu.RLock()
 	defer k.index.mu.RUnlock()
