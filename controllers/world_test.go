@@ -47,6 +47,8 @@ func newWorld(hooks ...interceptor.Funcs) *world {
 	w.credentials = w.newNamespace("credentials-")
 	w.startOperator(hooked(hooks...))
 	DeferCleanup(func() { w.stop() })
+	// A pass that panics is recovered and tried again, and might then succeed.
+	DeferCleanup(func() { Expect(w.logs.String()).NotTo(ContainSubstring("Observed a panic")) })
 	// Whatever a test did, what it leaves must read the same to every tool.
 	DeferCleanup(w.expectConformance)
 	return w
