@@ -32,14 +32,12 @@ type delivery struct {
 	id, body string
 	header   http.Header
 	event    struct {
-		Type string
+		Type string `json:"type"`
 		Data struct {
-			SessionID string
-			OrderRef  string
-			Status    string
-			Sequence  int
-			KeyID     string
-		}
+			SessionID string `json:"sessionId"`
+			OrderRef  string `json:"orderRef"`
+			KeyID     string `json:"keyId"`
+		} `json:"data"`
 	}
 }
 
