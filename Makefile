@@ -77,6 +77,10 @@ verify: generate manifests chart-docs lint ## Check that all is generated, tidy,
 	fi
 	@echo "==> verified"
 
+.PHONY: e2e
+e2e: ## Install the chart in a real cluster made for it, try what it promises, and remove the cluster. Root, or docker.
+	@test/e2e/run.sh $(ARGS)
+
 ##@ Build
 
 .PHONY: build
@@ -98,6 +102,10 @@ IMAGE ?= merchant-operator:$(VERSION)
 .PHONY: image
 image: ## Make the container image, and bin/image.tar. With docker if it answers, else without any such thing.
 	@go run ./hack/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
+
+.PHONY: cluster
+cluster: ## Make a real cluster of one node on this machine; `bin/cluster down` removes it. Needs root, or docker.
+	@hack/cluster/run.sh up
 
 .PHONY: kubectl
 kubectl: ## Build kubectl, and link it as bin/kubectl.

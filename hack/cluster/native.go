@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// native is a node of programs on this machine.
+type native struct{ directory string }
+
+func (n *native) in(name string) string { return filepath.Join(n.directory, name) }
+
+// up starts the node unless it runs, and goes through the rest either way: a cluster that came up by half is finished.
+func (n *native) up(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a native node needs root")
+	}
+	if err := n.checkPrograms(); err != nil {
+		return err
+	}
+	if node, err := n.recorded(); err == nil && node.runs() {
+		say("the cluster runs already")
+		return n.finish(ctx)
+	}
+	if err := n.down(ctx); err != nil {
+		return fmt.Errorf("remove what is left of an earlier cluster: %w", err)
+	}
+	say("starting a node: etcd, kube-apiserver, controllers, scheduler, kubelet, kube-proxy, containerd")
+	if err := n.start(); err != nil {
+		return errors.Join(err, n.down(context.WithoutCancel(ctx)))
+	}
+	return n.finish(ctx)
+}
+
+func (n *native) finish(ctx context.Context) error {
+	steps := []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"waiting for the Kubernetes API", n.waitForAPI},
+		{"loading the images of pause and DNS", n.loadOwnImages},
+		{"applying DNS, and the rights of what enforces NetworkPolicies", n.applyAddons},
+		{"waiting for the node and DNS", n.waitForNode},
+	}
+	for _, step := range steps {
+		say("%s", step.what)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w (see %s)", step.what, err, n.in("logs"))
+		}
+	}
+	say("ready: export KUBECONFIG=%s", n.in("kubeconfig"))
+	return nil
+}
+
+// checkPrograms says what is missing, and how to get it.
+func (n *native) checkPrograms() error {
+	for _, name := range []string{"CLUSTER_COMPONENTS", "KUBEBUILDER_ASSETS"} {
+		if os.Getenv(name) == "" {
+			return fmt.Errorf("%s is not set: start this with `make cluster`", name)
+		}
+	}
+	for _, name := range []string{"containerd", "runc", "ctr", "iptables", "ipset", "ip", "nsenter", "/usr/lib/cni/ptp"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%s is missing: run hack/install.sh node", name)
+		}
+	}
+	return nil
+}
+
+// start starts the node process in namespaces of its own, and gives it a network device.
+func (n *native) start() error {
+	if err := errors.Join(writeConfigs(n.directory), makeCgroups()); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start the node: %w", err)
+	}
+	log, err := os.Create(n.in("logs/node.log"))
+	if err != nil {
+		return fmt.Errorf("make a log file: %w", err)
+	}
+	defer func() { _ = log.Close() }()      // the child has its own
+	node := exec.Command(self, nodeCommand) //nolint:noctx // it outlives this process
+	node.Stdout, node.Stderr, node.Dir = log, log, "/"
+	node.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	input, err := node.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start the node: %w", err)
+	}
+	if err := node.Start(); err != nil {
+		return fmt.Errorf("start the node: %w", err)
+	}
+	if err := n.record(node.Process.Pid); err != nil {
+		return errors.Join(err, node.Process.Kill())
+	}
+	if err := connect(node.Process.Pid); err != nil {
+		return err
+	}
+	return errors.Join(
+		json.NewEncoder(input).Encode(order{
+			Directory: n.directory,
+			Programs:  []string{os.Getenv("CLUSTER_COMPONENTS"), os.Getenv("KUBEBUILDER_ASSETS")},
+		}),
+		input.Close(),
+		node.Process.Release(),
+	)
+}
+
+// connect makes the veth pair between this machine and the node, and routes pods and Services through it. It goes
+// when the node's namespace goes.
+func connect(pid int) error {
+	for _, args := range [][]string{
+		{"link", "add", hostDevice, "type", "veth", "peer", "name", nodeDevice, "netns", fmt.Sprint(pid)},
+		{"address", "add", hostAddress + linkBits, "dev", hostDevice},
+		{"link", "set", hostDevice, "up"},
+		{"route", "add", podRange, "via", nodeAddress},
+		{"route", "add", serviceRange, "via", nodeAddress},
+	} {
+		if err := ip(args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// nodeCommand is the second process, which is not for people: the first one of the cluster's own namespaces.
+const nodeCommand = "node"
+
+// order is what the node is told through its standard input once its network device is there.
+type order struct {
+	// Directory has the configurations; the logs go there too.
+	Directory string
+	// Programs are the directories of the binaries that are the project's own builds.
+	Programs []string
+}
+
+// runNode sets the namespaces up, starts the cluster's programs, and starts again what ends. It never returns while
+// all is well, and is ended by SIGKILL: the kernel then ends whatever else is in its namespaces.
+func runNode() error {
+	var todo order
+	if err := json.NewDecoder(os.Stdin).Decode(&todo); err != nil {
+		return fmt.Errorf("read the order: %w", err) // as when `up` was interrupted
+	}
+	// Whoever started this may go away, and its terminal with it.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+	if err := errors.Join(isolateMounts(), joinNetwork()); err != nil {
+		return err
+	}
+	path := append(append([]string{}, todo.Programs...), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+	if err := os.Setenv("PATH", strings.Join(path, ":")); err != nil {
+		return err
+	}
+	if err := os.MkdirAll("/run/cni", 0o755); err != nil {
+		return err
+	}
+	network, err := os.ReadFile(filepath.Join(todo.Directory, "cni.conflist"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile("/run/cni/pods.conflist", network, 0o600); err != nil {
+		return err
+	}
+	return supervise(filepath.Join(todo.Directory, "logs"), programs(todo.Directory))
+}
+
+// isolateMounts hides what the machine keeps in /run, /var/lib and /var/log behind empty directories in memory, where
+// the cluster keeps its own. Nothing of it is seen outside, nor outlives the namespace.
+func isolateMounts() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts to ourselves: %w", err)
+	}
+	for _, directory := range []string{"/run", "/var/lib", "/var/log"} {
+		if err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mount memory at %s: %w", directory, err)
+		}
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	for _, directory := range []string{"/run/lock", "/run/netns", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods", "/var/log/containers"} {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := hideTunables(); err != nil {
+		return err
+	}
+	// What containers expect of their volumes: mounts inside are seen by later ones.
+	if err := syscall.Mount("", "/var/lib", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mounts of volumes: %w", err)
+	}
+	return syscall.Sethostname([]byte(nodeName))
+}
+
+// hideTunables shows the kubelet the kernel settings it wants, as files of its own. It would set them otherwise, for
+// the whole machine.
+func hideTunables() error {
+	if err := os.MkdirAll("/run/tunables", 0o755); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"vm/overcommit_memory":      "1",
+		"vm/panic_on_oom":           "0",
+		"kernel/panic":              "10",
+		"kernel/panic_on_oops":      "1",
+		"kernel/keys/root_maxkeys":  "1000000",
+		"kernel/keys/root_maxbytes": "25000000",
+	} {
+		file := filepath.Join("/run/tunables", filepath.Base(name))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
+			return err
+		}
+		if err := syscall.Mount(file, filepath.Join("/proc/sys", name), "", syscall.MS_BIND, ""); err != nil {
+			return fmt.Errorf("hide %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// joinNetwork sets up this end of the veth pair. The machine's end is the way to everywhere else.
+func joinNetwork() error {
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"address", "add", nodeAddress + linkBits, "dev", nodeDevice},
+		{"link", "set", nodeDevice, "up"},
+		{"route", "add", "default", "via", hostAddress},
+	} {
+		if err := ip(args...); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
+}
+
+// ip runs the program of that name.
+func ip(args ...string) error {
+	if said, err := exec.Command("ip", args...).CombinedOutput(); err != nil { //nolint:noctx // it only asks the kernel
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// exchange is a request to make, and what was answered.
+type exchange struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+type answer struct {
+	// Error says why there is no answer; empty when there is one.
+	Error   string            `json:"error,omitempty"`
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+// do makes one request on a connection of its own, and answers with what was answered.
+func do(w http.ResponseWriter, r *http.Request) {
+	var wanted exchange
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	reply(w, send(r, client, wanted))
+}
+
+func send(r *http.Request, client *http.Client, wanted exchange) answer {
+	request, err := http.NewRequestWithContext(r.Context(), wanted.Method, wanted.URL, strings.NewReader(wanted.Body))
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	for name, value := range wanted.Headers {
+		request.Header.Set(name, value)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	headers := map[string]string{}
+	for name := range response.Header {
+		headers[name] = response.Header.Get(name)
+	}
+	return answer{Status: response.StatusCode, Headers: headers, Body: string(body)}
+}
+
+func reply(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // to whoever is still there
+}

@@ -1,0 +1,59 @@
+// Command agent is what the end-to-end tests have inside the cluster: it makes requests as a till or a payer's browser
+// would, keeps up a steady load and counts what fails, receives webhooks, and can stand between two others. The tests
+// tell it what to do through the Kubernetes API's proxy to pods, so that they need no way into the cluster's network.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+const usage = `usage: agent serve ADDRESS
+       agent forward ADDRESS TARGET
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		return serve(ctx, args[1])
+	case len(args) == 3 && args[0] == "forward":
+		return forward(ctx, args[1], args[2])
+	default:
+		return errors.New(usage)
+	}
+}
+
+func serve(ctx context.Context, address string) error {
+	var load load
+	var inbox inbox
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /do", do)
+	mux.HandleFunc("POST /load", load.start)
+	mux.HandleFunc("GET /load", load.report)
+	mux.HandleFunc("DELETE /load", load.stop)
+	mux.HandleFunc("POST /hooks", inbox.receive)
+	mux.HandleFunc("GET /hooks", inbox.list)
+
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

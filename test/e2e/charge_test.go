@@ -1,0 +1,86 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func takesACharge(ctx SpecContext) {
+	key := world.apply(ctx, "charge")
+	made := till.charge(ctx, publicURL, key, "order-1001")
+	Expect(made.Status).To(Equal("PENDING"))
+	again := till.charge(ctx, publicURL, key, "order-1001")
+	Expect(again.SessionID).To(Equal(made.SessionID), "a retry charges twice")
+	Expect(again.Idempotent).To(BeTrue())
+
+	seen := till.read(ctx, publicURL, "", "/api/v1/public/sessions/"+made.SessionID)
+	Expect(seen.Status).To(Equal(http.StatusOK))
+	Expect(seen.Body).To(MatchJSON(`{"merchantName": "The shop charge", "amountCents": 1250, "status": "PENDING"}`))
+	Expect(till.read(ctx, publicURL, "mk_live_nobody", "/api/v1/sessions/"+made.SessionID).Status).To(Equal(http.StatusUnauthorized))
+}
+
+func settles(ctx SpecContext) {
+	key := world.apply(ctx, "settle")
+	made := till.charge(ctx, publicURL, key, "order-1")
+	path := "/internal/v1/sessions/" + made.SessionID + "/settlement"
+	paid := `{"paymentRef": "pay-1", "outcome": "COMPLETED", "amountCents": 1250}`
+
+	Expect(till.post(ctx, internalURL, key, path, paid).Status).To(BeElementOf(http.StatusUnauthorized, http.StatusForbidden),
+		"a merchant's key settles")
+	Expect(till.post(ctx, internalURL, world.token(ctx, "default"), path, paid).Status).To(Equal(http.StatusForbidden), "any account settles")
+
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: shops, Name: "card-rail"}}
+	Expect(client.IgnoreAlreadyExists(world.Create(ctx, account))).To(Succeed())
+	got := till.post(ctx, internalURL, world.token(ctx, "card-rail"), path, paid)
+	Expect(got.Status).To(Equal(http.StatusOK), "%+v", got)
+	Expect(till.read(ctx, publicURL, "", "/api/v1/public/sessions/"+made.SessionID).Body).To(ContainSubstring("COMPLETED"))
+}
+
+// token is a service account's.
+func (c *cluster) token(ctx SpecContext, account string) string {
+	GinkgoHelper()
+	request, err := c.pods.CoreV1().ServiceAccounts(shops).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return request.Status.Token
+}
+
+func deliversAWebhook(ctx SpecContext) {
+	key := world.apply(ctx, "webhook", func(m *v1alpha1.Merchant) {
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: fmt.Sprintf("http://till.%s.svc:8080/hooks", shops)}
+	})
+	made := till.charge(ctx, publicURL, key, "order-1")
+	Expect(till.post(ctx, publicURL, key, "/api/v1/sessions/"+made.SessionID+"/cancel", "").Status).To(Equal(http.StatusOK))
+
+	verifier, err := standardwebhooks.NewWebhook(world.secret(ctx, "webhook-webhook", "secret"))
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func(g Gomega) {
+		g.Expect(till.hooks(ctx)).NotTo(BeEmpty())
+	}).WithContext(ctx).Should(Succeed(), "the webhook arrives")
+	came := till.hooks(ctx)[0]
+	headers := http.Header{}
+	for name, value := range came.Headers {
+		headers.Set(name, value)
+	}
+	Expect(verifier.Verify([]byte(came.Body), headers)).To(Succeed())
+	var event struct {
+		Type string
+		Data struct{ SessionID, OrderRef string }
+	}
+	Expect(json.Unmarshal([]byte(came.Body), &event)).To(Succeed())
+	Expect(event.Type).To(Equal("session.cancelled"))
+	Expect(event.Data.SessionID).To(Equal(made.SessionID))
+	Expect(event.Data.OrderRef).To(Equal("1001"))
+}
