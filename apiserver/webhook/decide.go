@@ -40,9 +40,10 @@ const reasonDisabled = "endpoint_disabled"
 const (
 	// busyPause is after which time an endpoint that was busy is asked again.
 	busyPause = time.Second
-	// knowledgePause is after which time the index is asked again. Its watches hear of the Kubernetes API about once a
-	// minute at least.
-	knowledgePause = 15 * time.Second
+	// knowledgePause is after which time the index is asked again. A merchant that was just applied is a watch
+	// away, and its secret a pass of the operator; only one that is gone is asked for until the watches prove it, which
+	// hear of the Kubernetes API about once a minute.
+	knowledgePause = 2 * time.Second
 	// indexLag is how much later than the API server's clock the index may be, beyond its age.
 	indexLag = 5 * time.Second
 )
