@@ -140,7 +140,7 @@ func wantStale(t *testing.T, s outboxScene, stale store.Lease) {
 	}
 	must(t, s.DeferEvents(t.Context(), s.bucket(), store.Deferral{Lease: stale}))
 	if after := s.everything(t); !slices.Equal(before, after) {
-		t.Errorf("a stale lease changed\n%v\ninto\n%v", before, after)
+		t.Errorf("a stale lease changed\n%q\ninto\n%q", before, after)
 	}
 }
 
