@@ -145,10 +145,7 @@ func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
 func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 	s := newScene(t)
 	answer := make(chan struct{})
-	shop := newReceiver(t, func(int, *http.Request) int {
-		<-answer
-		return http.StatusInternalServerError
-	})
+	shop := newReceiver(t, after(answer, http.StatusInternalServerError))
 	acme := s.endpointAt(shop.URL, 7)
 	id := s.event(t, acme.MerchantID)
 	d := s.dispatcher(t)

@@ -12,10 +12,7 @@ import (
 func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 	s := newScene(t)
 	answer := make(chan struct{})
-	shop := newReceiver(t, func(int, *http.Request) int {
-		<-answer
-		return http.StatusOK
-	})
+	shop := newReceiver(t, after(answer, http.StatusOK))
 	acme := s.endpointAt(shop.URL, 7)
 	for range 3 {
 		s.event(t, acme.MerchantID)

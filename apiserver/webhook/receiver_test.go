@@ -46,6 +46,17 @@ func always(status int) func(int, *http.Request) int {
 	return func(int, *http.Request) int { return status }
 }
 
+// after answers with the status once the test says so, or the client has gone.
+func after(said <-chan struct{}, status int) func(int, *http.Request) int {
+	return func(_ int, r *http.Request) int {
+		select {
+		case <-said:
+		case <-r.Context().Done():
+		}
+		return status
+	}
+}
+
 // hanging answers only when the client has gone.
 func hanging(_ int, r *http.Request) int {
 	<-r.Context().Done()
