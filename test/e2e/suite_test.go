@@ -33,6 +33,7 @@ func TestEndToEnd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(interval)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "the product in a cluster")
 }
 
