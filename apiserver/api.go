@@ -32,7 +32,7 @@ func (a *api) qrPayload(id session.ID) string { return a.qrScheme + "://qr/" + i
 // refused as wrong spends its one round trip here, for a dead key and a spent limit come first.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
 	admitted, err := a.store.Admit(r.Context(), from.admission())
-	tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.tellQuota(w, merchantQuota, admitted.Quota, err)
 	return admitted, err
 }
 

@@ -35,18 +35,18 @@ func (a *api) identify(r *http.Request) (caller, error) {
 	principal, err := a.directory.Identify(presented, a.now())
 	switch {
 	case errors.Is(err, directory.ErrUnusableKey):
-		return caller{}, unauthorizedError{"unusable_key"}
+		return caller{}, unauthorizedError{reasonUnusableKey}
 	case errors.Is(err, directory.ErrUnknownMerchant):
-		return caller{}, unauthorizedError{"unknown_merchant"}
+		return caller{}, unauthorizedError{reasonUnknownMerchant}
 	case err != nil:
-		return caller{}, unauthorizedError{"unknown_key"}
+		return caller{}, unauthorizedError{reasonUnknownKey}
 	}
 	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err != nil {
-		return caller{}, unauthorizedError{"malformed_address"}
+		return caller{}, unauthorizedError{reasonMalformedAddress}
 	}
 	if !principal.Merchant.Allows(address) {
-		return caller{}, unauthorizedError{"foreign_address"}
+		return caller{}, unauthorizedError{reasonForeignAddress}
 	}
 	return caller{principal}, nil
 }
@@ -54,11 +54,11 @@ func (a *api) identify(r *http.Request) (caller, error) {
 // bearer returns the presented key.
 func bearer(header http.Header) (string, error) {
 	if len(header.Values("Authorization")) == 0 {
-		return "", unauthorizedError{"no_key"}
+		return "", unauthorizedError{reasonNoKey}
 	}
 	key := credential(header)
 	if !apikey.Plausible(key) {
-		return "", unauthorizedError{"malformed_key"}
+		return "", unauthorizedError{reasonMalformedKey}
 	}
 	return key, nil
 }

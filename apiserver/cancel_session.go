@@ -17,7 +17,7 @@ func (a *api) cancelSession(w http.ResponseWriter, r *http.Request, from caller)
 		return errNoSession
 	}
 	admitted, cancelled, err := a.store.Cancel(r.Context(), from.admission(), id)
-	tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.tellQuota(w, merchantQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}

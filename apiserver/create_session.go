@@ -33,7 +33,7 @@ func (a *api) createSession(w http.ResponseWriter, r *http.Request, from caller)
 	wanted.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
 	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), wanted)
-	tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.tellQuota(w, merchantQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}

@@ -96,14 +96,3 @@ func answerTo(err error) answer {
 	}
 	return answer{http.StatusInternalServerError, "internal error"}
 }
-
-// reasonOf names the cause of a 401 for the metric.
-func reasonOf(err error) string {
-	if refused, ok := errors.AsType[unauthorizedError](err); ok {
-		return refused.reason
-	}
-	if errors.Is(err, railauth.ErrUnauthenticated) {
-		return "rail_token"
-	}
-	return "dead_key" // the store's verdict
-}

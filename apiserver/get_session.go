@@ -32,7 +32,7 @@ func (a *api) getSession(w http.ResponseWriter, r *http.Request, from caller) er
 		return errNoSession
 	}
 	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
-	tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.tellQuota(w, merchantQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}

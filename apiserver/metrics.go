@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // metrics of the requests. Their labels never hold what a caller chose.
@@ -14,11 +16,13 @@ type metrics struct {
 	inFlight     prometheus.Gauge
 	durations    *prometheus.HistogramVec
 	unauthorized *prometheus.CounterVec
+	limited      *prometheus.CounterVec
+	rotations    *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
-	return &metrics{
+	m := &metrics{
 		inFlight: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "merchant_operator_http_requests_in_flight",
 			Help: "Requests under way, which a drain waits for.",
@@ -32,7 +36,24 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "merchant_operator_http_unauthorized_total",
 			Help: "Requests answered 401, by the reason their callers are not told.",
 		}, []string{"reason"}),
+		limited: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_http_rate_limited_total",
+			Help: "Requests answered 429, by whose limit it was: a merchant's, or that of a client address.",
+		}, []string{"limit"}),
+		rotations: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_key_rotations_total",
+			Help: "Keys issued, by what caused it.",
+		}, []string{"cause"}),
 	}
+	// Counters start at 0: the first of its kind would else not be seen as a rise.
+	for _, reason := range unauthorizedReasons() {
+		m.unauthorized.WithLabelValues(reason)
+	}
+	for _, limit := range []string{merchantQuota, addressQuota} {
+		m.limited.WithLabelValues(limit)
+	}
+	m.rotations.WithLabelValues(string(v1alpha1.RotationAPI))
+	return m
 }
 
 func (m *metrics) observe(method, pattern string, status int, took time.Duration) {

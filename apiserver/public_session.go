@@ -27,7 +27,7 @@ func (a *api) publicSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	quota, read, err := a.store.PublicSession(r.Context(),
 		store.PublicAdmission{Subject: clientaddr.Subject(address), Limit: a.publicLimit}, id)
-	tellQuota(w, addressQuota, quota, err)
+	a.tellQuota(w, addressQuota, quota, err)
 	if err != nil {
 		return err
 	}

@@ -39,21 +39,21 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"dead_key"}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonDeadKey}
 		case err != nil:
 			lastErr = err
 			continue
 		}
 		record, err := published.DecodeKey(secret)
 		if err != nil { // the directory would not know it either
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{"unknown_key"}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonUnknownKey}
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier try had succeeded, and only its answer was lost
 		}
 		now := p.now().UTC()
 		if !record.Live(presented, now) {
-			return apikey.Key{}, record, unauthorizedError{"dead_key"} // another rotation was first
+			return apikey.Key{}, record, unauthorizedError{reasonDeadKey} // another rotation was first
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)

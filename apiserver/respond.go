@@ -32,8 +32,8 @@ const (
 	addressQuota  = "address"
 )
 
-// tellQuota writes what the caller has left, once the limiter has seen the request.
-func tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err error) {
+// tellQuota writes what the caller has left, once the limiter has seen the request, and counts those who have nothing.
+func (e edge) tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err error) {
 	if quota == (ratelimit.Quota{}) {
 		return
 	}
@@ -41,6 +41,7 @@ func tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err er
 	w.Header().Set("RateLimit", quota.Header(name))
 	if errors.Is(err, store.ErrRateLimited) {
 		w.Header().Set("Retry-After", quota.RetryAfterHeader())
+		e.metrics.limited.WithLabelValues(name).Inc()
 	}
 }
 

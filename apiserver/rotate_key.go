@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.
@@ -40,6 +42,7 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 	if swapErr != nil {
 		return swapErr
 	}
+	a.metrics.rotations.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
 	a.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return respond(w, http.StatusOK, rotatedKey{
 		FullKey: key.Reveal(),

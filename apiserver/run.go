@@ -25,7 +25,8 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
-	redis, err := store.Open(store.Options{URL: options.RedisURL, SessionRetention: options.SessionRetention})
+	registry := ops.NewRegistry()
+	redis, err := store.Open(store.Options{URL: options.RedisURL, SessionRetention: options.SessionRetention, Registerer: registry})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -42,7 +43,6 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}
 
-	registry := ops.NewRegistry()
 	r := &replica{options: options, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener
 	news := newAnnouncer(redis, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -24,11 +23,7 @@ type rails struct {
 }
 
 func newRails(around edge, guard *railauth.Guard, redis *store.Store, registerer prometheus.Registerer) *rails {
-	return &rails{edge: around, guard: guard, store: redis, settlements: promauto.With(registerer).NewCounterVec(
-		prometheus.CounterOpts{
-			Name: "merchant_operator_settlements_total",
-			Help: "Payments that rails reported, by outcome and by what became of the report.",
-		}, []string{"outcome", "result"})}
+	return &rails{edge: around, guard: guard, store: redis, settlements: newSettlements(registerer)}
 }
 
 // withToken makes an endpoint of one that only rails may use.
@@ -80,24 +75,4 @@ func (r *rails) settle(w http.ResponseWriter, request *http.Request) error {
 		answer.EndedAt = milliseconds(settlement.Session.EndedAt)
 	}
 	return respond(w, http.StatusOK, answer)
-}
-
-// count counts each report once, so that refunds are not counted again when a rail asks again.
-func (r *rails) count(payment session.Payment, settlement store.Settlement, err error) {
-	result := "not_applied"
-	switch {
-	case errors.Is(err, store.ErrPaymentConflict):
-		result = "conflict"
-	case errors.Is(err, store.ErrNotFound):
-		result = "unknown_session"
-	case err != nil:
-		result = "error"
-	case settlement.Repeated:
-		result = "repeated"
-	case settlement.RefundRequired:
-		result = "refund_required"
-	case settlement.Applied:
-		result = "applied"
-	}
-	r.settlements.WithLabelValues(string(payment.Outcome), result).Inc()
 }

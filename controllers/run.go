@@ -107,6 +107,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err != nil {
 		return err
 	}
+	if err := mgr.Add(&census{mgr.GetClient(), metrics.Registry}); err != nil {
+		return err
+	}
 	events := mgr.GetEventRecorder(subject.FieldOwner)
 	secrets := deliveries.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered}
 	if err := (&merchants.Reconciler{

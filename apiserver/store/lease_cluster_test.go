@@ -39,6 +39,9 @@ var outboxOperations = []struct {
 	{"count", func(t *testing.T, s outboxScene) error {
 		return second(s.Backlog(t.Context(), s.bucket()))
 	}},
+	{"overdue", func(t *testing.T, s outboxScene) error {
+		return second(s.Overdue(t.Context(), s.bucket()))
+	}},
 }
 
 // A real cluster refuses a script whose keys are of more than one slot.

@@ -29,19 +29,22 @@ var (
 	endpointTroubledLua string
 	//go:embed lease.lua
 	leaseLua string
+	//go:embed overdue.lua
+	overdueLua string
 )
 
 // The scripts of the dispatcher, one per operation.
 var (
-	leaseScript            = newScript(preludeLua, endpointLua, leaseLua)
-	deliveredScript        = newScript(preludeLua, deadLua, endpointLua, deliveredLua)
-	failedScript           = newScript(preludeLua, deadLua, endpointLua, failedLua)
-	deferredScript         = newScript(preludeLua, deadLua, deferredLua)
-	deadBuryScript         = newScript(preludeLua, deadLua, deadBuryLua)
-	deadListScript         = newScript(preludeLua, deadLua, deadListLua)
-	deadResendScript       = newScript(preludeLua, deadLua, deadResendLua)
-	deadCountScript        = newScript(preludeLua, deadLua, deadCountLua)
-	endpointResumeScript   = newScript(preludeLua, endpointLua, endpointResumeLua)
-	endpointTroubledScript = newScript(preludeLua, endpointLua, endpointTroubledLua)
-	endpointToldScript     = newScript(preludeLua, endpointLua, endpointToldLua)
+	leaseScript            = newScript("lease_events", preludeLua, endpointLua, leaseLua)
+	deliveredScript        = newScript("event_delivered", preludeLua, deadLua, endpointLua, deliveredLua)
+	failedScript           = newScript("event_failed", preludeLua, deadLua, endpointLua, failedLua)
+	deferredScript         = newScript("defer_events", preludeLua, deadLua, deferredLua)
+	deadBuryScript         = newScript("bury_event", preludeLua, deadLua, deadBuryLua)
+	deadListScript         = newScript("list_dead_letters", preludeLua, deadLua, deadListLua)
+	deadResendScript       = newScript("resend_dead_letters", preludeLua, deadLua, deadResendLua)
+	deadCountScript        = newScript("count_backlog", preludeLua, deadLua, deadCountLua)
+	endpointResumeScript   = newScript("resume_endpoint", preludeLua, endpointLua, endpointResumeLua)
+	endpointTroubledScript = newScript("troubled_endpoints", preludeLua, endpointLua, endpointTroubledLua)
+	endpointToldScript     = newScript("endpoint_told", preludeLua, endpointLua, endpointToldLua)
+	overdueScript          = newScript("count_overdue", preludeLua, overdueLua)
 )

@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options configure a Store. Only URL is required.
@@ -17,6 +19,8 @@ type Options struct {
 	// SessionRetention is how long a session outlives its expiry. Default 72 h, at least 24 h: a
 	// session must outlive the Idempotency-Key that names it.
 	SessionRetention time.Duration
+	// Registerer takes the metrics of the operations. Default: nothing is counted.
+	Registerer prometheus.Registerer
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // the scripts are files beside the Go code that runs them
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -43,23 +44,23 @@ var (
 
 // The scripts, one per operation.
 var (
-	admitScript    = newScript(preludeLua, limiterLua, admissionLua, admitLua)
-	createScript   = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, createLua)
-	readScript     = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, readLua)
-	cancelScript   = newScript(preludeLua, limiterLua, admissionLua, eventLua, expiryLua, transitionLua, cancelLua)
-	publicScript   = newScript(preludeLua, limiterLua, eventLua, expiryLua, publicLua)
-	settleScript   = newScript(preludeLua, eventLua, expiryLua, transitionLua, settleLua)
-	sweepScript    = newScript(preludeLua, eventLua, expiryLua, sweepLua)
-	rotationScript = newScript(preludeLua, eventLua, rotationLua)
-	overrideScript = newScript(overrideLua)
+	admitScript    = newScript("admit", preludeLua, limiterLua, admissionLua, admitLua)
+	createScript   = newScript("create", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, createLua)
+	readScript     = newScript("read", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, readLua)
+	cancelScript   = newScript("cancel", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, transitionLua, cancelLua)
+	publicScript   = newScript("public_read", preludeLua, limiterLua, eventLua, expiryLua, publicLua)
+	settleScript   = newScript("settle", preludeLua, eventLua, expiryLua, transitionLua, settleLua)
+	sweepScript    = newScript("sweep", preludeLua, eventLua, expiryLua, sweepLua)
+	rotationScript = newScript("record_rotation", preludeLua, eventLua, rotationLua)
+	overrideScript = newScript("write_override", overrideLua)
 )
 
-// script is a Lua program and the digest Redis remembers it by.
-type script struct{ source, sha string }
+// script is a Lua program and the digest Redis remembers it by. The operation is what metrics call it.
+type script struct{ operation, source, sha string }
 
-func newScript(parts ...string) script {
+func newScript(operation string, parts ...string) script {
 	source := strings.Join(parts, "\n")
-	return script{source: source, sha: redis.NewScript(source).Hash()}
+	return script{operation: operation, source: source, sha: redis.NewScript(source).Hash()}
 }
 
 // run sends the script once and returns its answer. A server that does not know the script yet (it
@@ -68,10 +69,12 @@ func newScript(parts ...string) script {
 func (s *Store) run(ctx context.Context, program script, keys []string, args ...any) (*reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	start := time.Now()
 	values, err := s.send(ctx, "evalsha", program.sha, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		values, err = s.send(ctx, "eval", program.source, keys, args)
 	}
+	s.metrics.observe(program.operation, time.Since(start), err)
 	if err != nil {
 		return nil, failure(err)
 	}

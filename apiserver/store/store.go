@@ -12,6 +12,7 @@ type Store struct {
 	client    redis.UniversalClient
 	timeout   time.Duration
 	retention time.Duration
+	metrics   *metrics
 }
 
 // Open returns a Store; it does not connect yet. The forms of the URL are
@@ -32,7 +33,12 @@ func Open(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client: newClient(target, options), timeout: options.Timeout, retention: options.SessionRetention}, nil
+	return &Store{
+		client:    newClient(target, options),
+		timeout:   options.Timeout,
+		retention: options.SessionRetention,
+		metrics:   newMetrics(options.Registerer),
+	}, nil
 }
 
 // Close closes the connections.

@@ -1,12 +1,15 @@
 package webhook
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 )
 
 // metrics of a dispatcher. Their labels never hold what a merchant chose, nor who it is. The gauges of what is in
@@ -24,6 +27,8 @@ type metrics struct {
 	expiryLag        prometheus.Histogram
 	due, dead        prometheus.Gauge
 	disabled         prometheus.Gauge
+	overdueEvent     prometheus.Gauge
+	overdueSession   prometheus.Gauge
 	registerInFlight func(func() int)
 }
 
@@ -49,7 +54,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	histogram := func(subsystem, name, help string, buckets ...float64) prometheus.Histogram {
 		return factory.NewHistogram(prometheus.HistogramOpts{Namespace: space, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets})
 	}
-	return &metrics{
+	m := &metrics{
 		attempts:        counters("attempts_total", "Attempts to deliver an event, by what came of them.", "result"),
 		attemptDuration: histogram(about, "attempt_duration_seconds", "Time an attempt took.", .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15),
 		events:          counters("events_total", "Events that came to an end, by kind and outcome: delivered, dropped because nobody wanted them, or dead.", "kind", "outcome"),
@@ -62,6 +67,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		due:           gauge("due_events", "Events in Redis that wait for delivery, now or later."),
 		dead:          gauge("dead_letters", "Events in Redis that were given up."),
 		disabled:      gauge("endpoints_disabled", "Endpoints to which no events are sent."),
+		overdueEvent:  gauge("overdue_seconds", "For how long the event that has waited longest is due, without a dispatcher to take it; 0: none."),
+		overdueSession: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: space, Subsystem: "session", Name: "overdue_seconds",
+			Help: "For how long the session that has waited longest is past its expiry and not expired yet; 0: none.",
+		}),
 		registerInFlight: func(underWay func() int) {
 			factory.NewGaugeFunc(prometheus.GaugeOpts{
 				Namespace: space, Subsystem: about, Name: "attempts_in_flight", Help: "Attempts under way.",
@@ -72,6 +82,43 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		expiryLag: histogram("session", "expiry_lag_seconds", "Time from the expiry of a session to the dispatcher's sweep, the longest of each sweep that found any.",
 			.05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600),
+	}
+	m.begin()
+	return m
+}
+
+// begin makes the counters start at 0: the first of its kind would else not be seen as a rise.
+func (m *metrics) begin() {
+	for _, reason := range delivery.Reasons() {
+		m.attempts.WithLabelValues(reason)
+	}
+	for _, reason := range slices.Concat(failures(), []string{reasonDisabled, reasonUnspeakable, store.ReasonUnreadable}) {
+		m.buriedTotal.WithLabelValues(reason)
+	}
+	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown} {
+		m.deferred.WithLabelValues(reason)
+	}
+	for _, cause := range []string{store.EndpointGone, store.EndpointFailing} {
+		m.disabledTotal.WithLabelValues(cause)
+	}
+	for _, kind := range kinds() {
+		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
+			m.events.WithLabelValues(string(kind), outcome)
+		}
+	}
+}
+
+// failures are the reasons why an attempt may be the last.
+func failures() []string {
+	return slices.DeleteFunc(delivery.Reasons(), func(reason string) bool {
+		return reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted
+	})
+}
+
+func kinds() []v1alpha1.WebhookEvent {
+	return []v1alpha1.WebhookEvent{
+		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired,
+		v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
 	}
 }
 

@@ -26,7 +26,8 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
-	redis, err := store.Open(store.Options{URL: options.RedisURL})
+	registry := ops.NewRegistry()
+	redis, err := store.Open(store.Options{URL: options.RedisURL, Registerer: registry})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -56,7 +57,6 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
-	registry := ops.NewRegistry()
 	heard := newRotations()
 	index := endpoints.New(endpoints.Options{Log: options.Log, Registerer: registry, Rotated: heard.heard, Now: time.Now})
 	r := role{

@@ -19,7 +19,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	rotations := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_key_rotations_total",
-		Help: "Keys issued by the operator, by what caused it.",
+		Help: "Keys issued, by what caused it.",
 	}, []string{"cause"})
 	if err := registry.Register(rotations); err != nil {
 		var registered prometheus.AlreadyRegisteredError
@@ -31,6 +31,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			return nil, fmt.Errorf("register the metrics of keys: %w", err)
 		}
 		rotations = existing
+	}
+	for _, cause := range []v1alpha1.RotationCause{v1alpha1.RotationInitial, v1alpha1.RotationTrigger, v1alpha1.RotationSchedule} {
+		rotations.WithLabelValues(string(cause)) // from 0, so that the first is seen as a rise
 	}
 	return &Metrics{rotations: rotations}, nil
 }
