@@ -68,7 +68,7 @@ func (m manifests) stream() string {
 func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out := map[string]*unstructured.Unstructured{}
-	for _, document := range strings.SplitSeq("\n"+text, "\n---") {
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
 		var content map[string]any
 		if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
 			t.Fatalf("%v in:\n%s", err, document)

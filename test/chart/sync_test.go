@@ -31,7 +31,7 @@ func TestApplyingTwiceWritesOnce(t *testing.T) {
 // withoutKept is what helm uninstall removes; without controllers, a Namespace would never be gone.
 func withoutKept(text string) string {
 	var removed []string
-	for _, document := range strings.SplitSeq("\n"+text, "\n---") {
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
 		if !strings.Contains(document, "helm.sh/resource-policy: keep") {
 			removed = append(removed, document)
 		}
