@@ -17,46 +17,47 @@ const (
 // keep runs a role and starts it again when it ends, as a cluster does, so that one can be killed to see what
 // happens then.
 func (p *programs) keep(name, path string, args ...string) (stop func() error, err error) {
-	begun, early := time.Now(), 0
-	c, err := p.launch(name, path, args)
+	launch := func() (*child, error) { return p.launch(name, path, args) }
+	first, err := launch()
 	if err != nil {
 		return nil, err
 	}
 	stopping, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			select {
-			case <-stopping:
-				stopped <- c.end()
-				return
-			case <-c.ended:
-			}
-			early++
-			if time.Since(begun) > soon {
-				early = 0
-			}
-			if early == tries {
-				p.fail(c.failure())
-				stopped <- nil
-				return
-			}
-			fmt.Printf("==> %s ended (%v); starting it again\n", name, c.program.ProcessState)
-			select {
-			case <-stopping:
-				stopped <- nil
-				return
-			case <-time.After(restartPause):
-			}
-			begun = time.Now()
-			if c, err = p.launch(name, path, args); err != nil {
-				p.fail(err)
-				stopped <- nil
-				return
-			}
-		}
-	}()
+	go func() { stopped <- p.watchOver(first, launch, stopping) }()
 	return sync.OnceValue(func() error {
 		close(stopping)
 		return <-stopped
 	}), nil
+}
+
+// watchOver returns when the role has stopped, because it was asked to or because it always ends.
+func (p *programs) watchOver(role *child, launch func() (*child, error), stopping <-chan struct{}) error {
+	for early := 0; ; {
+		begun := time.Now()
+		select {
+		case <-stopping:
+			return role.end()
+		case <-role.ended:
+		}
+		early++
+		if time.Since(begun) > soon {
+			early = 0
+		}
+		if early == tries {
+			p.fail(role.failure())
+			return nil
+		}
+		fmt.Printf("==> %s ended (%v); starting it again\n", role.name, role.program.ProcessState)
+		select {
+		case <-stopping:
+			return nil
+		case <-time.After(restartPause):
+		}
+		next, err := launch()
+		if err != nil {
+			p.fail(err)
+			return nil
+		}
+		role = next
+	}
 }
