@@ -1,0 +1,68 @@
+package chart
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	valuesBlock   = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	appliedInText = regexp.MustCompile(`(?s)<<'YAML'\n(.*?)\nYAML\n`)
+	chartInText   = regexp.MustCompile(`helm (?:install|upgrade(?: --install)?) merchant-operator (\S+)`)
+)
+
+// Readers copy what the page shows, so Helm and the API server are asked whether they take it.
+func TestWhatThePagesShowIsAccepted(t *testing.T) {
+	install := page(t, "install.md")
+	blocks := valuesBlock.FindAllStringSubmatch(install, -1)
+	if len(blocks) == 0 {
+		t.Error("docs/install.md shows no values")
+	}
+	for _, block := range blocks {
+		kubectl(t, render(t, block[1]).stream(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+	}
+	applied := appliedInText.FindAllStringSubmatch(install, -1)
+	if len(applied) == 0 {
+		t.Error("docs/install.md applies no merchant")
+	}
+	for _, manifest := range applied {
+		kubectl(t, manifest[1], "apply", "--dry-run=server", "-f", "-")
+	}
+	for _, name := range []string{"install.md", "upgrade.md"} {
+		for _, found := range chartInText.FindAllStringSubmatch(page(t, name), -1) {
+			if _, err := os.Stat(inRepository(found[1])); err != nil {
+				t.Errorf("docs/%s installs %s: %v", name, found[1], err)
+			}
+		}
+	}
+}
+
+// Names in the commands are those of what the chart makes.
+func TestThePagesNameWhatIsThere(t *testing.T) {
+	text := page(t, "install.md") + page(t, "upgrade.md")
+	all := objects(t, render(t).stream())
+	for words, key := range map[string]string{
+		"service/merchant-operator-apiserver 8080":   "Service/merchant-operator-apiserver",
+		"headless Service `merchant-operator-ops`":   "Service/merchant-operator-ops",
+		"delete statefulset merchant-operator-redis": "StatefulSet/merchant-operator-redis",
+		"delete crd apikeys.merchant-operator.io":    "CustomResourceDefinition/apikeys.merchant-operator.io",
+		"delete namespace " + credentials:            "Namespace/" + credentials,
+		"| `merchant-operator-dispatcher` |":         "ServiceAccount/merchant-operator-dispatcher",
+	} {
+		if !strings.Contains(text, words) {
+			t.Errorf("the pages do not say %q", words)
+		}
+		one(t, all, key)
+	}
+}
+
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(inRepository("docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
