@@ -63,8 +63,8 @@ func (n *native) load(ctx context.Context, archive string) error {
 }
 
 // importImages hands an archive to containerd inside the node.
-func (n *native) importImages(ctx context.Context, archive io.Reader) error {
-	node, err := n.recorded()
+func (*native) importImages(ctx context.Context, archive io.Reader) error {
+	node, err := recorded()
 	if err != nil || !node.runs() {
 		return fmt.Errorf("the cluster does not run: start it with `make cluster`")
 	}

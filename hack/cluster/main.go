@@ -24,14 +24,14 @@ import (
 
 const usage = `Makes a Kubernetes cluster of one node on this machine: make cluster, or from the root of the repository
 
-  bin/cluster up             start it, unless it runs; write .dev/cluster/kubeconfig
+  bin/cluster up             start it, unless it runs; write .cluster/kubeconfig
   bin/cluster load ARCHIVE   load the images of an archive into it
   bin/cluster pack NAME:TAG ARCHIVE PROGRAM ...
                              make an archive of an image of programs of this machine
   bin/cluster down           remove all of it
 
 It needs root, and what hack/install.sh node installs. CLUSTER_COMPONENTS and KUBEBUILDER_ASSETS name the
-directories of its programs (make sets them). What its programs say is in .dev/cluster/logs.
+directories of its programs (make sets them). What its programs say is in .cluster/logs.
 `
 
 // patience is how long the cluster may take to come up on a busy machine.
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the repository: %w", err)
 	}
-	directory := filepath.Join(root, ".dev", "cluster")
+	directory := filepath.Join(root, ".cluster")
 	var cluster provider = &native{directory: directory}
 	if dockerAnswers(ctx) {
 		cluster = &kind{directory: directory, components: filepath.Join(root, "hack", "cluster", "components")}

@@ -26,7 +26,10 @@ func (n *native) up(ctx context.Context) error {
 	if err := n.checkPrograms(); err != nil {
 		return err
 	}
-	if node, err := n.recorded(); err == nil && node.runs() {
+	if node, err := recorded(); err == nil && node.runs() {
+		if node.Directory != n.directory {
+			return fmt.Errorf("the cluster of %s runs on this machine, and there can be one: `bin/cluster down` removes it", node.Directory)
+		}
 		say("the cluster runs already")
 		return n.finish(ctx)
 	}

@@ -20,22 +20,28 @@ type process struct {
 	PID int
 	// Began is when, in ticks since the machine started.
 	Began string
+	// Directory is where its configurations and logs are.
+	Directory string
 }
+
+// recordAt is the same for every clone of the repository: there is one set of addresses, hence one cluster, on a
+// machine. It is gone when the machine restarts, as the process is.
+const recordAt = "/run/merchant-operator-cluster.json"
 
 func (n *native) record(pid int) error {
 	began, err := beginning(pid)
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(process{PID: pid, Began: began})
+	content, err := json.Marshal(process{PID: pid, Began: began, Directory: n.directory})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(n.in("node.pid"), content, 0o600)
+	return os.WriteFile(recordAt, content, 0o600)
 }
 
-func (n *native) recorded() (process, error) {
-	content, err := os.ReadFile(n.in("node.pid"))
+func recorded() (process, error) {
+	content, err := os.ReadFile(recordAt)
 	if err != nil {
 		return process{}, err
 	}
@@ -66,7 +72,7 @@ func beginning(pid int) (string, error) {
 
 // down ends the node, and with it all that is in its namespaces, and removes what they do not hold.
 func (n *native) down(ctx context.Context) error {
-	node, err := n.recorded()
+	node, err := recorded()
 	if err == nil && node.runs() {
 		say("stopping the node and all that runs in it")
 		if err := syscall.Kill(node.PID, syscall.SIGKILL); err != nil {
@@ -92,7 +98,7 @@ func (n *native) down(ctx context.Context) error {
 	if err := until(ctx, "the cgroups are gone", removeCgroups); err != nil {
 		return err
 	}
-	return os.RemoveAll(n.directory)
+	return errors.Join(os.RemoveAll(n.directory), os.RemoveAll(node.Directory), os.RemoveAll(recordAt))
 }
 
 // deviceIsGone waits for nothing but the kernel; a pair whose other end never moved is taken away.

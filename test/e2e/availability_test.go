@@ -81,7 +81,7 @@ func survivesAnUpgrade(ctx SpecContext) {
 	Expect(till.charge(ctx, publicURL, key, "before-the-upgrade").SessionID).To(Equal(made.SessionID))
 }
 
-// changesLeaders takes the leading operator's pod away without a chance to hand over.
+// changesLeaders deletes the leading operator's pod.
 func changesLeaders(ctx SpecContext) {
 	before := leader(ctx, Default)
 	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: before}}
@@ -89,7 +89,7 @@ func changesLeaders(ctx SpecContext) {
 	Expect(world.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
 	Eventually(func(g Gomega) { g.Expect(leader(ctx, g)).NotTo(Equal(before)) }).WithContext(ctx).Should(Succeed())
 	world.apply(ctx, "failover")
-	proved("another operator led, and a new key worked, %.0f s after the leader was killed", time.Since(begin).Seconds())
+	proved("another operator led, and a new key worked, %.0f s after the leader's pod was deleted", time.Since(begin).Seconds())
 	world.waitForRollouts(ctx)
 }
 

@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"net/http"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,31 +35,46 @@ func runsRestricted(ctx SpecContext) {
 	proved("%d pods run in a namespace that enforces it", running)
 }
 
-// isFencedIn tries what must not work from a namespace that is on no list. A cluster whose network does not enforce
-// policies, as kind's older ones, is found out by one that denies everything.
+// isFencedIn tries what must not work. A cluster whose network enforces no policy, as many a small one, is found out by
+// a policy that admits nobody.
 func isFencedIn(ctx SpecContext) {
 	if !enforcesPolicies(ctx) {
 		proved("nothing: this cluster's network does not enforce NetworkPolicies")
 		return
 	}
-	Expect(till.read(ctx, publicURL, "", "/openapi.yaml").Status).To(Equal(http.StatusOK), "the till does not reach the API")
 	redis := "http://merchant-operator-redis." + systemNamespace + ".svc:6379"
-	for what, attempt := range map[string]struct {
-		from agent
-		url  string
+	shop := "http://till." + shops + ".svc:8080/healthz"
+	// Pods with the labels of a role, for the roles themselves have no shell to try things from.
+	inOperator := world.startAgentAs(ctx, "operator")
+	inDispatcher := world.startAgentAs(ctx, "dispatcher")
+	for _, attempt := range []struct {
+		what    string
+		from    agent
+		url     string
+		reaches bool
 	}{
-		"a stranger, the API":       {unasked, publicURL + "/openapi.yaml"},
-		"a stranger, its rail port": {unasked, internalURL + "/"},
-		"a stranger, Redis":         {unasked, redis},
-		"a till, Redis":             {till, redis},
+		{"a till reaches the API", till, publicURL + "/openapi.yaml", true},
+		{"a till reaches Redis", till, redis, false},
+		{"a stranger reaches the API", unasked, publicURL + "/openapi.yaml", false},
+		{"a stranger reaches the port for rails", unasked, internalURL + "/", false},
+		{"a stranger reaches Redis", unasked, redis, false},
+		{"a dispatcher reaches a shop", inDispatcher, shop, true},
+		{"an operator reaches a shop", inOperator, shop, false},
+		{"an operator reaches Redis", inOperator, redis, false},
 	} {
-		got := attempt.from.do(ctx, exchange{Method: http.MethodGet, URL: attempt.url})
-		Expect(got.Error).To(ContainSubstring("deadline exceeded"), "%s reaches %s: %+v", what, attempt.url, got)
+		wanted := exchange{Method: http.MethodGet, URL: attempt.url}
+		if attempt.reaches {
+			Eventually(func() string { return attempt.from.do(ctx, wanted).Error }).WithContext(ctx).Should(BeEmpty(), attempt.what)
+			continue
+		}
+		// Refused by what enforces the policy, or in vain until a deadline; not that a name is unknown.
+		Eventually(func() string { return attempt.from.do(ctx, wanted).Error }).WithContext(ctx).
+			Should(Or(ContainSubstring("connection refused"), ContainSubstring("exceeded")), attempt.what)
 	}
-	proved("NetworkPolicies are enforced here: strangers reach neither API, rail port nor Redis, a till only the API")
+	proved("strangers reach neither API, port for rails nor Redis; a till only the API; of the roles only the dispatcher gets out")
 }
 
-// enforcesPolicies puts a policy that admits nobody in front of the stranger, and has the till look.
+// enforcesPolicies puts a policy that admits nobody in front of the stranger, and has the till look for a while.
 func enforcesPolicies(ctx context.Context) bool {
 	GinkgoHelper()
 	target := exchange{Method: http.MethodGet, URL: "http://stranger." + strangers + ".svc:8080/healthz"}
@@ -68,13 +84,34 @@ func enforcesPolicies(ctx context.Context) bool {
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
 	}
 	Expect(world.Create(ctx, policy)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, policy)).To(Succeed()) })
-	for range 5 { // each attempt takes seconds when it is in vain, and a policy takes some to work
-		if till.do(ctx, target).Error != "" {
-			return true
+	defer func() { Expect(world.Delete(ctx, policy)).To(Succeed()) }()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for till.do(ctx, target).Error == "" {
+		select {
+		case <-deadline:
+			return false
+		case <-tick.C:
 		}
 	}
-	return false
+	return true
+}
+
+// startAgentAs starts an agent with the labels of a role's pods, which no Service routes to.
+func (c *cluster) startAgentAs(ctx context.Context, role string) agent {
+	GinkgoHelper()
+	pod := agentPod(systemNamespace, "agent-as-"+role, "serve", ":8080")
+	pod.Labels["app.kubernetes.io/name"] = "merchant-operator"
+	pod.Labels["app.kubernetes.io/instance"] = release
+	pod.Labels["app.kubernetes.io/component"] = role
+	Expect(c.Create(ctx, pod)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(c.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		Eventually(func() error { return c.Get(ctx, client.ObjectKeyFromObject(pod), pod) }).WithContext(ctx).ShouldNot(Succeed())
+	})
+	c.waitForPod(ctx, pod)
+	return agent{cluster: c, namespace: systemNamespace, name: pod.Name}
 }
 
 // allowToRedis lets pods with a label reach Redis, besides those the chart lets in.

@@ -33,7 +33,7 @@ else
   hack/cluster/run.sh pack "$E2E_AGENT_IMAGE" bin/agent-e2e.tar bin/e2e-agent
   hack/cluster/run.sh pack "$E2E_REDIS_IMAGE" bin/redis-e2e.tar redis-server redis-cli
   for archive in bin/{image,agent,redis}-e2e.tar; do hack/cluster/run.sh load "$archive"; done
-  export KUBECONFIG=$PWD/.dev/cluster/kubeconfig
+  export KUBECONFIG=$PWD/.cluster/kubeconfig
 fi
 
 step "running the suite"

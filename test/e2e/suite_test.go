@@ -45,6 +45,8 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	world = newCluster()
+	world.mustBeBare(ctx)
+	DeferCleanup(world.clear, NodeTimeout(5*time.Minute))
 	world.makeNamespaces(ctx)
 	world.install(ctx)
 	till = world.startAgent(ctx, shops, "till")
