@@ -31,7 +31,9 @@ var outboxOperations = []struct {
 	{"put off", func(ctx context.Context, s outboxScene, lease store.Lease) error {
 		return s.DeferEvents(ctx, s.bucket(), store.Deferral{Lease: lease})
 	}},
-	{"bury", func(ctx context.Context, s outboxScene, lease store.Lease) error { return s.BuryEvent(ctx, lease, "dns") }},
+	{"bury", func(ctx context.Context, s outboxScene, lease store.Lease) error {
+		return s.BuryEvent(ctx, lease, "dns")
+	}},
 	{"deliver", func(ctx context.Context, s outboxScene, lease store.Lease) error { return s.EventDelivered(ctx, lease) }},
 	{"drop", func(ctx context.Context, s outboxScene, lease store.Lease) error { return s.DropEvent(ctx, lease) }},
 	{"list", func(ctx context.Context, s outboxScene, _ store.Lease) error {
