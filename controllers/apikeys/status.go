@@ -68,8 +68,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, w
 	if apiequality.Semantic.DeepEqual(want, apiKey.Status) {
 		return nil
 	}
-	// The UID keeps the status from an object that was created under the same name since.
-	apply := v1alpha1ac.ApiKey(apiKey.Name, apiKey.Namespace).WithUID(apiKey.UID).WithStatus(applied(want))
+	// The version keeps the status from what this pass has not seen: a newer spec, or another object of
+	// the same name. (The API server ignores a UID in what is applied to a status.)
+	apply := v1alpha1ac.ApiKey(apiKey.Name, apiKey.Namespace).WithResourceVersion(apiKey.ResourceVersion).WithStatus(applied(want))
 	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(subject.FieldOwner))
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)

@@ -65,8 +65,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	if want.WebhookSecretName != "" {
 		status.WithWebhookSecretName(want.WebhookSecretName)
 	}
-	// The UID keeps the status from an object that was created under the same name since.
-	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithUID(merchant.UID).WithStatus(status)
+	// The version keeps the status from what this pass has not seen: a newer spec, or another object of
+	// the same name. (The API server ignores a UID in what is applied to a status.)
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
 	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(subject.FieldOwner))
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
