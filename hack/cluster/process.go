@@ -90,10 +90,9 @@ func (n *native) down(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read which process the node is: %w", err)
 	}
-	if err == nil { // the pair was ours
-		if err := until(ctx, "the network device is gone", deviceIsGone); err != nil {
-			return err
-		}
+	// The kernel takes its time to remove the pair with the namespace.
+	if err := until(ctx, "the network device is gone", deviceIsGone); err != nil {
+		return err
 	}
 	if err := until(ctx, "the cgroups are gone", removeCgroups); err != nil {
 		return err
@@ -101,12 +100,12 @@ func (n *native) down(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(n.directory), os.RemoveAll(node.Directory), os.RemoveAll(recordAt))
 }
 
-// deviceIsGone waits for nothing but the kernel; a pair whose other end never moved is taken away.
+// deviceIsGone removes the veth pair unless the kernel has.
 func deviceIsGone() error {
 	if _, err := os.Stat("/sys/class/net/" + hostDevice); err != nil {
 		return nil //nolint:nilerr // its absence is what is wanted
 	}
-	return ip("link", "delete", hostDevice)
+	return errors.Join(errors.New("it is there still"), ip("link", "delete", hostDevice))
 }
 
 // until tries again and again until check has no complaint, or ctx is done.
