@@ -1,0 +1,132 @@
+package observability
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+)
+
+func roles() []string { return []string{operatorRole, apiserverRole, dispatcherRole} }
+
+// own reports whether a metric is one of the product's own.
+func own(name string) bool { return strings.HasPrefix(name, "merchant_operator_") }
+
+func TestMetricsKeepTheConventions(t *testing.T) {
+	for _, role := range roles() {
+		_, families := scrape(t, role)
+		var mine []*dto.MetricFamily
+		for name, family := range families {
+			if own(name) {
+				mine = append(mine, family)
+			}
+		}
+		problems, err := promlint.NewWithMetricFamilies(mine).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			t.Errorf("%s: %s: %s", role, problem.Metric, problem.Text)
+		}
+	}
+}
+
+// bounded are the labels of our metrics, and what their values look like. A label with a value that a caller or a
+// merchant chose, or with an id in it, would grow without bounds and tell who trades.
+var bounded = map[string]*regexp.Regexp{
+	"method":    regexp.MustCompile(`^(GET|HEAD|POST|OPTIONS|other)$`),
+	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{id\})*$`),
+	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
+	"reason":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
+	"limit":     regexp.MustCompile(`^(merchant|address)$`),
+	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|dead)$`),
+	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
+	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|gone|failing|timeout|connection|answer|cancelled)$`),
+	"kind":      regexp.MustCompile(`^(key|merchant|webhook|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|)$`),
+	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|unknown)$`),
+	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	for _, role := range roles() {
+		_, families := scrape(t, role)
+		for name, family := range families {
+			if !own(name) {
+				continue
+			}
+			for _, metric := range family.GetMetric() {
+				for _, label := range metric.GetLabel() {
+					form := bounded[label.GetName()]
+					if form == nil || !form.MatchString(label.GetValue()) {
+						t.Errorf("%s: %s has the label %s=%q", role, name, label.GetName(), label.GetValue())
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestMetricsTellNobodysSecrets(t *testing.T) {
+	for _, role := range roles() {
+		text, _ := scrape(t, role)
+		for _, secret := range append(shared.secrets, "acme", "Acme", "mk_live_", "whsec_", "mer_") {
+			if strings.Contains(text, secret) {
+				t.Errorf("the metrics of the %s hold %q", role, secret)
+			}
+		}
+	}
+}
+
+// The trade has left its marks.
+func TestMetricsCountWhatHappened(t *testing.T) {
+	for _, expected := range []struct{ role, line string }{
+		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="POST",route="/api/v1/sessions",status="201"} 1`},
+		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="other",route="/api/v1/sessions/{id}",status="405"} 1`},
+		{apiserverRole, `merchant_operator_http_unauthorized_total{reason="rail_token"} 1`},
+		{apiserverRole, `merchant_operator_redis_operation_duration_seconds_count{operation="create"} 1`},
+		{apiserverRole, `merchant_operator_key_rotations_total{cause="API"} 1`},
+		{apiserverRole, `merchant_operator_directory_objects{kind="key"} 1`},
+		{operatorRole, `merchant_operator_key_rotations_total{cause="Initial"} 1`},
+		{operatorRole, `merchant_operator_resources{kind="Merchant",state="ready"} 1`},
+		{dispatcherRole, `merchant_operator_webhook_attempts_total{result="delivered"} 2`},
+	} {
+		await.Until(t, patience, expected.role+" shows "+expected.line, func() bool {
+			text, _ := scrape(t, expected.role)
+			return slices.Contains(strings.Split(text, "\n"), expected.line)
+		})
+	}
+	text, _ := scrape(t, apiserverRole)
+	if !regexp.MustCompile(`merchant_operator_http_rate_limited_total\{limit="address"\} [1-9]`).MatchString(text) {
+		t.Error("nobody was counted as rate limited")
+	}
+}
+
+// scrape reads the metrics of a role as Prometheus does.
+func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
+	t.Helper()
+	answer, err := http.Get(shared.ops[role] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: status %d, %v", role, answer.StatusCode, err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), families
+}
