@@ -20,9 +20,9 @@ const nodeCommand = "node"
 // order is what the node is told through its standard input once its network device is there.
 type order struct {
 	// Directory has the configurations; the logs go there too.
-	Directory string
+	Directory string `json:"directory"`
 	// Programs are the directories of the binaries that are the project's own builds.
-	Programs []string
+	Programs []string `json:"programs"`
 }
 
 // runNode sets the namespaces up, starts the cluster's programs, and starts again what ends. It never returns while
@@ -97,11 +97,11 @@ func hideTunables() error {
 		"kernel/keys/root_maxkeys":  "1000000",
 		"kernel/keys/root_maxbytes": "25000000",
 	} {
-		file := filepath.Join("/run/tunables", filepath.Base(name))
+		file := "/run/tunables/" + filepath.Base(name)
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
 			return err
 		}
-		if err := syscall.Mount(file, filepath.Join("/proc/sys", name), "", syscall.MS_BIND, ""); err != nil {
+		if err := syscall.Mount(file, "/proc/sys/"+name, "", syscall.MS_BIND, ""); err != nil {
 			return fmt.Errorf("hide %s: %w", name, err)
 		}
 	}

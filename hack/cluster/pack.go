@@ -41,7 +41,7 @@ func pack(ctx context.Context, name, archive string, programs []string) (err err
 		if err != nil {
 			return err
 		}
-		to := filepath.Join("/usr/bin", filepath.Base(program))
+		to := "/usr/bin/" + filepath.Base(program)
 		if image.Config.Entrypoint == nil {
 			image.Config.Entrypoint = []string{to}
 		}

@@ -17,11 +17,11 @@ import (
 
 // process is one that was started earlier. A number alone may belong to somebody else by now.
 type process struct {
-	PID int
+	PID int `json:"pid"`
 	// Began is when, in ticks since the machine started.
-	Began string
+	Began string `json:"began"`
 	// Directory is where its configurations and logs are.
-	Directory string
+	Directory string `json:"directory"`
 }
 
 // recordAt is the same for every clone of the repository: there is one set of addresses, hence one cluster, on a
@@ -46,7 +46,8 @@ func recorded() (process, error) {
 		return process{}, err
 	}
 	var p process
-	return p, json.Unmarshal(content, &p)
+	err = json.Unmarshal(content, &p)
+	return p, err
 }
 
 func (p process) runs() bool {

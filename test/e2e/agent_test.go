@@ -22,7 +22,7 @@ type agent struct {
 	namespace, name string
 }
 
-// The words of the agent's interface (test/e2e/agent).
+// The words of the agent's interface (hack/agent).
 type (
 	exchange struct {
 		Method  string            `json:"method"`

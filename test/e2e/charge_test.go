@@ -76,8 +76,11 @@ func deliversAWebhook(ctx SpecContext) {
 	}
 	Expect(verifier.Verify([]byte(came.Body), headers)).To(Succeed())
 	var event struct {
-		Type string
-		Data struct{ SessionID, OrderRef string }
+		Type string `json:"type"`
+		Data struct {
+			SessionID string `json:"sessionId"`
+			OrderRef  string `json:"orderRef"`
+		} `json:"data"`
 	}
 	Expect(json.Unmarshal([]byte(came.Body), &event)).To(Succeed())
 	Expect(event.Type).To(Equal("session.cancelled"))

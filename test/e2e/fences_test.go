@@ -106,7 +106,7 @@ func (c *cluster) startAgentAs(ctx context.Context, role string) agent {
 	pod.Labels["app.kubernetes.io/instance"] = release
 	pod.Labels["app.kubernetes.io/component"] = role
 	Expect(c.Create(ctx, pod)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
+	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // Ginkgo gives a clean-up its own
 		Expect(c.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		Eventually(func() error { return c.Get(ctx, client.ObjectKeyFromObject(pod), pod) }).WithContext(ctx).ShouldNot(Succeed())
 	})
@@ -127,7 +127,7 @@ func allowToRedis(ctx context.Context, name string) {
 		},
 	}
 	Expect(world.Create(ctx, policy)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
+	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // Ginkgo gives a clean-up its own
 		Expect(world.Delete(ctx, policy)).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(systemNamespace), client.MatchingLabels{"e2e": name})).To(Succeed())
 	})

@@ -32,7 +32,9 @@ func rotate(ctx SpecContext, url, key string) string {
 	GinkgoHelper()
 	got := till.post(ctx, url, key, "/api/v1/keys/rotate", "")
 	Expect(got.Status).To(Equal(http.StatusOK), "%+v", got)
-	var answer struct{ FullKey string }
+	var answer struct {
+		FullKey string `json:"fullKey"`
+	}
 	Expect(json.Unmarshal([]byte(got.Body), &answer)).To(Succeed())
 	return answer.FullKey
 }

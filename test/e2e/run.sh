@@ -25,7 +25,7 @@ else
   hack/install.sh redis
   go run ./hack/image -name merchant-operator:e2e -version "e2e-$(git describe --always --dirty)" \
     -platforms "linux/$(go env GOARCH)" -output bin/image-e2e.tar
-  CGO_ENABLED=0 go build -o bin/e2e-agent ./test/e2e/agent
+  CGO_ENABLED=0 go build -o bin/e2e-agent ./hack/agent
 
   remove() { [[ -n ${KEEP:-} ]] || hack/cluster/run.sh down; }
   trap remove EXIT

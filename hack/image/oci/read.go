@@ -26,7 +26,7 @@ func Read(r io.Reader) ([]Image, error) {
 	if err := json.Unmarshal(content["index.json"], &top); err != nil {
 		return nil, fmt.Errorf("read index.json of an archive of images: %w", err)
 	}
-	return blobs(content).images(top)
+	return content.images(top)
 }
 
 // blobs are the files of a layout by their path.

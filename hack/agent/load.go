@@ -52,7 +52,7 @@ func (l *load) start(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is a load already", http.StatusConflict)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // until it is stopped
 	l.cancel, l.done, l.so = cancel, make(chan struct{}), loadReport{}
 	go l.keepUp(ctx, spec, l.done)
 }
@@ -88,15 +88,15 @@ func (l *load) keepUp(ctx context.Context, spec loadSpec, done chan<- struct{}) 
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			underWay.Go(func() { l.charge(client, spec) })
+			underWay.Go(func() { l.charge(context.WithoutCancel(ctx), client, spec) })
 		}
 	}
 }
 
 // charge makes a session and reads it as its merchant and as its payer.
-func (l *load) charge(client *http.Client, spec loadSpec) {
+func (l *load) charge(ctx context.Context, client *http.Client, spec loadSpec) {
 	var session struct{ SessionID string }
-	create, err := request(http.MethodPost, spec, "/api/v1/sessions", `{"amountCents": 1250}`)
+	create, err := request(ctx, http.MethodPost, spec, "/api/v1/sessions", `{"amountCents": 1250}`)
 	if err == nil {
 		create.Header.Set("Idempotency-Key", rand.Text())
 		err = l.count(client, create, http.StatusCreated, &session)
@@ -105,15 +105,14 @@ func (l *load) charge(client *http.Client, spec loadSpec) {
 		return // and counted
 	}
 	for _, path := range []string{"/api/v1/sessions/", "/api/v1/public/sessions/"} {
-		if read, err := request(http.MethodGet, spec, path+session.SessionID, ""); err == nil {
+		if read, err := request(ctx, http.MethodGet, spec, path+session.SessionID, ""); err == nil {
 			_ = l.count(client, read, http.StatusOK, nil) // which remembers it
 		}
 	}
 }
 
-func request(method string, spec loadSpec, path, body string) (*http.Request, error) {
-	// A load has no deadline of its own; each request has the client's.
-	made, err := http.NewRequestWithContext(context.Background(), method, spec.URL+path, bytes.NewReader([]byte(body)))
+func request(ctx context.Context, method string, spec loadSpec, path, body string) (*http.Request, error) {
+	made, err := http.NewRequestWithContext(ctx, method, spec.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, err
 	}

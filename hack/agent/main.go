@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-const usage = `usage: agent serve ADDRESS
-       agent forward ADDRESS TARGET
-`
+const usage = "usage: agent serve ADDRESS | agent forward ADDRESS TARGET"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
