@@ -61,7 +61,9 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 })
 
 // proved keeps a fact for the table at the end.
-func proved(format string, args ...any) { AddReportEntry("proved", fmt.Sprintf(format, args...)) }
+func proved(format string, args ...any) {
+	AddReportEntry("proved", fmt.Sprintf(format, args...), ReportEntryVisibilityNever)
+}
 
 // The table of what was proved.
 var _ = ReportAfterSuite("what was proved", func(report Report) {
