@@ -13,6 +13,12 @@ func addKubeconfig(flags *pflag.FlagSet, path *string) {
 	flags.StringVar(path, "kubeconfig", *path, "kubeconfig file; empty: $KUBECONFIG, then the pod's own service account")
 }
 
+func addOps(flags *pflag.FlagSet, address *string, secure *bool, certificateDir *string) {
+	flags.StringVar(address, "ops-address", *address, "listen address of /healthz, /readyz and /metrics")
+	flags.BoolVar(secure, "secure-metrics", *secure, "serve the ops port over TLS, and /metrics to those only whom Kubernetes lets get that path")
+	flags.StringVar(certificateDir, "ops-cert-dir", *certificateDir, "directory with tls.crt and tls.key of the ops port; empty: the certificate is self-made")
+}
+
 func addRedisURL(flags *pflag.FlagSet, url *string) {
 	flags.StringVar(url, "redis-url", "", "Redis as a URL; empty: $REDIS_URL, which keeps a password out of the process list")
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -54,9 +54,9 @@ var answers = []struct {
 	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
 	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
 	{errMethod, answer{http.StatusMethodNotAllowed, "this path takes other methods, see Allow"}},
-	{railauth.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
-	{railauth.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
-	{railauth.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
+	{access.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
+	{access.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
+	{access.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
 	{store.ErrSessionEnded, answer{http.StatusConflict, "the session has already ended in another way"}},
 	{store.ErrPaymentConflict, answer{http.StatusConflict, "the report contradicts an earlier one with the same paymentRef"}},
 	{store.ErrIdempotencyMismatch, answer{http.StatusBadRequest, "the Idempotency-Key was used before with another charge"}},

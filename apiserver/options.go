@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
@@ -30,6 +31,11 @@ type Options struct {
 	InternalAddress string
 	// OpsAddress serves /healthz, /readyz and /metrics. Default :9090.
 	OpsAddress string
+	// SecureMetrics serves the ops port over TLS, and /metrics to those only whom Kubernetes lets get it. Default: plain
+	// HTTP, to everybody.
+	SecureMetrics bool
+	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
+	OpsCertificateDir string
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
@@ -74,6 +80,10 @@ func DefaultOptions() Options {
 // schemeForm is of RFC 3986, section 3.1.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
+func (o Options) ops() ops.Options {
+	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir}
+}
+
 // Validate says which option cannot work. What the store decides about its own is not repeated.
 func (o Options) Validate() error {
 	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
@@ -94,6 +104,8 @@ func (o Options) Validate() error {
 		return errors.New("the lifetime of a verdict on a rail must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("the drain delay must not be negative, and the shutdown timeout must be positive")
+	case o.OpsCertificateDir != "" && !o.SecureMetrics:
+		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Log == nil:
 		return errors.New("the logger is missing")
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
@@ -47,7 +47,7 @@ func Run(ctx context.Context, options Options) error {
 	news := newAnnouncer(redis, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
 	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
-	opsServer, err := r.listen(ctx, "ops", options.OpsAddress, ops.NewHandler(ctx, shown, registry, options.Log))
+	opsServer, err := ops.Serve(ctx, options.ops(), shown, registry, kube, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
@@ -100,9 +100,10 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}
-	guard := railauth.New(railauth.Options{
+	guard := access.New(access.Options{
 		Tokens:   kube.AuthenticationV1().TokenReviews(),
 		Access:   kube.AuthorizationV1().SubjectAccessReviews(),
+		Verb:     "post",
 		Path:     settlementPath,
 		Audience: r.options.RailAudience,
 		Lifetime: r.options.RailVerdictLifetime,

@@ -18,7 +18,7 @@ type replica struct {
 }
 
 func (r *replica) listen(ctx context.Context, name, address string, handler http.Handler) (*listen.Server, error) {
-	return listen.Serve(ctx, r.options.Log, name, address, handler, r.failed)
+	return listen.Serve(ctx, listen.Port{Name: name, Address: address, Handler: handler, Log: r.options.Log}, r.failed)
 }
 
 // serve listens for requests until ctx ends, and drains.

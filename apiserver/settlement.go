@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
+	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -17,12 +17,12 @@ import (
 type rails struct {
 	edge
 
-	guard       *railauth.Guard
+	guard       *access.Guard
 	store       *store.Store
 	settlements *prometheus.CounterVec
 }
 
-func newRails(around edge, guard *railauth.Guard, redis *store.Store, registerer prometheus.Registerer) *rails {
+func newRails(around edge, guard *access.Guard, redis *store.Store, registerer prometheus.Registerer) *rails {
 	return &rails{edge: around, guard: guard, store: redis, settlements: newSettlements(registerer)}
 }
 

@@ -2,19 +2,45 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
 // opsOptions serve the metrics on the ops port; health is served by the same server.
-func opsOptions(o Options) metricsserver.Options {
-	return metricsserver.Options{BindAddress: o.OpsAddress}
+func opsOptions(o Options) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: o.OpsAddress}
+	if !o.SecureMetrics {
+		return options, nil
+	}
+	secured, err := scrape.TLS(o.OpsCertificateDir)
+	if err != nil {
+		return options, err
+	}
+	options.SecureServing = true
+	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+		config.MinVersion, config.NextProtos, config.GetCertificate = secured.MinVersion, secured.NextProtos, secured.GetCertificate
+	}}
+	options.FilterProvider = func(cluster *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		kube, err := kubernetes.NewForConfigAndClient(cluster, client)
+		if err != nil {
+			return nil, err
+		}
+		guard := scrape.NewGuard(kube, o.Log)
+		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return guard.Protect(next), nil }, nil
+	}
+	return options, nil
 }
 
 // addOpsHandlers adds health to the ops port: /healthz says that the process serves, /readyz that it

@@ -17,8 +17,13 @@ type Options struct {
 	CredentialsNamespace string
 	// WatchNamespaces are the namespaces whose Merchants and ApiKeys are managed; empty: all.
 	WatchNamespaces []string
-	// OpsAddress is where /healthz, /readyz and /metrics are served, over plain HTTP.
+	// OpsAddress is where /healthz, /readyz and /metrics are served.
 	OpsAddress string
+	// SecureMetrics serves the ops port over TLS, and /metrics to those only whom Kubernetes lets get it. Default: plain
+	// HTTP, to everybody.
+	SecureMetrics bool
+	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
+	OpsCertificateDir string
 
 	// LeaderElect lets only one of several operators work at a time.
 	LeaderElect bool
@@ -55,6 +60,8 @@ func (o Options) validate() error {
 		return errors.New("the credentials namespace has no name")
 	case o.OpsAddress == "":
 		return errors.New("the ops port has no address")
+	case o.OpsCertificateDir != "" && !o.SecureMetrics:
+		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Clock == nil || o.Log == nil || o.newClient == nil:
 		return errors.New("options are incomplete; start from DefaultOptions")
 	}

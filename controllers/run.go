@@ -69,6 +69,10 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 	if err != nil {
 		return nil, err
 	}
+	serving, err := opsOptions(o)
+	if err != nil {
+		return nil, err
+	}
 	severalPerProcess := true // names need to be unique for logs only, and tests restart the operator
 	mgr, err := manager.New(cluster, manager.Options{
 		Scheme: scheme,
@@ -77,7 +81,7 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 		BaseContext:             func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
 		Cache:                   caching,
 		NewClient:               o.newClient,
-		Metrics:                 opsOptions(o),
+		Metrics:                 serving,
 		LeaderElection:          o.LeaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.LeaderElectionNamespace,

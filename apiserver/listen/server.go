@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,29 +27,43 @@ type Server struct {
 	http *http.Server
 }
 
+// Port is what to listen for. Only TLS may be empty.
+type Port struct {
+	// Name says in logs and errors what the requests are for.
+	Name, Address string
+	Handler       http.Handler
+	// TLS is the configuration of the server; nil: plain HTTP.
+	TLS *tls.Config
+	Log *slog.Logger
+}
+
 // Serve binds the address and serves until Shutdown or Close. What ends the listener before that goes
 // to failed, which must have room for it.
-func Serve(ctx context.Context, log *slog.Logger, name, address string, handler http.Handler, failed chan<- error) (*Server, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error) {
+	bound, err := new(net.ListenConfig).Listen(ctx, "tcp", port.Address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for %s requests: %w", name, err)
+		return nil, fmt.Errorf("listen for %s requests: %w", port.Name, err)
 	}
-	s := &Server{name, &http.Server{
-		Handler:                      handler,
+	var listener net.Listener = shapedListener{bound}
+	if port.TLS != nil {
+		listener = tls.NewListener(bound, port.TLS)
+	}
+	s := &Server{port.Name, &http.Server{
+		Handler:                      port.Handler,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * gets our 404, in our shape
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:                     slog.NewLogLogger(port.Log.Handler(), slog.LevelDebug),
 	}}
 	go func() {
-		if err := s.http.Serve(shapedListener{listener}); !errors.Is(err, http.ErrServerClosed) {
-			failed <- fmt.Errorf("serve %s requests: %w", name, err)
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serve %s requests: %w", port.Name, err)
 		}
 	}()
-	log.Info("listening", "for", name, "address", listener.Addr().String())
+	port.Log.Info("listening", "for", port.Name, "address", bound.Addr().String(), "tls", port.TLS != nil)
 	return s, nil
 }
 

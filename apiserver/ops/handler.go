@@ -13,14 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
-// Replica is what there is to show. Every field is required.
+// Replica is what there is to show. Only Readers may be empty.
 type Replica struct {
 	Phase *Phase
 	Redis *store.Store
 	// Age is how far the index of published objects is behind, at most.
 	Age func() time.Duration
+	// Readers says who may read the metrics; nil: everybody.
+	Readers *scrape.Guard
 }
 
 // NewRegistry returns a registry with the metrics of every Go program.
@@ -44,9 +47,9 @@ func NewHandler(ctx context.Context, replica Replica, registry *prometheus.Regis
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", replica.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	mux.Handle("GET "+scrape.Path, replica.Readers.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}))
+	})))
 	return mux
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 )
 
@@ -21,6 +22,11 @@ type Options struct {
 	RedisURL string
 	// OpsAddress serves /healthz, /readyz and /metrics. Default :9090.
 	OpsAddress string
+	// SecureMetrics serves the ops port over TLS, and /metrics to those only whom Kubernetes lets get it. Default: plain
+	// HTTP, to everybody.
+	SecureMetrics bool
+	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
+	OpsCertificateDir string
 
 	// AllowHTTP permits endpoints over plain HTTP. Default: https only.
 	AllowHTTP bool
@@ -63,6 +69,10 @@ func DefaultOptions() Options {
 // minLease leaves an event a second to wait for its turn.
 const minLease = delivery.Timeout + attemptMargin + time.Second
 
+func (o Options) ops() ops.Options {
+	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir}
+}
+
 // Validate says which option cannot work. What the store decides about its own is not repeated.
 func (o Options) Validate() error {
 	switch {
@@ -80,6 +90,8 @@ func (o Options) Validate() error {
 		return errors.New("the time an endpoint may fail must be positive")
 	case o.ShutdownTimeout <= 0:
 		return errors.New("the shutdown timeout must be positive")
+	case o.OpsCertificateDir != "" && !o.SecureMetrics:
+		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Log == nil:
 		return errors.New("the logger is missing")
 	}

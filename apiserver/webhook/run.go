@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
-	"github.com/merchant-operator/merchant-operator/apiserver/listen"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
@@ -70,7 +69,7 @@ func Run(ctx context.Context, options Options) error {
 		failed: make(chan error, 1),
 	}
 	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
-	server, err := listen.Serve(ctx, options.Log, "ops", options.OpsAddress, ops.NewHandler(ctx, shown, registry, options.Log), r.failed)
+	server, err := ops.Serve(ctx, options.ops(), shown, registry, kube, options.Log, r.failed)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package observability
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -114,19 +112,14 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 // scrape reads the metrics of a role as Prometheus does.
 func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
 	t.Helper()
-	answer, err := http.Get(shared.ops[role] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d, %v", role, answer.StatusCode, err)
+	status, text, err := shared.get(role, "/metrics", shared.token)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("%s: status %d, %v", role, status, err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text), families
+	return text, families
 }

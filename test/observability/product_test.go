@@ -2,8 +2,10 @@ package observability
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +17,9 @@ import (
 	"strconv"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +52,7 @@ type product struct {
 	public      string // base URL
 	internal    string // base URL
 	ops         map[string]string
+	token       string // of who may read the metrics
 	logs        logtest.Buffer
 	secrets     []string // must be nowhere in what is shown
 
@@ -98,6 +104,7 @@ func (p *product) start() error {
 
 func (p *product) startOperator() (err error) {
 	options := controllers.DefaultOptions()
+	options.SecureMetrics = true
 	options.LeaderElectionNamespace = systemNamespace
 	options.Log = p.logger(operatorRole)
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator"); err != nil {
@@ -111,6 +118,7 @@ func (p *product) startOperator() (err error) {
 
 func (p *product) startAPIServer() (err error) {
 	options := apiserver.DefaultOptions()
+	options.SecureMetrics = true
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 5}
@@ -129,6 +137,7 @@ func (p *product) startAPIServer() (err error) {
 
 func (p *product) startDispatcher() (err error) {
 	options := webhook.DefaultOptions()
+	options.SecureMetrics = true
 	options.RedisURL = p.redis.URL()
 	options.AllowHTTP = true
 	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -156,7 +165,7 @@ func (p *product) run(role, opsAddress string, run func(context.Context) error) 
 			return fmt.Errorf("the %s did not stop", role)
 		}
 	})
-	p.ops[role] = "http://" + opsAddress
+	p.ops[role] = "https://" + opsAddress
 	return p.eventually("the "+role+" is ready", func() (bool, error) {
 		select {
 		case err := <-ended:
@@ -164,7 +173,7 @@ func (p *product) run(role, opsAddress string, run func(context.Context) error) 
 			return false, fmt.Errorf("it ended: %w", err)
 		default:
 		}
-		answer, err := http.Get(p.ops[role] + "/readyz")
+		answer, err := insecure.Get(p.ops[role] + "/readyz") // as the kubelet does, without a token
 		if err != nil {
 			return false, nil //nolint:nilerr // it does not listen yet
 		}
@@ -211,10 +220,31 @@ func (p *product) applyAccess() error {
 		return err
 	}
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	output, err := exec.Command(kubectl, "--kubeconfig", kubeconfig, "apply", "--server-side", "-k", inRepository("config", "rbac")).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("apply config/rbac: %w\n%s", err, output)
+	for _, what := range [][]string{{"-k", inRepository("config", "rbac")}, {"-f", inRepository("config", "prometheus", "rbac.yaml")}} {
+		arguments := append([]string{"--kubeconfig", kubeconfig, "apply", "--server-side"}, what...)
+		if output, err := exec.Command(kubectl, arguments...).CombinedOutput(); err != nil {
+			return fmt.Errorf("apply %s: %w\n%s", what[1], err, output)
+		}
 	}
+	return p.admitPrometheus()
+}
+
+// admitPrometheus makes the account that config/prometheus/rbac.yaml binds, and keeps a token of it.
+func (p *product) admitPrometheus() error {
+	ctx := context.Background()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus-k8s"}}
+	for _, object := range []client.Object{namespace, account} {
+		if err := p.kube.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := p.kube.SubResource("token").Create(ctx, account, request); err != nil {
+		return err
+	}
+	p.token = request.Status.Token
+	p.secrets = append(p.secrets, p.token)
 	return nil
 }
 
@@ -242,6 +272,27 @@ func (p *product) logger(role string) *slog.Logger {
 func freeAddress() (string, error) {
 	port, err := freeport.Choose()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}
+
+// insecure takes any certificate, as a scraper must that takes self-made ones.
+var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
+// get asks the ops port of a role; an empty token is none.
+func (p *product) get(role, path, token string) (status int, text string, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, p.ops[role]+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := insecure.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
 }
 
 // inRepository returns a path below the repository's root.

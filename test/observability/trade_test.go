@@ -96,13 +96,8 @@ func (p *product) damage() error {
 			if _, err := p.call(http.MethodGet, p.public+"/api/v1/public/sessions/"+id, "", ""); err != nil {
 				return false, err
 			}
-			answer, err := http.Get(p.ops[role] + "/metrics")
-			if err != nil {
-				return false, err
-			}
-			defer func() { _ = answer.Body.Close() }()
-			text, err := io.ReadAll(answer.Body)
-			return strings.Contains(string(text), "redis_operation_errors_total{"), err
+			_, text, err := p.get(role, "/metrics", p.token)
+			return strings.Contains(text, "redis_operation_errors_total{"), err
 		}); err != nil {
 			return err
 		}

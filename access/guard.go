@@ -1,4 +1,4 @@
-package railauth
+package access
 
 import (
 	"context"
@@ -17,24 +17,27 @@ import (
 var (
 	// ErrUnauthenticated says that the token is nobody's, or no token.
 	ErrUnauthenticated = errors.New("the token is not accepted by the Kubernetes API")
-	// ErrForbidden says that the token is somebody's who may not settle sessions.
-	ErrForbidden = errors.New("the account may not settle sessions")
+	// ErrForbidden says that the token is somebody's who has no right to the path.
+	ErrForbidden = errors.New("the account has no right to it")
 	// ErrUnavailable says that the Kubernetes API gave no verdict, and none is remembered.
 	ErrUnavailable = errors.New("the Kubernetes API cannot say who calls")
 )
 
-// Options make a Guard. Only Audience may be empty.
+// Options make a Guard. Only Audience and Grace may be empty.
 type Options struct {
 	Tokens authenticationclient.TokenReviewInterface
 	Access authorizationclient.SubjectAccessReviewInterface
-	// Path is what the account must be allowed to post to, as it is asked of the Kubernetes API.
-	Path string
+	// Verb and Path are what the account must be allowed to do, as it is asked of the Kubernetes API: "post" and a path
+	// that is no Kubernetes resource's.
+	Verb, Path string
 	// Audience is who a token must have been issued for; empty: the Kubernetes API.
 	Audience string
 	// Lifetime is how long a verdict is remembered, a good one as well as a bad one.
 	Lifetime time.Duration
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Grace is for how long after that a good verdict still counts while the Kubernetes API gives none. Default: not at all.
+	Grace time.Duration
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Guard decides about callers. It is safe for concurrent use.
@@ -54,7 +57,7 @@ func New(options Options) *Guard {
 	return &Guard{Options: options, allowed: newVerdicts(), refused: newVerdicts()}
 }
 
-// Check returns nil if the token's account may settle sessions, else one of this package's errors or
+// Check returns nil if the token's account has the right, else one of this package's errors or
 // that of ctx. Callers with the same token share one question, which outlives each of them.
 func (g *Guard) Check(ctx context.Context, token string) error {
 	if !plausible(token) {
@@ -72,6 +75,9 @@ func (g *Guard) Check(ctx context.Context, token string) error {
 		defer cancel()
 		asked := g.Now()
 		err := g.review(ctx, token)
+		if errors.Is(err, ErrUnavailable) && g.allowed.wasGood(digest, asked.Add(-g.Grace)) {
+			return nil, nil
+		}
 		g.remember(digest, verdict{err, asked.Add(g.Lifetime)})
 		return nil, err
 	})
@@ -96,6 +102,7 @@ func (g *Guard) remember(digest [sha256.Size]byte, decided verdict) {
 	case decided.err == nil:
 		g.allowed.put(digest, decided, g.Now())
 	case !errors.Is(decided.err, ErrUnavailable):
+		g.allowed.drop(digest) // what was good is not any more, whatever the grace
 		g.refused.put(digest, decided, g.Now())
 	}
 }

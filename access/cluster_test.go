@@ -1,4 +1,4 @@
-package railauth_test
+package access_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
+	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
@@ -80,7 +80,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (c *cluster) guard(change ...func(*railauth.Options)) *railauth.Guard {
+func (c *cluster) guard(change ...func(*access.Options)) *access.Guard {
 	c.t.Helper()
 	config := rest.CopyConfig(sharedConfig)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -96,9 +96,10 @@ func (c *cluster) guard(change ...func(*railauth.Options)) *railauth.Guard {
 		})
 	})
 	client := kubernetes.NewForConfigOrDie(config)
-	options := railauth.Options{
+	options := access.Options{
 		Tokens:   client.AuthenticationV1().TokenReviews(),
 		Access:   client.AuthorizationV1().SubjectAccessReviews(),
+		Verb:     "post",
 		Path:     path,
 		Lifetime: lifetime,
 		Now:      c.clock,
@@ -107,7 +108,7 @@ func (c *cluster) guard(change ...func(*railauth.Options)) *railauth.Guard {
 	for _, f := range change {
 		f(&options)
 	}
-	return railauth.New(options)
+	return access.New(options)
 }
 
 func (c *cluster) clock() time.Time {

@@ -1,4 +1,4 @@
-package railauth_test
+package access_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
+	"github.com/merchant-operator/merchant-operator/access"
 )
 
 // someGoodTokens tells good tokens by their end, fast enough for tens of thousands of questions.
@@ -46,8 +46,8 @@ func (allowAll) Create(_ context.Context, review *authorizationv1.SubjectAccessR
 func TestAFloodOfBadTokens(t *testing.T) {
 	tokens := &someGoodTokens{suffix: "good"}
 	now := time.Now()
-	guard := railauth.New(railauth.Options{
-		Tokens: tokens, Access: allowAll{}, Path: path, Lifetime: lifetime,
+	guard := access.New(access.Options{
+		Tokens: tokens, Access: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
 		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	})
 	check := func(token string, want error, asked int) {
@@ -62,25 +62,25 @@ func TestAFloodOfBadTokens(t *testing.T) {
 	}
 	check("first.rail.good", nil, 1)
 	for i := range 20_000 {
-		check(fmt.Sprintf("bad.bad.%d", i), railauth.ErrUnauthenticated, 1)
+		check(fmt.Sprintf("bad.bad.%d", i), access.ErrUnauthenticated, 1)
 	}
 	check("first.rail.good", nil, 0)
 	check("second.rail.good", nil, 1)
 	check("second.rail.good", nil, 0)
-	check("bad.bad.19999", railauth.ErrUnauthenticated, 1) // there was no room for it
+	check("bad.bad.19999", access.ErrUnauthenticated, 1) // there was no room for it
 	now = now.Add(lifetime)
-	check("bad.bad.19999", railauth.ErrUnauthenticated, 1)
-	check("bad.bad.19999", railauth.ErrUnauthenticated, 0) // now there is
+	check("bad.bad.19999", access.ErrUnauthenticated, 1)
+	check("bad.bad.19999", access.ErrUnauthenticated, 0) // now there is
 }
 
 // An authenticator behind the Kubernetes API that knows no audiences says that a token is good, and not
 // for whom.
 func TestAnAudienceThatNobodyChecked(t *testing.T) {
-	guard := railauth.New(railauth.Options{
-		Tokens: &someGoodTokens{suffix: "good"}, Access: allowAll{}, Path: path, Audience: "settlements", Lifetime: lifetime,
+	guard := access.New(access.Options{
+		Tokens: &someGoodTokens{suffix: "good"}, Access: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, railauth.ErrUnauthenticated) {
+	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("Check: %v, want ErrUnauthenticated", err)
 	}
 }

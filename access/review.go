@@ -1,4 +1,4 @@
-package railauth
+package access
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (g *Guard) review(ctx context.Context, token string) error {
 		return err
 	}
 	if !allowed {
-		g.Log.Warn("refused a caller without the right to settle sessions", "account", account.Username)
+		g.Log.Warn("refused a caller without the right", "account", account.Username, "verb", g.Verb, "path", g.Path)
 		return ErrForbidden
 	}
 	return nil
@@ -53,7 +53,7 @@ func (g *Guard) authorize(ctx context.Context, account authenticationv1.UserInfo
 		UID:                   account.UID,
 		Groups:                account.Groups,
 		Extra:                 extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: g.Path, Verb: "post"},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: g.Path, Verb: g.Verb},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("%w: what %s may do: %w", ErrUnavailable, account.Username, err)

@@ -1,4 +1,4 @@
-package railauth
+package access
 
 import (
 	"crypto/sha256"
@@ -29,6 +29,20 @@ func (v *verdicts) get(digest [sha256.Size]byte, now time.Time) (found verdict, 
 	defer v.mu.Unlock()
 	found, known = v.byHash[digest]
 	return found, known && now.Before(found.until)
+}
+
+// wasGood reports whether there is a verdict that was good until the time, or later. It may have been forgotten: then not.
+func (v *verdicts) wasGood(digest [sha256.Size]byte, at time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	found, known := v.byHash[digest]
+	return known && found.err == nil && at.Before(found.until)
+}
+
+func (v *verdicts) drop(digest [sha256.Size]byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.byHash, digest)
 }
 
 func (v *verdicts) put(digest [sha256.Size]byte, decided verdict, now time.Time) {

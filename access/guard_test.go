@@ -1,4 +1,4 @@
-package railauth_test
+package access_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/railauth"
+	"github.com/merchant-operator/merchant-operator/access"
 )
 
 // forged is a token with another last character, so that its signature is wrong.
@@ -38,19 +38,19 @@ func TestCheck(t *testing.T) {
 		want  error
 	}{
 		"a rail":                               {rail, nil},
-		"an account without the right":         {stranger, railauth.ErrForbidden},
-		"an account with another right":        {elsewhere, railauth.ErrForbidden},
-		"an account that is gone":              {dismissed, railauth.ErrUnauthenticated},
-		"a forged token":                       {forged(rail), railauth.ErrUnauthenticated},
-		"a token for another audience":         {c.token("rail", "somebody-else"), railauth.ErrUnauthenticated},
-		"nonsense in the shape of a token":     {"a.b.c", railauth.ErrUnauthenticated},
-		"an unsigned token":                    {"eyJhbGciOiJub25lIn0.eyJzdWIiOiJyYWlsIn0.", railauth.ErrUnauthenticated},
-		"a token with something in front":      {"x" + rail, railauth.ErrUnauthenticated},
-		"a token that was cut off":             {rail[:len(rail)/2], railauth.ErrUnauthenticated},
-		"the name of the account":              {"system:serviceaccount:" + c.namespace + ":rail", railauth.ErrUnauthenticated},
-		"two tokens":                           {rail + "." + rail, railauth.ErrUnauthenticated},
-		"no token":                             {"", railauth.ErrUnauthenticated},
-		"a token with a line break at its end": {rail + "\n", railauth.ErrUnauthenticated},
+		"an account without the right":         {stranger, access.ErrForbidden},
+		"an account with another right":        {elsewhere, access.ErrForbidden},
+		"an account that is gone":              {dismissed, access.ErrUnauthenticated},
+		"a forged token":                       {forged(rail), access.ErrUnauthenticated},
+		"a token for another audience":         {c.token("rail", "somebody-else"), access.ErrUnauthenticated},
+		"nonsense in the shape of a token":     {"a.b.c", access.ErrUnauthenticated},
+		"an unsigned token":                    {"eyJhbGciOiJub25lIn0.eyJzdWIiOiJyYWlsIn0.", access.ErrUnauthenticated},
+		"a token with something in front":      {"x" + rail, access.ErrUnauthenticated},
+		"a token that was cut off":             {rail[:len(rail)/2], access.ErrUnauthenticated},
+		"the name of the account":              {"system:serviceaccount:" + c.namespace + ":rail", access.ErrUnauthenticated},
+		"two tokens":                           {rail + "." + rail, access.ErrUnauthenticated},
+		"no token":                             {"", access.ErrUnauthenticated},
+		"a token with a line break at its end": {rail + "\n", access.ErrUnauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second is from memory
@@ -80,7 +80,7 @@ func TestWhatCannotBeATokenIsNotPassedOn(t *testing.T) {
 		"a short password":     "hunter2",
 		"something endless":    strings.Repeat("a", 4000) + "." + strings.Repeat("b", 4000) + "." + strings.Repeat("c", 4000),
 	} {
-		if err := guard.Check(t.Context(), secret); !errors.Is(err, railauth.ErrUnauthenticated) {
+		if err := guard.Check(t.Context(), secret); !errors.Is(err, access.ErrUnauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -93,15 +93,15 @@ func TestAudience(t *testing.T) {
 	c := newCluster(t)
 	general := c.account("rail")
 	c.allow("rail", "/internal/v1/sessions/*")
-	guard := c.guard(func(o *railauth.Options) { o.Audience = "settlements" })
+	guard := c.guard(func(o *access.Options) { o.Audience = "settlements" })
 	for name, test := range map[string]struct {
 		token string
 		want  error
 	}{
 		"for this audience":      {c.token("rail", "settlements"), nil},
 		"for several audiences":  {c.token("rail", "others", "settlements"), nil},
-		"for another":            {c.token("rail", "others"), railauth.ErrUnauthenticated},
-		"for the Kubernetes API": {general, railauth.ErrUnauthenticated},
+		"for another":            {c.token("rail", "others"), access.ErrUnauthenticated},
+		"for the Kubernetes API": {general, access.ErrUnauthenticated},
 	} {
 		if err := guard.Check(t.Context(), test.token); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
@@ -130,10 +130,10 @@ func TestAVerdictIsRememberedForItsLifetime(t *testing.T) {
 	c.advance(lifetime - 1)
 	check(nil, 0)
 	c.advance(1)
-	check(railauth.ErrForbidden, 2)
+	check(access.ErrForbidden, 2)
 	c.allow("rail", "/internal/v1/sessions/*")
 	c.advance(lifetime - 1)
-	check(railauth.ErrForbidden, 0)
+	check(access.ErrForbidden, 0)
 	c.advance(1)
 	check(nil, 2)
 	check(nil, 0)
@@ -153,12 +153,12 @@ func TestTheKubernetesAPIAway(t *testing.T) {
 	check(rail, nil)
 	c.cut.Store(true)
 	check(rail, nil)
-	check(stranger, railauth.ErrUnavailable)
+	check(stranger, access.ErrUnavailable)
 	c.advance(lifetime)
-	check(rail, railauth.ErrUnavailable)
+	check(rail, access.ErrUnavailable)
 	c.cut.Store(false)
 	check(rail, nil) // that nobody could say is not remembered
-	check(stranger, railauth.ErrForbidden)
+	check(stranger, access.ErrForbidden)
 }
 
 // Callers with one token share one question, and it outlives whoever asked first.

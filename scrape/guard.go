@@ -1,0 +1,75 @@
+package scrape
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/merchant-operator/merchant-operator/access"
+)
+
+// Path is where metrics are, and what Kubernetes is asked about: the right is to "get" this path.
+const Path = "/metrics"
+
+const (
+	// verdictLifetime is two scrapes, as they are usually made.
+	verdictLifetime = time.Minute
+	// outageGrace lets a scraper in that was good before the Kubernetes API went away: the outage is to be watched.
+	outageGrace = 24 * time.Hour
+)
+
+// Guard lets only those read the metrics who have the right.
+type Guard struct{ readers *access.Guard }
+
+// NewGuard returns a Guard that asks the Kubernetes API. Its own account needs the rights of system:auth-delegator.
+func NewGuard(kube kubernetes.Interface, log *slog.Logger) *Guard {
+	return &Guard{access.New(access.Options{
+		Tokens:   kube.AuthenticationV1().TokenReviews(),
+		Access:   kube.AuthorizationV1().SubjectAccessReviews(),
+		Verb:     "get",
+		Path:     Path,
+		Lifetime: verdictLifetime,
+		Grace:    outageGrace,
+		Now:      time.Now,
+		Log:      log,
+	})}
+}
+
+// Protect guards a handler at Path; at any other path it is as open as before, for the kubelet presents no token to
+// probes. A nil Guard lets everybody in.
+func (g *Guard) Protect(next http.Handler) http.Handler {
+	if g == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != Path {
+			next.ServeHTTP(w, r)
+			return
+		}
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			token = ""
+		}
+		if err := g.readers.Check(r.Context(), token); err != nil {
+			refuse(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, access.ErrUnauthenticated):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+	case errors.Is(err, access.ErrForbidden):
+		http.Error(w, "your account may not read "+Path, http.StatusForbidden)
+	default:
+		http.Error(w, "the Kubernetes API cannot say who calls", http.StatusServiceUnavailable)
+	}
+}
