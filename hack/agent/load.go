@@ -78,12 +78,18 @@ func (l *load) stop(w http.ResponseWriter, r *http.Request) {
 
 func (l *load) keepUp(ctx context.Context, spec loadSpec, done chan<- struct{}) {
 	defer close(done)
-	client := &http.Client{Timeout: 10 * time.Second}
+	// One caller keeps its connections, and notices how they are closed; the other makes new ones, and notices where
+	// there is nobody to take them.
+	callers := []*http.Client{
+		{Timeout: 10 * time.Second},
+		{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 	ticker := time.NewTicker(time.Second / time.Duration(spec.PerSecond))
 	defer ticker.Stop()
 	var underWay sync.WaitGroup
 	defer underWay.Wait()
-	for {
+	for begun := 0; ; begun++ {
+		client := callers[begun%len(callers)]
 		select {
 		case <-ctx.Done():
 			return

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const chargesPerSecond = 20
+const chargesPerSecond = 60
 
 // underLoad keeps up a steady load through the Service while something happens, and wants no request to fail.
 func underLoad(ctx SpecContext, key string, what func()) {
