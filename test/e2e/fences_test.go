@@ -78,7 +78,7 @@ func isFencedIn(ctx SpecContext) {
 func enforcesPolicies(ctx context.Context) bool {
 	GinkgoHelper()
 	target := exchange{Method: http.MethodGet, URL: "http://stranger." + strangers + ".svc:8080/healthz"}
-	Expect(till.do(ctx, target).Status).To(Equal(http.StatusOK))
+	Eventually(func() int { return till.do(ctx, target).Status }).WithContext(ctx).Should(Equal(http.StatusOK))
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: strangers, Name: "nobody"},
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
