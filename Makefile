@@ -39,8 +39,9 @@ manifests: ## Generate the CRDs from the API types, and the operator's roles fro
 	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
 
 .PHONY: chart-docs
-chart-docs: manifests ## Copy the CRDs into the chart, and generate its README and schema from values.yaml.
+chart-docs: manifests ## Copy CRDs, alerts and dashboard into the chart, and generate its README and schema from values.yaml.
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
+	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
 	go run ./hack/chartdocs charts/merchant-operator
 
 .PHONY: fmt

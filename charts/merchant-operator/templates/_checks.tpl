@@ -19,4 +19,10 @@
 {{- range .Values.rails }}
 {{- if not (and .namespace .serviceAccountName) }}{{ fail "rails: each needs namespace and serviceAccountName" }}{{ end -}}
 {{- end -}}
+{{- with .Values.monitoring }}
+{{- if and .enabled (not .readers) }}{{ fail "monitoring.readers: name the service account of your Prometheus, or nobody could read the metrics" }}{{ end -}}
+{{- range .readers }}
+{{- if not (and .namespace .serviceAccountName) }}{{ fail "monitoring.readers: each needs namespace and serviceAccountName" }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

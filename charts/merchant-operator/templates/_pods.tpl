@@ -72,12 +72,18 @@ livenessProbe:
   httpGet:
     path: /healthz
     port: ops
+    {{- if .Values.monitoring.enabled }}
+    scheme: HTTPS
+    {{- end }}
   periodSeconds: 10
   failureThreshold: 6
 readinessProbe:
   httpGet:
     path: /readyz
     port: ops
+    {{- if .Values.monitoring.enabled }}
+    scheme: HTTPS
+    {{- end }}
   periodSeconds: 5
   failureThreshold: 2
 {{- end -}}

@@ -72,22 +72,3 @@ redis://{{ include "merchant-operator.fullname" . }}-redis:6379/0
 {{ $scheme }}+sentinel://{{ include "merchant-operator.redisUserinfo" (dict "prefix" "REDIS_SENTINEL" "auth" $redis.sentinel.auth) }}{{ first $redis.addresses }}/{{ int64 $redis.database }}?{{ join "&" $parameters }}
 {{- end -}}
 {{- end -}}
-
-{{/* Where a container finds the authority that signs Redis's certificates, and the volume that has it. */}}
-{{- define "merchant-operator.redisMounts" -}}
-{{- if .Values.redis.tls.caSecretName }}
-volumeMounts:
-- name: redis-ca
-  mountPath: /etc/merchant-operator/redis-ca
-  readOnly: true
-{{- end }}
-{{- end -}}
-
-{{- define "merchant-operator.redisVolumes" -}}
-{{- with .Values.redis.tls.caSecretName }}
-volumes:
-- name: redis-ca
-  secret:
-    secretName: {{ . }}
-{{- end }}
-{{- end -}}

@@ -1,0 +1,48 @@
+{{/* What a watched ops port has beyond an open one. */}}
+
+{{- define "merchant-operator.opsArgs" -}}
+{{- if .Values.monitoring.enabled }}
+- --secure-metrics
+{{- if .Values.monitoring.certificateSecretName }}
+- --ops-cert-dir=/etc/merchant-operator/ops-certificate
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The mounts of a role's container and the volumes of its pod: certificates only. Take root and redis (whether it speaks to Redis). */}}
+{{- define "merchant-operator.mounts" -}}
+{{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
+{{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
+{{- if or $authority $certificate }}
+volumeMounts:
+{{- if $authority }}
+# The authority that signs Redis' certificates.
+- name: redis-ca
+  mountPath: /etc/merchant-operator/redis-ca
+  readOnly: true
+{{- end }}
+{{- if $certificate }}
+- name: ops-certificate
+  mountPath: /etc/merchant-operator/ops-certificate
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "merchant-operator.volumes" -}}
+{{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
+{{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
+{{- if or $authority $certificate }}
+volumes:
+{{- if $authority }}
+- name: redis-ca
+  secret:
+    secretName: {{ $authority }}
+{{- end }}
+{{- if $certificate }}
+- name: ops-certificate
+  secret:
+    secretName: {{ $certificate }}
+{{- end }}
+{{- end }}
+{{- end -}}
