@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -36,10 +35,7 @@ type Options struct {
 // New returns an empty directory that Watch fills.
 func New(options Options) *Directory {
 	d := &Directory{index: newIndex(), announcer: options.Announcer}
-	d.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now},
-		feeds.Source{Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey, Kind: keySecrets{d}},
-		feeds.Source{Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant, Kind: merchantConfigMaps{d}},
-	)
+	d.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, d.sources()...)
 	d.registerSizes(options.Registerer)
 	return d
 }

@@ -1,71 +1,62 @@
 package directory
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
-// keySecrets are the published keys.
-type keySecrets struct{ directory *Directory }
+// sources are the published objects a directory is made of.
+func (d *Directory) sources() []feeds.Source {
+	return []feeds.Source{
+		{
+			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
+			Kind: feeds.Decoded[*corev1.Secret, published.KeyRecord]{
+				Decode: published.DecodeKey, Take: d.takeKey, Forget: d.forgetKey, All: d.keyNames,
+			},
+		},
+		{
+			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
+			Kind: feeds.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
+				Decode: published.DecodeMerchant, Take: d.takeMerchant, Forget: d.forgetMerchant, All: d.merchantNames,
+			},
+		},
+	}
+}
 
-// Put takes a published key in.
-func (k keySecrets) Put(object metav1.Object) error {
-	secret, ok := object.(*corev1.Secret)
-	if !ok {
-		return fmt.Errorf("%w: not a Secret", published.ErrInvalid)
-	}
-	record, err := published.DecodeKey(secret)
-	if err != nil {
-		return err
-	}
+func (d *Directory) takeKey(secret *corev1.Secret, record published.KeyRecord) error {
 	record.Source, record.HandledTrigger, record.HandledDigest = published.Source{}, "", nil
 	entry := &key{
 		record:    record,
 		merchant:  published.MerchantName(record.MerchantID),
 		createdAt: secret.CreationTimestamp.Time,
 	}
-	k.directory.announce(secret.Name, &record)
-	k.directory.mu.Lock()
-	defer k.directory.mu.Unlock()
-	k.directory.index.putKey(secret.Name, entry)
+	d.announce(secret.Name, &record)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.index.putKey(secret.Name, entry)
 	return nil
 }
 
-// Drop takes a published key out.
-func (k keySecrets) Drop(name string) {
-	k.directory.announce(name, nil)
-	k.directory.mu.Lock()
-	defer k.directory.mu.Unlock()
-	k.directory.index.dropKey(name)
+func (d *Directory) forgetKey(name string) {
+	d.announce(name, nil)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.index.dropKey(name)
 }
 
-// Names are those of the published keys that are in.
-func (k keySecrets) Names() []string {
-	k.directory.mu.RLock()
-	defer k.directory.mu.RUnlock()
-	return slices.Collect(maps.Keys(k.directory.index.keys))
+func (d *Directory) keyNames() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Keys(d.index.keys))
 }
 
-// merchantConfigMaps are the published merchants.
-type merchantConfigMaps struct{ directory *Directory }
-
-// Put takes a published merchant in.
-func (m merchantConfigMaps) Put(object metav1.Object) error {
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return fmt.Errorf("%w: not a ConfigMap", published.ErrInvalid)
-	}
-	record, err := published.DecodeMerchant(configMap)
-	if err != nil {
-		return err
-	}
+func (d *Directory) takeMerchant(configMap *corev1.ConfigMap, record published.MerchantRecord) error {
 	allowlist, err := record.Allowlist()
 	if err != nil {
 		return err
@@ -79,22 +70,20 @@ func (m merchantConfigMaps) Put(object metav1.Object) error {
 		Sessions:    record.Sessions,
 		TellCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
 	}
-	m.directory.mu.Lock()
-	defer m.directory.mu.Unlock()
-	m.directory.index.merchants[configMap.Name] = entry
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.index.merchants[configMap.Name] = entry
 	return nil
 }
 
-// Drop takes a published merchant out.
-func (m merchantConfigMaps) Drop(name string) {
-	m.directory.mu.Lock()
-	defer m.directory.mu.Unlock()
-	delete(m.directory.index.merchants, name)
+func (d *Directory) forgetMerchant(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.index.merchants, name)
 }
 
-// Names are those of the published merchants that are in.
-func (m merchantConfigMaps) Names() []string {
-	m.directory.mu.RLock()
-	defer m.directory.mu.RUnlock()
-	return slices.Collect(maps.Keys(m.directory.index.merchants))
+func (d *Directory) merchantNames() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Keys(d.index.merchants))
 }

@@ -6,21 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
-
-// Kind puts published objects of one kind into an index and takes them out. Its methods are called one
-// at a time.
-type Kind interface {
-	// Put takes an object in, in place of an earlier one of its name. An error says that it cannot be
-	// decoded; it never quotes what the object holds.
-	Put(object metav1.Object) error
-	// Drop takes out what there is under the name, if anything.
-	Drop(name string)
-	// Names are those of everything that is in.
-	Names() []string
-}
 
 // Source says which objects a feed takes.
 type Source struct {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -47,11 +46,7 @@ func New(options Options) *Endpoints {
 		rotations: rotations{tell: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
 		now:       options.Now,
 	}
-	e.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now},
-		feeds.Source{Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant, Kind: merchantConfigMaps{e}},
-		feeds.Source{Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook, Kind: webhookSecrets{e}},
-		feeds.Source{Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey, Kind: keySecrets{e}},
-	)
+	e.Set = feeds.NewSet(feeds.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, e.sources()...)
 	return e
 }
 

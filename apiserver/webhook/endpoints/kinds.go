@@ -1,114 +1,91 @@
 package endpoints
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
-// merchantConfigMaps are the published merchants.
-type merchantConfigMaps struct{ index *Endpoints }
+// sources are the published objects the index is made of.
+func (e *Endpoints) sources() []feeds.Source {
+	return []feeds.Source{
+		{
+			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
+			Kind: feeds.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
+				Decode: published.DecodeMerchant, Take: e.takeMerchant,
+				Forget: forget(e, e.merchants), All: names(e, e.merchants),
+			},
+		},
+		{
+			Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook,
+			Kind: feeds.Decoded[*corev1.Secret, published.WebhookRecord]{
+				Decode: published.DecodeWebhook, Take: e.takeSecret,
+				Forget: forget(e, e.secrets), All: names(e, e.secrets),
+			},
+		},
+		{
+			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
+			Kind: feeds.Decoded[*corev1.Secret, published.KeyRecord]{
+				Decode: published.DecodeKey, Take: e.takeKey,
+				Forget: e.forgetKey, All: e.waitingKeys,
+			},
+		},
+	}
+}
 
-// Put takes a published merchant in.
-func (m merchantConfigMaps) Put(object metav1.Object) error {
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return fmt.Errorf("%w: not a ConfigMap", published.ErrInvalid)
-	}
-	record, err := published.DecodeMerchant(configMap)
-	if err != nil {
-		return err
-	}
+func (e *Endpoints) takeMerchant(configMap *corev1.ConfigMap, record published.MerchantRecord) error {
 	record.IPAllowlist = nil // nothing of it is needed here
-	m.index.mu.Lock()
-	defer m.index.mu.Unlock()
-	m.index.merchants[configMap.Name] = record
-	m.index.rotations.merchantSeen(record)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.merchants[configMap.Name] = record
+	e.rotations.merchantSeen(record)
 	return nil
 }
 
-// Drop takes a published merchant out.
-func (m merchantConfigMaps) Drop(name string) {
-	m.index.mu.Lock()
-	defer m.index.mu.Unlock()
-	delete(m.index.merchants, name)
-}
-
-// Names are those of the published merchants that are in.
-func (m merchantConfigMaps) Names() []string {
-	m.index.mu.RLock()
-	defer m.index.mu.RUnlock()
-	return slices.Collect(maps.Keys(m.index.merchants))
-}
-
-// webhookSecrets are the published signing secrets.
-type webhookSecrets struct{ index *Endpoints }
-
-// Put takes a published signing secret in.
-func (w webhookSecrets) Put(object metav1.Object) error {
-	secret, ok := object.(*corev1.Secret)
-	if !ok {
-		return fmt.Errorf("%w: not a Secret", published.ErrInvalid)
-	}
-	record, err := published.DecodeWebhook(secret)
-	if err != nil {
-		return err
-	}
-	w.index.mu.Lock()
-	defer w.index.mu.Unlock()
-	w.index.secrets[secret.Name] = record
+func (e *Endpoints) takeSecret(secret *corev1.Secret, record published.WebhookRecord) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.secrets[secret.Name] = record
 	return nil
 }
 
-// Drop takes a published signing secret out.
-func (w webhookSecrets) Drop(name string) {
-	w.index.mu.Lock()
-	defer w.index.mu.Unlock()
-	delete(w.index.secrets, name)
-}
-
-// Names are those of the published signing secrets that are in.
-func (w webhookSecrets) Names() []string {
-	w.index.mu.RLock()
-	defer w.index.mu.RUnlock()
-	return slices.Collect(maps.Keys(w.index.secrets))
-}
-
-// keySecrets are the published keys, of which only rotations are of interest here.
-type keySecrets struct{ index *Endpoints }
-
-// Put passes on that a published key was rotated, if it was.
-func (k keySecrets) Put(object metav1.Object) error {
-	secret, ok := object.(*corev1.Secret)
-	if !ok {
-		return fmt.Errorf("%w: not a Secret", published.ErrInvalid)
-	}
-	record, err := published.DecodeKey(secret)
-	if err != nil {
-		return err
-	}
-	k.index.mu.Lock()
-	defer k.index.mu.Unlock()
-	merchant, known := k.index.merchants[published.MerchantName(record.MerchantID)]
-	k.index.rotations.keySeen(record, merchant.DisplayName, known)
+// takeKey keeps nothing of a key, unless it waits for its merchant: only rotations are of interest here.
+func (e *Endpoints) takeKey(_ *corev1.Secret, record published.KeyRecord) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	merchant, known := e.merchants[published.MerchantName(record.MerchantID)]
+	e.rotations.keySeen(record, merchant.DisplayName, known)
 	return nil
 }
 
-// Drop forgets a key that was still waiting for its merchant.
-func (k keySecrets) Drop(name string) {
-	k.index.mu.Lock()
-	defer k.index.mu.Unlock()
-	k.index.rotations.keyGone(name)
+func (e *Endpoints) forgetKey(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rotations.keyGone(name)
 }
 
-// Names are those still waiting.
-func (k keySecrets) Names() []string {
-	k.index.mu.RLock()
-	defer k.index.mu.RUnlock()
-	return k.index.rotations.names()
+func (e *Endpoints) waitingKeys() []string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.rotations.names()
+}
+
+func forget[R any](e *Endpoints, records map[string]R) func(name string) {
+	return func(name string) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(records, name)
+	}
+}
+
+func names[R any](e *Endpoints, records map[string]R) func() []string {
+	return func() []string {
+		e.mu.RLock()
+		defer e.mu.RUnlock()
+		return slices.Collect(maps.Keys(records))
+	}
 }
