@@ -60,6 +60,11 @@ test: redis compiler ## Run every test, on a real kube-apiserver and Redis. PKG 
 	echo "==> go test -race $(ARGS) $(PKG) (the first run compiles for minutes before it prints)"; \
 	KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 20m $(ARGS) $(PKG)
 
+.PHONY: bench
+bench: redis build ## Measure the API beside its floors and a naive service, in minutes. BENCH_SECONDS is for each measurement.
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench $(ARGS)
+
 .PHONY: lint
 lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
