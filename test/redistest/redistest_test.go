@@ -69,6 +69,18 @@ func TestServerComesBackEmptyOnTheSamePort(t *testing.T) {
 	mustSay(t, server, "EXISTS key", ":0")
 }
 
+func TestAKilledServerKeepsWhatItHasWritten(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	mustSay(t, server, "SET key value", "+OK")
+	server.Kill()
+	if answer, err := say(t, server, "PING", time.Second); err == nil {
+		t.Fatalf("a killed server answered %q", answer)
+	}
+	server.Kill() // twice is once
+	server.Start()
+	mustSay(t, server, "EXISTS key", ":1")
+}
+
 func TestPausedServerKeepsSilentUntilResumed(t *testing.T) {
 	server := redistest.Start(t)
 	server.Pause()

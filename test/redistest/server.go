@@ -18,7 +18,7 @@ const patience = 20 * time.Second
 var loopback = net.IPv4(127, 0, 0, 1)
 
 // Server is a redis-server on a port that it keeps when it is stopped and started again. Every start begins
-// with an empty database. A Server is not safe for use by several goroutines at once.
+// with an empty database, unless extraArgs let it keep one. A Server is not safe for use by several goroutines at once.
 type Server struct {
 	binary    string
 	dir       string
@@ -56,6 +56,17 @@ func (s *Server) Stop() {
 		<-s.stopped
 		s.stop = nil
 	}
+}
+
+// Kill ends the server as kill -9 does: it can write nothing more. It does nothing when the server is stopped already.
+func (s *Server) Kill() {
+	if s.stop == nil {
+		return
+	}
+	s.signal(syscall.SIGKILL)
+	<-s.stopped
+	s.stop()
+	s.stop = nil
 }
 
 // Pause freezes the server: connections stay open, and new ones are accepted by the kernel, but nothing is

@@ -1,0 +1,184 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
+)
+
+const (
+	systemNamespace      = "merchant-operator-system"
+	credentialsNamespace = "merchant-operator-credentials"
+
+	operatorAccount   = "merchant-operator"
+	apiserverAccount  = "merchant-operator-apiserver"
+	dispatcherAccount = "merchant-operator-dispatcher"
+)
+
+// cluster is a Kubernetes API with the operator, and the program that all roles are processes of.
+type cluster struct {
+	environment *envtest.Environment
+	kube        client.Client
+	program     string
+	dir         string
+	logs        *logtest.Buffer // of all processes
+	operator    *process
+	toKube      *kubeproxy.Proxy // between the operator and the Kubernetes API
+	asked       *counter         // what the operator asks there
+
+	mu      sync.Mutex
+	secrets []string
+
+	closers []func() error // in the order of starting
+}
+
+func startCluster() (c *cluster, err error) {
+	c = &cluster{logs: &logtest.Buffer{}, asked: &counter{}}
+	shared = c // processes log to it
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	if c.dir, err = os.MkdirTemp("", "faults"); err != nil {
+		return c, err
+	}
+	c.closers = append(c.closers, func() error { return os.RemoveAll(c.dir) })
+	c.program = filepath.Join(c.dir, "merchant-operator")
+	if output, err := exec.Command("go", "build", "-o", c.program, "../..").CombinedOutput(); err != nil {
+		return c, fmt.Errorf("build: %w\n%s", err, output)
+	}
+	environment, stopKube, err := kubetest.New()
+	if err != nil {
+		return c, err
+	}
+	c.environment = environment
+	c.closers = append(c.closers, stopKube)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return c, err
+	}
+	if c.kube, err = client.New(environment.Config, client.Options{Scheme: scheme}); err != nil {
+		return c, err
+	}
+	if err := c.applyAccess(); err != nil {
+		return c, err
+	}
+	return c, c.startOperator()
+}
+
+func (c *cluster) startOperator() error {
+	user, err := c.account(operatorAccount)
+	if err != nil {
+		return err
+	}
+	config := user.Config()
+	config.Wrap(c.asked.wrap)
+	if c.toKube, err = kubeproxy.Start(config); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, func() error { c.toKube.Close(); return nil })
+	kubeconfig, err := c.toKube.Kubeconfig(c.dir, "operator-proxied")
+	if err != nil {
+		return err
+	}
+	ops, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	c.operator = &process{name: "operator", ops: ops, args: []string{
+		"operator", "--kubeconfig", kubeconfig, "--ops-address", ops, "--leader-elect=false",
+	}}
+	c.closers = append(c.closers, c.operator.stop)
+	return c.operator.start()
+}
+
+// applyAccess installs namespaces, service accounts and roles as a platform team would.
+func (c *cluster) applyAccess() error {
+	kubeconfig := filepath.Join(c.dir, "admin.kubeconfig")
+	if err := os.WriteFile(kubeconfig, c.environment.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
+	output, err := exec.Command(kubectl, "--kubeconfig", kubeconfig, "apply", "--server-side", "-k", "../../config/rbac").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apply config/rbac: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// account signs in as an account of the system namespace, so that each role has its own rights and no more.
+func (c *cluster) account(name string) (*envtest.AuthenticatedUser, error) {
+	return c.environment.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + systemNamespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
+	}, nil)
+}
+
+// kubeconfigOf writes a file with which a role signs in.
+func (c *cluster) kubeconfigOf(account string) (path string, err error) {
+	user, err := c.account(account)
+	if err != nil {
+		return "", err
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(c.dir, account+".kubeconfig")
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+// secret remembers what must never be logged.
+func (c *cluster) secret(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.secrets = append(c.secrets, text)
+	return text
+}
+
+// searchLogs looks for every key, signing secret and token there was.
+func (c *cluster) searchLogs(t *testing.T) {
+	t.Helper()
+	logs := c.logs.String()
+	if logs == "" || len(c.secrets) == 0 {
+		t.Error("nothing was logged or issued, so nothing was searched")
+	}
+	for _, secret := range c.secrets {
+		if strings.Contains(logs, secret[strings.LastIndexByte(secret, '_')+1:]) {
+			t.Errorf("a secret was logged: %.12s…", secret)
+		}
+	}
+	t.Logf("searched %d bytes of logs for %d secrets", len(logs), len(c.secrets))
+}
+
+// stop ends what was started, the last first.
+func (c *cluster) stop() error {
+	var failures []error
+	for _, closer := range slices.Backward(c.closers) {
+		failures = append(failures, closer())
+	}
+	c.closers = nil
+	return errors.Join(failures...)
+}
+
+func (c *cluster) get(ctx context.Context, namespace, name string, into client.Object) error {
+	return c.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
+}

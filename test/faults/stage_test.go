@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// stage is one fault's Redis, with roles that use it and a namespace of merchants.
+type stage struct {
+	t           *testing.T
+	namespace   string
+	redis       *redistest.Server
+	toRedis     wire // the only way of the roles to it
+	keeper      *redis.Client
+	replicas    []*replica
+	dispatchers []*process
+}
+
+// replica is one of the API, with its own way to the Kubernetes API.
+type replica struct {
+	*process
+
+	public, internal string // base URLs
+	toKube           *kubeproxy.Proxy
+}
+
+// durable lets a Redis answer only when it has written to its disk.
+var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+
+// newStage starts replicas and dispatchers on a Redis with these arguments.
+func newStage(t *testing.T, replicas, dispatchers int, redisArgs ...string) *stage {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
+	if err := shared.kube.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	server := redistest.Start(t, redisArgs...)
+	s := &stage{t: t, namespace: namespace.Name, redis: server, toRedis: layWire(t, server.Addr())}
+	s.keeper = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = s.keeper.Close() })
+	for n := range replicas {
+		s.addReplica(n)
+	}
+	for n := range dispatchers {
+		s.addDispatcher(n)
+	}
+	return s
+}
+
+// redisURL leads through the wire.
+func (s *stage) redisURL() string { return "redis://" + s.toRedis.Listen + "/0" }
+
+func (s *stage) addReplica(n int) {
+	s.t.Helper()
+	user, err := shared.account(apiserverAccount)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	toKube, err := kubeproxy.Start(user.Config())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(toKube.Close)
+	kubeconfig, err := toKube.Kubeconfig(s.t.TempDir(), "apiserver")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	addresses := [3]string{}
+	for i := range addresses {
+		if addresses[i], err = freeAddress(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r := &replica{
+		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: addresses[2], args: []string{
+			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--drain-delay", "1s",
+			"--public-address", addresses[0], "--internal-address", addresses[1], "--ops-address", addresses[2],
+			"--public-rate", "10000", "--public-burst", "100000",
+		}},
+		public: "http://" + addresses[0], internal: "http://" + addresses[1], toKube: toKube,
+	}
+	s.t.Cleanup(r.kill)
+	r.restart(s.t)
+	s.replicas = append(s.replicas, r)
+}
+
+func (s *stage) addDispatcher(n int) {
+	s.t.Helper()
+	kubeconfig, err := shared.kubeconfigOf(dispatcherAccount)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ops, err := freeAddress()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, args: []string{
+		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--ops-address", ops,
+		"--lease", "20s", "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
+	}}
+	s.t.Cleanup(d.kill)
+	d.restart(s.t)
+	s.dispatchers = append(s.dispatchers, d)
+}
+
+// merchant applies a Merchant that the options change.
+func (s *stage) merchant(name string, change ...func(*v1alpha1.Merchant)) *v1alpha1.Merchant {
+	s.t.Helper()
+	merchant := &v1alpha1.Merchant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: v1alpha1.MerchantSpec{
+			DisplayName: "Acme " + name,
+			RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 10000, Burst: 100000},
+		},
+	}
+	for _, c := range change {
+		c(merchant)
+	}
+	if err := shared.kube.Create(s.t.Context(), merchant); err != nil {
+		s.t.Fatal(err)
+	}
+	return merchant
+}
+
+// apiKey applies an ApiKey and returns the delivered plaintext, once every replica takes it.
+func (s *stage) apiKey(name, merchant string) string {
+	s.t.Helper()
+	key := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: merchant},
+			Delivery:    &v1alpha1.Delivery{SecretName: name + "-key"},
+		},
+	}
+	if err := shared.kube.Create(s.t.Context(), key); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, name+" is Ready", func() bool {
+		if err := shared.get(s.t.Context(), s.namespace, name, key); err != nil {
+			s.t.Fatal(err)
+		}
+		return meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition)
+	})
+	plain := s.delivered(name+"-key", "apiKey")
+	for _, r := range s.replicas {
+		s.accepts(r, plain)
+	}
+	return plain
+}
+
+// accepts waits until a replica takes the key.
+func (s *stage) accepts(r *replica, key string) {
+	s.t.Helper()
+	eventually(s.t, r.name+" takes the key", func() bool {
+		got, err := newCaller().call(r.public, "GET", me, key, "")
+		return err == nil && got.status == 200
+	})
+}
+
+// delivered waits for a Secret and returns what it holds.
+func (s *stage) delivered(name, field string) string {
+	s.t.Helper()
+	var secret corev1.Secret
+	eventually(s.t, name+" is delivered", func() bool {
+		err := shared.get(s.t.Context(), s.namespace, name, &secret)
+		if client.IgnoreNotFound(err) != nil {
+			s.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return shared.secret(string(secret.Data[field]))
+}
+
+// space is what the keys of a merchant's state begin with.
+func space(merchant *v1alpha1.Merchant) string {
+	return bucketTag(published.ID(merchant.UID))
+}

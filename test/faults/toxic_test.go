@@ -1,0 +1,47 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// wire is what lies between two programs, and can be bad.
+type wire struct{ *toxiproxy.Proxy }
+
+// layWire leads to the address.
+func layWire(t testing.TB, to string) wire {
+	t.Helper()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	proxy := toxiproxy.NewProxy(server, "wire", "127.0.0.1:0", to)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return wire{proxy}
+}
+
+// poison makes it bad until it is healed. The attributes are JSON, as toxiproxy documents them.
+func (w wire) poison(t testing.TB, kind, stream, attributes string) {
+	t.Helper()
+	toxic := fmt.Sprintf(`{"name":"%s","type":"%s","stream":"%s","attributes":%s}`, kind, kind, stream, attributes)
+	if _, err := w.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w wire) heal() { w.Toxics.ResetToxics(context.Background()) }
+
+// cut closes it, and mend opens it again on the same address.
+func (w wire) cut() { w.Stop() }
+
+func (w wire) mend(t testing.TB) {
+	t.Helper()
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
