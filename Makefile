@@ -75,6 +75,7 @@ verify: generate manifests chart-docs lint ## Check that all is generated, tidy,
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
 	$(TOOL) helm lint --quiet charts/merchant-operator
+	go -C hack/release/tools tool actionlint
 	@dirty=$$(git status --porcelain); \
 	if [[ -n $$dirty ]]; then \
 		printf '\nThese files changed, or are not committed yet:\n%s\n' "$$dirty" >&2; \
@@ -108,6 +109,10 @@ IMAGE ?= merchant-operator:$(VERSION)
 .PHONY: image
 image: ## Make the container image, and bin/image.tar. With docker if it answers, else without any such thing.
 	@go run ./hack/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
+
+.PHONY: release-rehearsal
+release-rehearsal: ## Make a release from a clone, into a registry on this machine that is thrown away.
+	@hack/release/rehearse.sh
 
 .PHONY: cluster
 cluster: ## Make a real cluster of one node on this machine; `bin/cluster down` removes it. Needs root, or docker.
