@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 )
 
 // edge is what every listener for requests has around its routes.
@@ -16,6 +18,9 @@ type edge struct {
 	metrics *metrics
 	// draining reports whether clients should look for another replica.
 	draining func() bool
+	// tracer makes spans of requests, and believes says whose traces they belong to; nil: none.
+	tracer   *tracing.Tracer
+	believes func(*http.Request) bool
 }
 
 // observe counts and logs each request, answers for a handler that panics, and sets the headers
@@ -24,6 +29,7 @@ func (e edge) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		recorder := &statusRecorder{ResponseWriter: w}
+		r, span := e.trace(r)
 		e.metrics.inFlight.Inc()
 		defer e.metrics.inFlight.Dec()
 		defer func() {
@@ -31,6 +37,7 @@ func (e edge) observe(next http.Handler) http.Handler {
 				e.recovered(recorder, r, problem)
 			}
 			e.record(r, recorder.status, time.Since(start))
+			span.Answered(knownMethod(r.Method), route(r.Pattern), recorder.status)
 		}()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
@@ -39,6 +46,13 @@ func (e edge) observe(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(recorder, r)
 	})
+}
+
+func (e edge) trace(r *http.Request) (*http.Request, tracing.Span) {
+	if e.tracer == nil {
+		return r, tracing.Span{}
+	}
+	return e.tracer.Receive(r, e.believes(r))
 }
 
 func (e edge) recovered(w *statusRecorder, r *http.Request, problem any) {

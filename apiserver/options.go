@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
@@ -56,6 +58,9 @@ type Options struct {
 	DrainDelay time.Duration
 	// ShutdownTimeout bounds the wait for requests under way after that. Default 20 s.
 	ShutdownTimeout time.Duration
+
+	// Spans takes the spans instead of the place that the OTEL_* variables name. Default: those decide.
+	Spans sdktrace.SpanProcessor
 
 	Log *slog.Logger
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 )
 
 // Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain
@@ -25,8 +26,15 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
+	tracer, stopTracing, err := tracing.Start(ctx, "apiserver", options.Spans, options.Log)
+	if err != nil {
+		return fmt.Errorf("start tracing: %w", err)
+	}
+	defer stopTracing()
 	registry := ops.NewRegistry()
-	redis, err := store.Open(store.Options{URL: options.RedisURL, SessionRetention: options.SessionRetention, Registerer: registry})
+	redis, err := store.Open(store.Options{
+		URL: options.RedisURL, SessionRetention: options.SessionRetention, Registerer: registry, Tracer: tracer,
+	})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -62,7 +70,7 @@ func Run(ctx context.Context, options Options) error {
 	case <-ctx.Done():
 		return nil
 	}
-	public, internal, err := handlers(r, redis, index, kube, registry)
+	public, internal, err := handlers(r, redis, index, kube, registry, tracer)
 	if err != nil {
 		return err
 	}
@@ -83,13 +91,19 @@ func watch(ctx context.Context, index *directory.Directory, news *announcer, kub
 }
 
 func handlers(r *replica, redis *store.Store, index *directory.Directory, kube kubernetes.Interface,
-	registry *prometheus.Registry,
+	registry *prometheus.Registry, tracer *tracing.Tracer,
 ) (public, internal http.Handler, err error) {
 	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
 	if err != nil {
 		return nil, nil, fmt.Errorf("options: %w", err)
 	}
-	around := edge{log: r.options.Log, metrics: newMetrics(registry), draining: func() bool { return r.phase.Is(ops.Draining) }}
+	around := edge{
+		log:      r.options.Log,
+		metrics:  newMetrics(registry),
+		draining: func() bool { return r.phase.Is(ops.Draining) },
+		tracer:   tracer,
+		believes: func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
+	}
 	a := &api{
 		edge:        around,
 		directory:   index,
@@ -110,5 +124,6 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		Now:      time.Now,
 		Log:      r.options.Log,
 	})
+	around.believes = func(*http.Request) bool { return true } // who reaches the internal listener is of the platform
 	return a.publicHandler(), newRails(around, guard, redis, registry).internalHandler(), nil
 }

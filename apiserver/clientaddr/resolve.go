@@ -52,6 +52,12 @@ func (r Resolver) Resolve(peer string, forwardedFor []string) (netip.Addr, error
 	return client, nil
 }
 
+// TrustsPeer reports whether the socket's peer (host:port) is a trusted proxy.
+func (r Resolver) TrustsPeer(peer string) bool {
+	socket, err := netip.ParseAddrPort(peer)
+	return err == nil && r.trusts(plain(socket.Addr()))
+}
+
 func (r Resolver) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.trusted, func(block netip.Prefix) bool { return block.Contains(address) })
 }

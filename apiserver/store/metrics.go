@@ -35,18 +35,21 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) observe(operation string, took time.Duration, err error) {
+func (m *metrics) observe(operation string, took time.Duration, cause string) {
 	if m == nil {
 		return
 	}
 	m.durations.WithLabelValues(operation).Observe(took.Seconds())
-	if err != nil {
-		m.errors.WithLabelValues(operation, causeOf(err)).Inc()
+	if cause != "" {
+		m.errors.WithLabelValues(operation, cause).Inc()
 	}
 }
 
-// causeOf sorts the client's errors. What Redis said is in the log of whoever asked.
+// causeOf sorts the client's errors; empty: none. What Redis said is in the log of whoever asked.
 func causeOf(err error) string {
+	if err == nil {
+		return ""
+	}
 	_, answered := errors.AsType[redis.Error](err)
 	switch {
 	case answered:

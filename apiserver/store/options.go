@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 )
 
 // Options configure a Store. Only URL is required.
@@ -21,6 +23,8 @@ type Options struct {
 	SessionRetention time.Duration
 	// Registerer takes the metrics of the operations. Default: nothing is counted.
 	Registerer prometheus.Registerer
+	// Tracer makes spans of the operations. Default: none.
+	Tracer *tracing.Tracer
 }
 
 const (

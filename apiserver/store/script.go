@@ -69,12 +69,15 @@ func newScript(operation string, parts ...string) script {
 func (s *Store) run(ctx context.Context, program script, keys []string, args ...any) (*reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	ctx, span := s.tracer.Script(ctx, program.operation)
 	start := time.Now()
 	values, err := s.send(ctx, "evalsha", program.sha, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		values, err = s.send(ctx, "eval", program.source, keys, args)
 	}
-	s.metrics.observe(program.operation, time.Since(start), err)
+	cause := causeOf(err)
+	s.metrics.observe(program.operation, time.Since(start), cause)
+	span.Ran(cause)
 	if err != nil {
 		return nil, failure(err)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 )
 
 // Store is Redis. It is safe for concurrent use, and any number of them may share one Redis.
@@ -13,6 +15,7 @@ type Store struct {
 	timeout   time.Duration
 	retention time.Duration
 	metrics   *metrics
+	tracer    *tracing.Tracer
 }
 
 // Open returns a Store; it does not connect yet. The forms of the URL are
@@ -38,6 +41,7 @@ func Open(options Options) (*Store, error) {
 		timeout:   options.Timeout,
 		retention: options.SessionRetention,
 		metrics:   newMetrics(options.Registerer),
+		tracer:    options.Tracer,
 	}, nil
 }
 

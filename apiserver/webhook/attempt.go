@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 )
 
@@ -28,24 +29,26 @@ func (d *dispatcher) attempt(p parcel) verdict {
 	if p.lease.Attempts == 0 {
 		d.metrics.firstLag.Observe(max(0, started.Sub(p.occurred)).Seconds())
 	}
-	result := d.sender.Send(d.attempts, delivery.Request{
+	ctx, span := d.tracer.Attempt(d.attempts, string(event.Kind), p.lease.Attempts)
+	result := d.sender.Send(ctx, delivery.Request{
 		URL: p.endpoint.URL, ID: event.ID, Body: body, Secrets: p.endpoint.Secrets, Now: started,
 	})
+	span.Sent(result.Reason, result.Status, result.Verdict == delivery.Delivered)
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
 	case result.Verdict == delivery.Delivered:
-		d.record(p, func(ctx context.Context) error { return d.store.EventDelivered(ctx, p.lease) },
+		d.record(p, func(ctx context.Context) error { return d.store.EventDelivered(span.In(ctx), p.lease) },
 			func() { d.metrics.ended(event.Kind, outcomeDelivered) })
 		return took
 	case result.Reason == delivery.ReasonInterrupted: // this dispatcher was stopped, which says nothing
 		d.putOff(0, deferredStopping, p)
 		return unknown
 	}
-	d.fail(p, result)
+	d.fail(p, result, span)
 	return failed
 }
 
-func (d *dispatcher) fail(p parcel, result delivery.Result) {
+func (d *dispatcher) fail(p parcel, result delivery.Result, span tracing.Span) {
 	retry, ok := d.options.Schedule.Next(p.lease.Attempts+1, result.RetryAfter, drawLot())
 	if !ok {
 		retry = -1
@@ -59,7 +62,7 @@ func (d *dispatcher) fail(p parcel, result delivery.Result) {
 	}
 	var led store.Failed
 	d.record(p, func(ctx context.Context) (err error) {
-		led, err = d.store.EventFailed(ctx, p.lease, failure)
+		led, err = d.store.EventFailed(span.In(ctx), p.lease, failure)
 		return err
 	}, func() {
 		if led.Buried {

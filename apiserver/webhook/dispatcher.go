@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 )
@@ -49,7 +50,7 @@ type reporter interface {
 	Report(ctx context.Context, endpoint endpoints.Endpoint, health health) error
 }
 
-// dispatcher is one of any number that share a Redis. Every field is required.
+// dispatcher is one of any number that share a Redis. Every field but the tracer is required.
 type dispatcher struct {
 	options   Options
 	store     *store.Store
@@ -58,6 +59,7 @@ type dispatcher struct {
 	reporter  reporter
 	rotations *rotations
 	metrics   *metrics
+	tracer    *tracing.Tracer // nil: nothing is traced
 	// holder names this dispatcher in its leases.
 	holder string
 	now    func() time.Time

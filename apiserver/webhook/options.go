@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 )
@@ -47,6 +49,9 @@ type Options struct {
 
 	// ShutdownTimeout bounds the wait for attempts under way. Default 20 s.
 	ShutdownTimeout time.Duration
+
+	// Spans takes the spans instead of the place that the OTEL_* variables name. Default: those decide.
+	Spans sdktrace.SpanProcessor
 
 	Log *slog.Logger
 }

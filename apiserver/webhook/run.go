@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 )
@@ -25,8 +26,13 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
+	tracer, stopTracing, err := tracing.Start(ctx, "dispatcher", options.Spans, options.Log)
+	if err != nil {
+		return fmt.Errorf("start tracing: %w", err)
+	}
+	defer stopTracing()
 	registry := ops.NewRegistry()
-	redis, err := store.Open(store.Options{URL: options.RedisURL, Registerer: registry})
+	redis, err := store.Open(store.Options{URL: options.RedisURL, Registerer: registry, Tracer: tracer})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -64,7 +70,7 @@ func Run(ctx context.Context, options Options) error {
 		synced:  index.Synced(),
 		dispatcher: &dispatcher{
 			options: options, store: redis, index: index, sender: client, reporter: reporter,
-			rotations: heard, metrics: newMetrics(registry), holder: holder, now: time.Now,
+			rotations: heard, metrics: newMetrics(registry), tracer: tracer, holder: holder, now: time.Now,
 		},
 		failed: make(chan error, 1),
 	}

@@ -15,8 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +55,9 @@ type product struct {
 	public      string // base URL
 	internal    string // base URL
 	ops         map[string]string
-	token       string // of who may read the metrics
+	token       string                      // of who may read the metrics
+	spans       *tracetest.InMemoryExporter // of the apiserver and the dispatcher
+	delivered   atomic.Pointer[http.Header] // of the latest webhook
 	logs        logtest.Buffer
 	secrets     []string // must be nowhere in what is shown
 
@@ -94,6 +99,7 @@ func (p *product) start() error {
 		return err
 	}
 	p.ops = map[string]string{}
+	p.spans = tracetest.NewInMemoryExporter()
 	for _, start := range []func() error{p.startOperator, p.startAPIServer, p.startDispatcher} {
 		if err := start(); err != nil {
 			return err
@@ -121,6 +127,7 @@ func (p *product) startAPIServer() (err error) {
 	options.SecureMetrics = true
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
+	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 5}
 	options.Log = p.logger(apiserverRole)
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator-apiserver"); err != nil {
@@ -140,6 +147,7 @@ func (p *product) startDispatcher() (err error) {
 	options.SecureMetrics = true
 	options.RedisURL = p.redis.URL()
 	options.AllowHTTP = true
+	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
 	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	options.Log = p.logger(dispatcherRole)
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator-dispatcher"); err != nil {

@@ -22,14 +22,19 @@ import (
 const (
 	orderRef = "table 7, jane.doe@example.com"
 	hookPath = "/hooks/0a1b2c3d"
-	badKey   = "mk_live_aaaaaaaaaaaa_ThisIsNobodysKeyButItLooksLikeOne000000"
+	// What callers say of a trace, and where they call from.
+	foreignTrace    = "4bf92f3577b34da6a3ce929d0e0e4736"
+	stateOfStranger = "anything-at-all"
+	payerAddress    = "203.0.113.77"
+	badKey          = "mk_live_aaaaaaaaaaaa_ThisIsNobodysKeyButItLooksLikeOne000000"
 )
 
 // trade has something happen to every metric: a charge that is cancelled and told of, a key that is rotated, and what
 // strangers try.
 func (p *product) trade() error {
 	told := make(chan struct{}, 8)
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		p.delivered.Store(new(request.Header.Clone()))
 		w.WriteHeader(http.StatusOK)
 		told <- struct{}{}
 	}))
@@ -46,7 +51,7 @@ func (p *product) trade() error {
 	if id == "" {
 		return fmt.Errorf("no session: %v", created)
 	}
-	p.secrets = append(p.secrets, key, id, orderRef, "jane.doe", hookPath, "hush", badKey)
+	p.secrets = append(p.secrets, key, id, orderRef, "jane.doe", hookPath, "hush", badKey, stateOfStranger, payerAddress)
 	for _, request := range []struct{ method, url, key string }{
 		{http.MethodGet, p.public + "/api/v1/sessions/" + id, key},
 		{http.MethodGet, p.public + "/api/v1/sessions/" + id, badKey},
@@ -149,6 +154,9 @@ func (p *product) call(method, url, key, body string) (map[string]any, error) {
 	if key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
 	}
+	request.Header.Set("Traceparent", "00-"+foreignTrace+"-00f067aa0ba902b7-01")
+	request.Header.Set("Tracestate", "vendor="+stateOfStranger)
+	request.Header.Set("X-Forwarded-For", payerAddress)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err

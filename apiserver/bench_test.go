@@ -1,0 +1,53 @@
+package apiserver
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// BenchmarkCreate is a charge from its request to its answer, but for the network and the look at the key.
+func BenchmarkCreate(b *testing.B) { benchmarkCreate(b) }
+
+func benchmarkCreate(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	redis, err := store.Open(store.Options{URL: redistest.Start(b).URL(), Registerer: registry})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = redis.Close() }()
+	a := &api{
+		edge:     edge{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
+		store:    redis,
+		qrScheme: "pay",
+		now:      time.Now,
+	}
+	from := caller{directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Live: true, Merchant: &directory.Merchant{
+		ID: "abcdefgh2345", DisplayName: "Acme", State: v1alpha1.MerchantActive,
+		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
+		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},
+	}}}
+	handler := a.observe(a.mux(map[string]methods{"/api/v1/sessions": {
+		http.MethodPost: func(w http.ResponseWriter, r *http.Request) error { return a.createSession(w, r, from) },
+	}}))
+	b.ReportAllocs()
+	for b.Loop() {
+		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/sessions", strings.NewReader(`{"amountCents": 1250, "orderRef": "1001"}`))
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if answer.Code != http.StatusCreated {
+			b.Fatalf("status %d: %s", answer.Code, answer.Body)
+		}
+	}
+}

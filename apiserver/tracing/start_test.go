@@ -1,0 +1,51 @@
+package tracing
+
+import (
+	"log/slog"
+	"testing"
+)
+
+func TestWhenSpansAreWanted(t *testing.T) {
+	for name, test := range map[string]struct {
+		env    map[string]string
+		want   bool
+		refuse bool
+	}{
+		"nothing is set":               {nil, false, false},
+		"a place for all signals":      {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, true, false},
+		"a place for traces":           {map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, true, false},
+		"the exporter, at its default": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true, false},
+		"a place, but no traces":       {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, false, false},
+		"disabled altogether":          {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, false, false},
+		"another exporter":             {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false, true},
+		"the protocol that is spoken":  {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, true, false},
+		"another protocol":             {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, true},
+		"the protocol of traces wins":  {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := wanted(func(name string) string { return test.env[name] })
+			if got != test.want || (err != nil) != test.refuse {
+				t.Errorf("%t, %v; want %t, an error: %t", got, err, test.want, test.refuse)
+			}
+		})
+	}
+}
+
+func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER"} {
+		t.Setenv(name, "")
+	}
+	tracer, stop, err := Start(t.Context(), "apiserver", nil, slog.New(slog.DiscardHandler))
+	if tracer != nil || err != nil {
+		t.Fatalf("a tracer %v, %v", tracer, err)
+	}
+	stop()
+	if allocations := testing.AllocsPerRun(100, func() {
+		ctx, script := tracer.Script(t.Context(), "create")
+		script.Ran("")
+		_, attempt := tracer.Attempt(ctx, "session.completed", 0)
+		attempt.Sent("delivered", 200, true)
+	}); allocations != 0 {
+		t.Errorf("%v allocations without a tracer", allocations)
+	}
+}
