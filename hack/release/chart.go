@@ -70,7 +70,7 @@ func dated(archive []byte, when time.Time) ([]byte, error) {
 	}
 }
 
-// commitTime is the last commit's.
+// commitTime is the last commit's, so that the same commit is packaged and described with the same times.
 func commitTime() (time.Time, error) {
 	text, err := exec.Command("git", "log", "-1", "--format=%cI").Output()
 	if err != nil {

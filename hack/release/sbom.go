@@ -11,8 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/hack/image/oci"
 )
@@ -39,8 +39,12 @@ func writeSBOMs(version, archive, directory string) error {
 	if err != nil {
 		return fmt.Errorf("find the version of %s: %w", rootsOwner, err)
 	}
+	when, err := commitTime()
+	if err != nil {
+		return err
+	}
 	for _, image := range images {
-		described, err := describe(version, strings.TrimSpace(string(rootsVersion)), image)
+		described, err := describe(version, when, strings.TrimSpace(string(rootsVersion)), image)
 		if err != nil {
 			return fmt.Errorf("the image for %s: %w", image.Platform, err)
 		}
@@ -57,12 +61,13 @@ func writeSBOMs(version, archive, directory string) error {
 }
 
 // describe lists the image, the files in it, and the modules that the program is built of.
-func describe(version, rootsVersion string, image oci.Image) (*document, error) {
+func describe(version string, when time.Time, rootsVersion string, image oci.Image) (*document, error) {
 	container := newPackage("image", "merchant-operator", version, "CONTAINER")
 	out := &document{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT",
 		Name:          fmt.Sprintf("merchant-operator %s for %s", version, image.Platform),
 		Packages:      []spdxPackage{container},
+		CreationInfo:  creationInfo{Created: when.UTC().Format(time.RFC3339), Creators: []string{"Tool: hack/release"}},
 		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", container.SPDXID}},
 	}
 	var problems []error
@@ -92,7 +97,6 @@ func (d *document) addProgram(container spdxPackage, version string, file oci.Fi
 	program.Checksums = sumOf(file.Content)
 	program.Comment = file.Path
 	d.DocumentNamespace = home + "/releases/v" + version + "/spdx/" + program.Checksums[0].Value
-	d.CreationInfo = creationInfo{Created: builtFrom(info), Creators: []string{"Tool: hack/release"}}
 	d.add(container, "CONTAINS", program)
 
 	d.add(program, "DEPENDS_ON", goPackage("stdlib", "stdlib", strings.TrimPrefix(info.GoVersion, "go")))
@@ -112,17 +116,6 @@ func (d *document) addProgram(container spdxPackage, version string, file oci.Fi
 func (d *document) add(to spdxPackage, relation string, one spdxPackage) {
 	d.Packages = append(d.Packages, one)
 	d.Relationships = append(d.Relationships, relationship{to.SPDXID, relation, one.SPDXID})
-}
-
-// builtFrom is when what the program was built from was committed, so that the same commit is described in the same
-// words; the epoch outside a repository.
-func builtFrom(info *debug.BuildInfo) string {
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.time" {
-			return setting.Value
-		}
-	}
-	return "1970-01-01T00:00:00Z"
 }
 
 func sumOf(content []byte) []checksum {
