@@ -4,38 +4,52 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// The image is assembled here in most places, and built by the Dockerfile in others, so that nobody would notice a
-// package that the Dockerfile does not know.
-func TestDockerfileCopiesWhatIsCompiled(t *testing.T) {
+// TestDockerfileHasAllSources: the Dockerfile copies directories by name, and .dockerignore lets only those through.
+// A package in a new one would build everywhere but in docker.
+func TestDockerfileHasAllSources(t *testing.T) {
 	root := filepath.Join("..", "..")
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}", ".")
+	const module = "github.com/merchant-operator/merchant-operator"
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}", ".")
 	list.Dir = root
-	packages, err := list.Output()
+	said, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []string
-	for name := range strings.FieldsSeq(string(packages)) {
-		path := strings.TrimPrefix(strings.TrimPrefix(name, "github.com/merchant-operator/merchant-operator"), "/")
-		if directory, _, _ := strings.Cut(path, "/"); directory != "" && !slices.Contains(want, directory) {
-			want = append(want, directory)
+	dockerfile, ignored := read(t, filepath.Join(root, "Dockerfile")), read(t, filepath.Join(root, ".dockerignore"))
+	for line := range strings.FieldsSeq(string(said)) {
+		directory, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line, module), "/"), "/")
+		if directory == "" {
+			continue // the root's own files
+		}
+		if !strings.Contains(dockerfile, "\nCOPY "+directory+" "+directory+"\n") {
+			t.Errorf("the product has %s, and the Dockerfile does not copy %s", line, directory)
+		}
+		if !strings.Contains(ignored, "\n!"+directory+"\n") {
+			t.Errorf("the product has %s, and .dockerignore hides it", line)
 		}
 	}
-	if len(want) < 3 {
-		t.Fatalf("the program is compiled of %v only", want)
-	}
-	for _, directory := range want {
-		if line := "\nCOPY " + directory + " " + directory + "\n"; !strings.Contains(string(text), line) {
-			t.Errorf("the Dockerfile lacks %q", strings.TrimSpace(line))
+	for _, line := range []string{
+		"FROM scratch",
+		"COPY --from=build " + rootsPath + " " + filepath.Dir(rootsPath) + "/",
+		"COPY --from=build " + binaryPath + " " + binaryPath,
+		"USER " + user,
+		`ENTRYPOINT ["` + binaryPath + `"]`,
+	} {
+		if !strings.Contains(dockerfile, "\n"+line+"\n") {
+			t.Errorf("the Dockerfile makes another image than the one assembled without it: no %q", line)
 		}
 	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
