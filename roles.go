@@ -58,6 +58,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second and client address")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads that one client address may make at once")
 	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience that the tokens of rails must be issued for; empty: the Kubernetes API itself")
+	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with an id that its answer has in X-Request-Id")
 	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time between turning unready and closing the listeners, for load balancers to notice")
 	return cmd
 }

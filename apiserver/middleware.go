@@ -18,9 +18,11 @@ type edge struct {
 	metrics *metrics
 	// draining reports whether clients should look for another replica.
 	draining func() bool
-	// tracer makes spans of requests, and believes says whose traces they belong to; nil: none.
+	// tracer makes spans of requests; nil: none. believes says whose word on traces and request ids counts.
 	tracer   *tracing.Tracer
 	believes func(*http.Request) bool
+	// accessLog logs each request at INFO, with an id; else at DEBUG.
+	accessLog bool
 }
 
 // observe counts and logs each request, answers for a handler that panics, and sets the headers
@@ -36,11 +38,14 @@ func (e edge) observe(next http.Handler) http.Handler {
 			if problem := recover(); problem != nil {
 				e.recovered(recorder, r, problem)
 			}
-			e.record(r, recorder.status, time.Since(start))
+			e.record(recorder, r, time.Since(start))
 			span.Answered(knownMethod(r.Method), route(r.Pattern), recorder.status)
 		}()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		if e.accessLog {
+			w.Header().Set(requestIDHeader, e.requestID(r))
+		}
 		if e.draining() {
 			w.Header().Set("Connection", "close")
 		}
@@ -64,12 +69,6 @@ func (e edge) recovered(w *statusRecorder, r *http.Request, problem any) {
 		panic(http.ErrAbortHandler) // half an answer must not look like one
 	}
 	e.refuse(w, r, fmt.Errorf("panic in %s", r.Pattern))
-}
-
-// record never holds what identifies a payer or opens anything: the pattern stands for the path.
-func (e edge) record(r *http.Request, status int, took time.Duration) {
-	e.metrics.observe(r.Method, r.Pattern, status, took)
-	e.log.Debug("request", "method", r.Method, "route", r.Pattern, "status", status, "duration", took)
 }
 
 // statusRecorder remembers the status of an answer; 0: none was written yet.

@@ -59,6 +59,9 @@ type Options struct {
 	// ShutdownTimeout bounds the wait for requests under way after that. Default 20 s.
 	ShutdownTimeout time.Duration
 
+	// AccessLog logs each request at INFO, with an id that its answer has in X-Request-Id. Default: at DEBUG, without.
+	AccessLog bool
+
 	// Spans takes the spans instead of the place that the OTEL_* variables name. Default: those decide.
 	Spans sdktrace.SpanProcessor
 

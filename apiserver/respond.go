@@ -67,8 +67,11 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
 	if refusal.status >= http.StatusInternalServerError {
-		id := rand.Text() // by which a caller's complaint finds its line in the log
-		w.Header().Set("X-Request-Id", id)
+		id := w.Header().Get(requestIDHeader)
+		if id == "" {
+			id = rand.Text()
+			w.Header().Set(requestIDHeader, id)
+		}
 		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
 			"status", refusal.status, "requestID", id, "error", err)
 	}

@@ -98,11 +98,12 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		return nil, nil, fmt.Errorf("options: %w", err)
 	}
 	around := edge{
-		log:      r.options.Log,
-		metrics:  newMetrics(registry),
-		draining: func() bool { return r.phase.Is(ops.Draining) },
-		tracer:   tracer,
-		believes: func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
+		log:       r.options.Log,
+		metrics:   newMetrics(registry),
+		draining:  func() bool { return r.phase.Is(ops.Draining) },
+		tracer:    tracer,
+		accessLog: r.options.AccessLog,
+		believes:  func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
 	}
 	a := &api{
 		edge:        around,

@@ -133,3 +133,20 @@ func FuzzResolveBelievesTheProxy(f *testing.F) {
 		}
 	})
 }
+
+func TestTrustsPeer(t *testing.T) {
+	resolver, err := clientaddr.NewResolver([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for peer, want := range map[string]bool{
+		"10.1.2.3:443": true, "[::ffff:10.1.2.3]:443": true, "203.0.113.7:443": false, "10.1.2.3": false, "": false,
+	} {
+		if got := resolver.TrustsPeer(peer); got != want {
+			t.Errorf("trusts %q: %t, want %t", peer, got, want)
+		}
+	}
+	if (clientaddr.Resolver{}).TrustsPeer("127.0.0.1:443") {
+		t.Error("trusts a peer without any trusted proxy")
+	}
+}

@@ -28,9 +28,9 @@ if stored[4] then
   return {'REPLAYED', now_us, backlog, used, id, same and 1 or 0, original}
 end
 
-local expires = now_ms + ARGV[7]
+local expires = format('%d', now_ms + ARGV[7])
 call('ZADD', space .. 'expiry', expires, ARGV[10])
-call('HSET', KEYS[4], 's', 'PENDING', 'c', now_ms, 'x', expires, unpack(ARGV, 14))
+call('HSET', KEYS[4], 's', 'PENDING', 'c', format('%d', now_ms), 'x', expires, unpack(ARGV, 14))
 call('PEXPIRE', KEYS[4], ARGV[8])
 if KEYS[5] then
   call('SET', KEYS[5], ARGV[10] .. ' ' .. ARGV[11], 'PX', ARGV[9])
