@@ -5,6 +5,8 @@
 -- same Idempotency-Key, ARGV[13] '1' to tell the merchant of the new session, from ARGV[14] on the session's other
 -- fields, name and value in turn.
 
+-- All keys begin with '{bNN}:'.
+local space = string.sub(KEYS[1], 1, 6)
 local stored = KEYS[5] and call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[5])
     or call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local refusal, backlog, used = admit(stored[1], stored[2], stored[3])
@@ -21,6 +23,7 @@ if stored[4] then
   if not same and ARGV[12] == '1' then
     return {'MISMATCH', now_us, backlog, used}
   end
+  local read_session = history()
   local original = read_session(space .. 'session:' .. id)
   if not original[1] then
     return {'CORRUPT'} -- the original is lost; a second charge is the one answer that must not be given
@@ -36,6 +39,7 @@ if KEYS[5] then
   call('SET', KEYS[5], ARGV[10] .. ' ' .. ARGV[11], 'PX', ARGV[9])
 end
 if ARGV[13] == '1' then
+  local _, change_session = history()
   change_session(KEYS[4], 'session.created', 'created', {}, {})
 end
 return {'CREATED', now_us, backlog, used}

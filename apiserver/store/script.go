@@ -42,10 +42,13 @@ var (
 	overrideLua string
 )
 
+// historyLua has what most creates do not need, so that they need not make its functions.
+var historyLua = "local function history()\n" + eventLua + "\n" + expiryLua + "\nreturn read_session, change_session\nend"
+
 // The scripts, one per operation.
 var (
 	admitScript    = newScript("admit", preludeLua, limiterLua, admissionLua, admitLua)
-	createScript   = newScript("create", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, createLua)
+	createScript   = newScript("create", preludeLua, limiterLua, admissionLua, historyLua, createLua)
 	readScript     = newScript("read", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, readLua)
 	cancelScript   = newScript("cancel", preludeLua, limiterLua, admissionLua, eventLua, expiryLua, transitionLua, cancelLua)
 	publicScript   = newScript("public_read", preludeLua, limiterLua, eventLua, expiryLua, publicLua)
