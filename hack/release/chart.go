@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -71,8 +72,8 @@ func dated(archive []byte, when time.Time) ([]byte, error) {
 }
 
 // commitTime is the last commit's, so that the same commit is packaged and described with the same times.
-func commitTime() (time.Time, error) {
-	text, err := exec.Command("git", "log", "-1", "--format=%cI").Output()
+func commitTime(ctx context.Context) (time.Time, error) {
+	text, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%cI").Output()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask git for the time of the commit: %w", err)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,7 +23,7 @@ var errUsage = errors.New("wrong arguments")
 func main() {
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
 	flag.Parse()
-	if err := run(flag.Args()); err != nil {
+	if err := run(context.Background(), flag.Args()); err != nil {
 		if errors.Is(err, errUsage) {
 			flag.Usage()
 			os.Exit(2)
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return errUsage
 	}
@@ -47,14 +48,14 @@ func run(args []string) error {
 	case args[0] == "notes" && len(rest) == 0:
 		return printNotes(version)
 	case args[0] == "chart" && len(rest) == 1:
-		when, err := commitTime()
+		when, err := commitTime(ctx)
 		if err != nil {
 			return err
 		}
 		_, err = packageChart("charts/merchant-operator", version, rest[0], when)
 		return err
 	case args[0] == "sbom" && len(rest) == 2:
-		return writeSBOMs(version, rest[0], rest[1])
+		return writeSBOMs(ctx, version, rest[0], rest[1])
 	default:
 		return errUsage
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -25,7 +26,7 @@ const (
 // writeSBOMs says what is in an image, in a file for each of its platforms: sbom-linux-amd64.spdx.json. The image is one
 // Go program, which carries the list of its own modules, and one file of certificates, so that nothing has to be
 // guessed by looking for traces of packages.
-func writeSBOMs(version, archive, directory string) error {
+func writeSBOMs(ctx context.Context, version, archive, directory string) error {
 	file, err := os.Open(archive)
 	if err != nil {
 		return err
@@ -35,11 +36,11 @@ func writeSBOMs(version, archive, directory string) error {
 	if err != nil {
 		return err
 	}
-	rootsVersion, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", rootsOwner).Output()
+	rootsVersion, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", rootsOwner).Output()
 	if err != nil {
 		return fmt.Errorf("find the version of %s: %w", rootsOwner, err)
 	}
-	when, err := commitTime()
+	when, err := commitTime(ctx)
 	if err != nil {
 		return err
 	}

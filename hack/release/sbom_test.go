@@ -37,7 +37,7 @@ func TestSBOM(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeSBOMs("1.2.3", archive, directory); err != nil {
+	if err := writeSBOMs(t.Context(), "1.2.3", archive, directory); err != nil {
 		t.Fatal(err)
 	}
 
