@@ -13,9 +13,13 @@ import (
 
 // logged is one entry about a request.
 type logged struct {
-	Level, Msg, Method, Route, RequestID string
-	Status                               int
-	Duration                             int64
+	Level     string `json:"level"`
+	Msg       string `json:"msg"`
+	Method    string `json:"method"`
+	Route     string `json:"route"`
+	RequestID string `json:"requestID"`
+	Status    int    `json:"status"`
+	Duration  int64  `json:"duration"`
 }
 
 // entries are those about requests in a log that keeps INFO and above.

@@ -146,7 +146,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		}
 		text := page(t, "runbooks", name+".md")
 		var headings []string
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			if strings.HasPrefix(line, "## ") {
 				headings = append(headings, line)
 			}

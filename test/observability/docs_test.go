@@ -49,7 +49,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 func documented(t *testing.T) []row {
 	t.Helper()
 	var rows []row
-	for _, line := range strings.Split(page(t, "observability.md"), "\n") {
+	for line := range strings.SplitSeq(page(t, "observability.md"), "\n") {
 		if !strings.HasPrefix(line, "| `merchant_operator_") {
 			continue
 		}

@@ -112,7 +112,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 // scrape reads the metrics of a role as Prometheus does.
 func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
 	t.Helper()
-	status, text, err := shared.get(role, "/metrics", shared.token)
+	status, text, err := shared.get(t.Context(), role, "/metrics", shared.token)
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("%s: status %d, %v", role, status, err)
 	}

@@ -2,16 +2,13 @@ package observability
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,9 +17,6 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -221,58 +215,6 @@ func (p *product) stop() {
 	}
 }
 
-// applyAccess installs namespaces, service accounts and roles as a platform team would.
-func (p *product) applyAccess() error {
-	kubeconfig := filepath.Join(p.dir, "admin.kubeconfig")
-	if err := os.WriteFile(kubeconfig, p.environment.KubeConfig, 0o600); err != nil {
-		return err
-	}
-	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	for _, what := range [][]string{{"-k", inRepository("config", "rbac")}, {"-f", inRepository("config", "prometheus", "rbac.yaml")}} {
-		arguments := append([]string{"--kubeconfig", kubeconfig, "apply", "--server-side"}, what...)
-		if output, err := exec.Command(kubectl, arguments...).CombinedOutput(); err != nil {
-			return fmt.Errorf("apply %s: %w\n%s", what[1], err, output)
-		}
-	}
-	return p.admitPrometheus()
-}
-
-// admitPrometheus makes the account that config/prometheus/rbac.yaml binds, and keeps a token of it.
-func (p *product) admitPrometheus() error {
-	ctx := context.Background()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus-k8s"}}
-	for _, object := range []client.Object{namespace, account} {
-		if err := p.kube.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	request := &authenticationv1.TokenRequest{}
-	if err := p.kube.SubResource("token").Create(ctx, account, request); err != nil {
-		return err
-	}
-	p.token = request.Status.Token
-	p.secrets = append(p.secrets, p.token)
-	return nil
-}
-
-// kubeconfigOf writes a file with which a role signs in, so that it has its own rights and no more.
-func (p *product) kubeconfigOf(account string) (path string, err error) {
-	user, err := p.environment.AddUser(envtest.User{
-		Name:   "system:serviceaccount:" + systemNamespace + ":" + account,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
-	}, nil)
-	if err != nil {
-		return "", err
-	}
-	content, err := user.KubeConfig()
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(p.dir, account+".kubeconfig")
-	return path, os.WriteFile(path, content, 0o600)
-}
-
 func (p *product) logger(role string) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(&p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})).With("role", role)
 }
@@ -280,27 +222,6 @@ func (p *product) logger(role string) *slog.Logger {
 func freeAddress() (string, error) {
 	port, err := freeport.Choose()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
-}
-
-// insecure takes any certificate, as a scraper must that takes self-made ones.
-var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-
-// get asks the ops port of a role; an empty token is none.
-func (p *product) get(role, path, token string) (status int, text string, err error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, p.ops[role]+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	answer, err := insecure.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(body), err
 }
 
 // inRepository returns a path below the repository's root.

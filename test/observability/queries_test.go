@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -20,7 +20,7 @@ func known(t *testing.T) map[string]map[string]bool {
 	series := map[string]map[string]bool{}
 	add := func(name string, of ...string) {
 		if series[name] == nil {
-			series[name] = map[string]bool{labels.MetricName: true}
+			series[name] = map[string]bool{model.MetricNameLabel: true}
 		}
 		for _, label := range slices.Concat(of, targetLabels) {
 			series[name][label] = true

@@ -39,7 +39,7 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 			{"no token, and probes", "/healthz", "", http.StatusOK},
 			{"no token, and probes", "/readyz", "", http.StatusOK},
 		} {
-			status, text, err := shared.get(role, test.path, test.token)
+			status, text, err := shared.get(t.Context(), role, test.path, test.token)
 			if err != nil || status != test.want {
 				t.Errorf("%s: %s with %s: %d, want %d (%v)", role, test.path, test.what, status, test.want, err)
 			}
@@ -48,8 +48,11 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 			}
 		}
 		inTheClear := strings.Replace(shared.ops[role], "https://", "http://", 1)
-		if answer, err := http.Get(inTheClear + "/metrics"); err == nil && answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: metrics are served in the clear: %d", role, answer.StatusCode)
+		if answer, err := http.Get(inTheClear + "/metrics"); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: metrics are served in the clear: %d", role, answer.StatusCode)
+			}
 		}
 	}
 }

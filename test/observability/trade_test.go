@@ -32,6 +32,7 @@ const (
 // trade has something happen to every metric: a charge that is cancelled and told of, a key that is rotated, and what
 // strangers try.
 func (p *product) trade() error {
+	ctx := context.Background()
 	told := make(chan struct{}, 8)
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		p.delivered.Store(new(request.Header.Clone()))
@@ -43,7 +44,7 @@ func (p *product) trade() error {
 	if err != nil {
 		return err
 	}
-	created, err := p.call(http.MethodPost, p.public+"/api/v1/sessions", key, fmt.Sprintf(`{"amountCents": 1250, "orderRef": %q}`, orderRef))
+	created, err := p.call(ctx, http.MethodPost, p.public+"/api/v1/sessions", key, fmt.Sprintf(`{"amountCents": 1250, "orderRef": %q}`, orderRef))
 	if err != nil {
 		return err
 	}
@@ -61,16 +62,16 @@ func (p *product) trade() error {
 		{http.MethodPost, p.internal + "/internal/v1/sessions/" + id + "/settlement", "a.b.c"},
 		{http.MethodPost, p.public + "/api/v1/sessions/" + id + "/cancel", key},
 	} {
-		if _, err := p.call(request.method, request.url, request.key, ""); err != nil {
+		if _, err := p.call(ctx, request.method, request.url, request.key, ""); err != nil {
 			return err
 		}
 	}
 	for range 10 { // more than a client address may
-		if _, err := p.call(http.MethodGet, p.public+"/api/v1/public/sessions/"+id, "", ""); err != nil {
+		if _, err := p.call(ctx, http.MethodGet, p.public+"/api/v1/public/sessions/"+id, "", ""); err != nil {
 			return err
 		}
 	}
-	rotated, err := p.call(http.MethodPost, p.public+"/api/v1/keys/rotate", key, "")
+	rotated, err := p.call(ctx, http.MethodPost, p.public+"/api/v1/keys/rotate", key, "")
 	if err != nil {
 		return err
 	}
@@ -98,10 +99,10 @@ func (p *product) damage() error {
 	}
 	for _, role := range []string{apiserverRole, dispatcherRole} {
 		if err := p.eventually("the "+role+" has met it", func() (bool, error) {
-			if _, err := p.call(http.MethodGet, p.public+"/api/v1/public/sessions/"+id, "", ""); err != nil {
+			if _, err := p.call(ctx, http.MethodGet, p.public+"/api/v1/public/sessions/"+id, "", ""); err != nil {
 				return false, err
 			}
-			_, text, err := p.get(role, "/metrics", p.token)
+			_, text, err := p.get(ctx, role, "/metrics", p.token)
 			return strings.Contains(text, "redis_operation_errors_total{"), err
 		}); err != nil {
 			return err
@@ -140,14 +141,14 @@ func (p *product) onboard(hook string) (key string, err error) {
 			return false, client.IgnoreNotFound(err)
 		}
 		key = string(secret.Data["apiKey"])
-		answer, err := p.call(http.MethodGet, p.public+"/api/v1/merchant/me", key, "")
+		answer, err := p.call(ctx, http.MethodGet, p.public+"/api/v1/merchant/me", key, "")
 		return answer["merchant"] != nil, err
 	})
 }
 
 // call sends a request and returns the answer, whatever its status.
-func (p *product) call(method, url, key, body string) (map[string]any, error) {
-	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
+func (p *product) call(ctx context.Context, method, url, key, body string) (map[string]any, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
