@@ -39,9 +39,6 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() { _ = redis.Close() }()
-	if err := ops.CheckRedis(ctx, redis, options.Log); err != nil {
-		return err
-	}
 	cluster, err := kubeconfig.Load(options.Kubeconfig, "apiserver")
 	if err != nil {
 		return err
@@ -51,7 +48,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}
 
-	r := &replica{options: options, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener
+	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener
 	news := newAnnouncer(redis, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
 	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}

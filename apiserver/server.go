@@ -8,11 +8,13 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/listen"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
 // replica is this process with its listeners.
 type replica struct {
 	options Options
+	redis   *store.Store
 	phase   *ops.Phase
 	failed  chan error // receives what ended a listener before its time
 }
@@ -34,6 +36,16 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 	}
 	defer internalServer.Close()
 
+	answered := make(chan error, 1)
+	go func() { answered <- ops.AwaitRedis(ctx, r.redis, r.options.Log) }()
+	select {
+	case err := <-answered:
+		if err != nil {
+			return err
+		}
+	case err := <-r.failed:
+		return err
+	}
 	r.phase.Set(ops.Serving)
 	select {
 	case err := <-r.failed:

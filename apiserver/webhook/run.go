@@ -37,9 +37,6 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() { _ = redis.Close() }()
-	if err := ops.CheckRedis(ctx, redis, options.Log); err != nil {
-		return err
-	}
 	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
 	if err != nil {
 		return fmt.Errorf("options: %w", err)
@@ -126,6 +123,16 @@ func (r role) serve(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return nil
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- ops.AwaitRedis(ctx, r.dispatcher.store, r.options.Log) }()
+	select {
+	case err := <-answered:
+		if err != nil {
+			return err
+		}
+	case err := <-r.failed:
+		return err
 	}
 	r.phase.Set(ops.Serving)
 	context.AfterFunc(ctx, func() {

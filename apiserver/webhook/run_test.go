@@ -154,6 +154,7 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 		"the lease must be at least": func(o *Options) { o.Lease = time.Second },
 	} {
 		l := s.launch(t, c, change)
+		l.proxy.Mend()
 		select {
 		case err := <-l.ended:
 			if err == nil || !strings.Contains(err.Error(), want) {
