@@ -5,7 +5,7 @@ import "testing"
 // stormFaults let something die, or let it hear nothing, amid charges.
 func stormFaults() []fault {
 	const promised = "one session per Idempotency-Key, none that was acknowledged lost; each transition one event, delivered at least once"
-	under := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
+	amid := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
 		return func(t *testing.T) (int, string) {
 			s := newStorm(t, 2, 2)
 			times := times * *intensity
@@ -14,14 +14,14 @@ func stormFaults() []fault {
 		}
 	}
 	return []fault{
-		{"P1 P4 P5", "kill -9 of an API replica", promised, under(3, killReplica)},
-		{"P1 P4 P5", "kill -9 of Redis, `appendfsync always`", promised, under(3, killRedis)},
-		{"P1 P4 P5", "kill -9 of Redis and of an API replica at once", promised, under(2, killBoth)},
-		{"P1 P4 P5", "every connection to Redis reset", promised, under(8, resetConnections)},
-		{"P1 P4 P5", "answers of Redis come too late", promised, under(4, delayAnswers)},
-		{"P1 P4 P5", "Redis frozen (SIGSTOP)", promised, under(3, freezeRedis)},
-		{"P1 P4 P5", "an API replica frozen (SIGSTOP)", promised, under(3, freezeReplica)},
-		{"P4", "kill -9 of a dispatcher", promised, under(2, killDispatcher)},
-		{"P4", "the receiver dies of every third event", promised, under(1, killReceiver)},
+		{"P1 P4 P5", "kill -9 of an API replica", promised, amid(3, killReplica)},
+		{"P1 P4 P5", "kill -9 of Redis, `appendfsync always`", promised, amid(3, killRedis)},
+		{"P1 P4 P5", "kill -9 of Redis and of an API replica at once", promised, amid(2, killBoth)},
+		{"P1 P4 P5", "every connection to Redis reset", promised, amid(8, resetConnections)},
+		{"P1 P4 P5", "answers of Redis come too late", promised, amid(4, delayAnswers)},
+		{"P1 P4 P5", "Redis frozen (SIGSTOP)", promised, amid(3, freezeRedis)},
+		{"P1 P4 P5", "an API replica frozen (SIGSTOP)", promised, amid(3, freezeReplica)},
+		{"P4", "kill -9 of a dispatcher", promised, amid(2, killDispatcher)},
+		{"P4", "the receiver dies of every third event", promised, amid(1, killReceiver)},
 	}
 }

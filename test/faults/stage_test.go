@@ -162,8 +162,9 @@ func (s *stage) apiKey(name, merchant string) string {
 // accepts waits until a replica takes the key.
 func (s *stage) accepts(r *replica, key string) {
 	s.t.Helper()
+	client := newCaller()
 	eventually(s.t, r.name+" takes the key", func() bool {
-		got, err := newCaller().call(r.public, "GET", me, key, "")
+		got, err := client.call(r.public, "GET", me, key, "")
 		return err == nil && got.status == 200
 	})
 }

@@ -67,8 +67,9 @@ func (s *storm) settlesEverywhere() {
 	s.t.Helper()
 	path := "/internal/v1/sessions/" + session.NewID(0).String() + "/settlement"
 	for _, r := range s.replicas {
+		client := newCaller()
 		eventually(s.t, r.name+" knows the rail", func() bool {
-			got, err := newCaller().call(r.internal, http.MethodPost, path, s.rail, `{"paymentRef":"x","outcome":"FAILED","amountCents":1}`)
+			got, err := client.call(r.internal, http.MethodPost, path, s.rail, `{"paymentRef":"x","outcome":"FAILED","amountCents":1}`)
 			return err == nil && got.status == http.StatusNotFound
 		})
 	}

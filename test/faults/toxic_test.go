@@ -16,8 +16,14 @@ type wire struct{ *toxiproxy.Proxy }
 // layWire leads to the address.
 func layWire(t testing.TB, to string) wire {
 	t.Helper()
+	// Not port 0: a client that dials again while the wire is cut could be given the wire's own port, and be
+	// connected to itself.
+	listen, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(server, "wire", "127.0.0.1:0", to)
+	proxy := toxiproxy.NewProxy(server, "wire", listen, to)
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,57 @@
+package faults
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// What a process shows of itself.
+const (
+	goroutines = "go_goroutines"
+	resident   = "process_resident_memory_bytes"
+	openFiles  = "process_open_fds"
+)
+
+// What a process may take more than before, for what its callers hold and for what is freed late.
+const (
+	spareGoroutines = 150
+	spareMemory     = 64 << 20
+)
+
+// gauges reads what the process at an ops port shows.
+func gauges(t testing.TB, ops string) map[string]float64 {
+	t.Helper()
+	response, err := http.Get("http://" + ops + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]float64{}
+	for _, name := range []string{goroutines, resident, openFiles} {
+		shown[name] = families[name].GetMetric()[0].GetGauge().GetValue()
+	}
+	return shown
+}
+
+// checkFlat says whether a process has grown: during a fault within what its callers explain, and after it not at all.
+func checkFlat(t *testing.T, ops string, before, during map[string]float64) {
+	t.Helper()
+	if grown := during[goroutines] - before[goroutines]; grown > spareGoroutines {
+		t.Errorf("%.0f goroutines more during the fault", grown)
+	}
+	if grown := during[resident] - before[resident]; grown > spareMemory {
+		t.Errorf("%.0f MB more during the fault", grown/1e6)
+	}
+	eventually(t, "goroutines and connections are as many as before", func() bool {
+		now := gauges(t, ops)
+		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
+	})
+}

@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func keyFaults() []fault {
+	const promised = "after the 200 of a rotation no dead key is accepted by any replica"
+	return []fault{
+		{"P2", "every watch frozen", promised, under(func(*stage, int, string) {})},
+		{"P2", "watches frozen, SCRIPT FLUSH", promised, under(func(s *stage, _ int, _ string) {
+			s.must(s.keeper.ScriptFlush(s.t.Context()).Err())
+		})},
+		{"P2", "watches frozen, kill -9 of Redis, `appendfsync always`", promised, under(func(s *stage, _ int, key string) {
+			s.redis.Kill()
+			s.redis.Start()
+			s.acceptedEverywhere(key)
+		})},
+		{"P2", "watches frozen, kill -9 of the replica that rotated", promised, under(func(s *stage, n int, _ string) {
+			r := s.replicas[n%len(s.replicas)]
+			r.kill()
+			r.toKube.ThawWatches() // it could not start without
+			r.restart(s.t)
+			r.toKube.FreezeWatches()
+		})},
+		{"P2", "watches frozen, kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
+	}
+}
+
+// under rotates on one replica after the other, with every watch frozen and a fault after each, while callers try dead
+// keys on all of them.
+func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string) {
+	return func(t *testing.T) (int, string) {
+		s := newStage(t, 3, 0, durable...)
+		s.merchant("coffee")
+		key := s.apiKey("till", "coffee")
+		for _, r := range s.replicas {
+			r.toKube.FreezeWatches()
+		}
+		var mu sync.Mutex
+		var dead []string
+		var probes, refused, accepted atomic.Int64
+		done := make(chan struct{})
+		var probing sync.WaitGroup
+		for n := range 4 {
+			probing.Go(func() {
+				c := newCaller()
+				for i := n; ; i++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					mu.Lock()
+					if len(dead) == 0 {
+						mu.Unlock()
+						continue
+					}
+					tried := dead[len(dead)-1-i%min(len(dead), 8)]
+					mu.Unlock()
+					got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, tried, "")
+					if err != nil {
+						continue
+					}
+					probes.Add(1)
+					switch {
+					case got.status == http.StatusUnauthorized:
+						refused.Add(1)
+					case !got.unavailable():
+						accepted.Add(1)
+						t.Errorf("a dead key got %d", got.status)
+					}
+				}
+			})
+		}
+		rounds := 5 * *intensity
+		for n := range rounds {
+			rotated := s.mustCall(http.StatusOK, s.replicas[n%len(s.replicas)].public, http.MethodPost, rotate, key, "")
+			mu.Lock()
+			dead = append(dead, key)
+			mu.Unlock()
+			key = shared.secret(rotated.text("fullKey"))
+			harm(s, n, key)
+			s.acceptedEverywhere(key)
+			target := refused.Load() + 50
+			eventually(t, "dead keys are tried", func() bool { return refused.Load() >= target || t.Failed() })
+		}
+		close(done)
+		probing.Wait()
+		return rounds, fmt.Sprintf("%d tries of dead keys on 3 replicas, %d refused, %d unanswered for 503, %d accepted",
+			probes.Load(), refused.Load(), probes.Load()-refused.Load()-accepted.Load(), accepted.Load())
+	}
+}
+
+// acceptedEverywhere asks each replica for the key; only a 503 may be asked again.
+func (s *stage) acceptedEverywhere(key string) {
+	s.t.Helper()
+	for _, r := range s.replicas {
+		client := newCaller()
+		eventually(s.t, r.name+" answers", func() bool {
+			got, err := client.call(r.public, http.MethodGet, me, key, "")
+			if err == nil && got.status != http.StatusOK && !got.unavailable() {
+				s.t.Fatalf("%s answered the live key with %d", r.name, got.status)
+			}
+			return err == nil && got.status == http.StatusOK
+		})
+	}
+}
+
+// tryCrashedRotations kills the replica that rotates a moment after it was asked.
+func tryCrashedRotations(t *testing.T) (int, string) {
+	s := newStage(t, 2, 0, durable...)
+	s.merchant("coffee")
+	key := s.apiKey("till", "coffee")
+	told, untold, lost := 0, 0, 0
+	rounds := 4 * *intensity
+	for n := range rounds {
+		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
+		answered := make(chan string, 1)
+		asked := make(chan struct{})
+		go func() {
+			close(asked)
+			got, err := newCaller().call(victim.public, http.MethodPost, rotate, key, "")
+			if err != nil || got.status != http.StatusOK {
+				answered <- ""
+				return
+			}
+			answered <- got.text("fullKey")
+		}()
+		<-asked
+		if n%3 > 0 { // at once, or with the request on its way
+			_, _ = newCaller().call(victim.public, http.MethodGet, me, key, "")
+		}
+		victim.kill()
+		next := <-answered
+		switch {
+		case next != "":
+			told++
+			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
+			if err != nil || got.status != http.StatusUnauthorized {
+				t.Errorf("a rotation was answered, and its old key got %d, %v", got.status, err)
+			}
+			key = shared.secret(next)
+		default:
+			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
+			if err == nil && got.status == http.StatusOK {
+				untold++ // nothing happened, or it will not show before the watch
+				break
+			}
+			lost++
+		}
+		victim.restart(t)
+		if next == "" {
+			key = s.trigger("till", fmt.Sprintf("round %d", n))
+		}
+		s.acceptedEverywhere(key)
+	}
+	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", told, untold, lost)
+}

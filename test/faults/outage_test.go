@@ -1,0 +1,191 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	// bound is within which callers are promised an answer while Redis is away.
+	bound = time.Second
+	// outageCallers call at once.
+	outageCallers = 12
+)
+
+// outage is a way for Redis to be of no use, and back.
+type outage struct {
+	name       string
+	begin, end func(*stage)
+}
+
+func outages() []outage {
+	toxic := func(kind, attributes string) (begin, end func(*stage)) {
+		return func(s *stage) { s.toRedis.poison(s.t, kind, "downstream", attributes) }, func(s *stage) { s.toRedis.heal() }
+	}
+	config := func(name, bad, good string) (begin, end func(*stage)) {
+		set := func(value string) func(*stage) {
+			return func(s *stage) { s.must(s.keeper.ConfigSet(s.t.Context(), name, value).Err()) }
+		}
+		return set(bad), set(good)
+	}
+	slow, fast := toxic("latency", `{"latency":2000}`)
+	silent, heard := toxic("timeout", `{"timeout":0}`)
+	reset, kept := toxic("reset_peer", `{"timeout":5}`)
+	cutShort, whole := toxic("limit_data", `{"bytes":3}`)
+	full, roomy := config("maxmemory", "1", "0")
+	alone, joined := config("min-replicas-to-write", "1", "0")
+	return []outage{
+		{"Redis slow (2 s an answer)", slow, fast},
+		{"Redis silent (packets lost)", silent, heard},
+		{"Redis resets each connection", reset, kept},
+		{"Redis breaks off amid its answers", cutShort, whole},
+		{"Redis unreachable (refused)", func(s *stage) { s.toRedis.cut() }, func(s *stage) { s.toRedis.mend(s.t) }},
+		{"Redis paused (SIGSTOP)", func(s *stage) { s.redis.Pause() }, func(s *stage) { s.redis.Resume() }},
+		{"Redis full (OOM)", full, roomy},
+		{"Redis without its replicas (NOREPLICAS)", alone, joined},
+		{
+			"Redis read-only (READONLY)",
+			func(s *stage) { s.must(s.keeper.ReplicaOf(s.t.Context(), "127.0.0.1", "1").Err()) },
+			func(s *stage) { s.must(s.keeper.ReplicaOf(s.t.Context(), "no", "one").Err()) },
+		},
+		{"Redis busy with a script (BUSY)", beBusy, beIdle},
+		{"Redis restarting, its script cache lost", func(s *stage) { s.redis.Stop() }, func(s *stage) { s.redis.Start() }},
+	}
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// beBusy runs a script without end, until it is killed.
+func beBusy(s *stage) {
+	s.must(s.keeper.ConfigSet(s.t.Context(), "busy-reply-threshold", "50").Err())
+	go func() { _ = s.keeper.Eval(context.Background(), "while true do end", nil).Err() }()
+	eventually(s.t, "Redis is busy", func() bool { return s.keeper.Ping(s.t.Context()).Err() != nil })
+}
+
+func beIdle(s *stage) {
+	s.must(s.keeper.ScriptKill(s.t.Context()).Err())
+	eventually(s.t, "Redis is idle", func() bool { return s.keeper.Ping(s.t.Context()).Err() == nil })
+}
+
+func outageFaults() []fault {
+	var all []fault
+	for _, o := range outages() {
+		all = append(all, fault{
+			"P6", o.name, "503 with Retry-After within 1 s; flat memory and goroutines; ready all the time; back without a restart",
+			func(t *testing.T) (int, string) { return tryOutage(t, o) },
+		})
+	}
+	return all
+}
+
+func tryOutage(t *testing.T, o outage) (tried int, seen string) {
+	t.Helper()
+	s := newStage(t, 1, 1)
+	s.merchant("coffee")
+	key := s.apiKey("till", "coffee")
+	api := s.replicas[0]
+	id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
+	ask := func(c caller, n int) (answer, error) {
+		switch n % 4 {
+		case 0:
+			return c.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
+		case 1:
+			return c.call(api.public, http.MethodGet, sessions+"/"+id, key, "")
+		case 2:
+			return c.call(api.public, http.MethodGet, "/api/v1/public/sessions/"+id, "", "")
+		default:
+			return c.call(api.public, http.MethodGet, me, key, "")
+		}
+	}
+	many(30, ask, func(answer, error) {}) // fills pools and caches
+	before := gauges(t, api.ops)
+
+	stopProbing := probe(t, api.process, s.dispatchers[0])
+	defer stopProbing()
+	rounds := 2 * *intensity
+	var calls atomic.Int64
+	var slowest, slowestReturn time.Duration
+	var during map[string]float64
+	for range rounds {
+		o.begin(s)
+		var mu sync.Mutex
+		many(10, ask, func(got answer, err error) {
+			calls.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			slowest = max(slowest, got.took)
+			if err != nil || !got.unavailable() || got.header.Get("Retry-After") == "" || got.text("error") == "" {
+				t.Errorf("answered %d %v, %v; want 503 with Retry-After", got.status, got.header, err)
+			}
+		})
+		during = gauges(t, api.ops)
+		o.end(s)
+		back, client := time.Now(), newCaller()
+		eventually(t, "the API serves again", func() bool {
+			got, err := ask(client, 0)
+			return err == nil && got.status == http.StatusCreated
+		})
+		slowestReturn = max(slowestReturn, time.Since(back))
+	}
+	if slowest > bound {
+		t.Errorf("the slowest answer took %s, want at most %s", slowest, bound)
+	}
+	stopProbing()
+	checkFlat(t, api.ops, before, during)
+	return rounds, fmt.Sprintf("%d calls, all 503, the slowest after %d ms; served again after %d ms; goroutines %.0f, %.0f during, memory %.0f MB, %.0f during",
+		calls.Load(), slowest.Milliseconds(), slowestReturn.Milliseconds(), before[goroutines], during[goroutines],
+		before[resident]/1e6, during[resident]/1e6)
+}
+
+// many lets callers ask this often each, at once.
+func many(times int, ask func(c caller, n int) (answer, error), took func(answer, error)) {
+	var asking sync.WaitGroup
+	for n := range outageCallers {
+		asking.Go(func() {
+			c := newCaller()
+			defer c.http.CloseIdleConnections()
+			for i := range times {
+				took(ask(c, n+i))
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// probe asks again and again whether the processes are ready, as a kubelet does, until the returned function is called.
+func probe(t *testing.T, processes ...*process) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var probing sync.WaitGroup
+	for _, p := range processes {
+		probing.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-done:
+					return
+				case <-tick.C:
+				}
+				if !p.ready() {
+					t.Errorf("%s was unready", p.name)
+					return
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(done)
+		probing.Wait()
+	})
+}
