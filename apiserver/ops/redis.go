@@ -20,10 +20,10 @@ const redisPause = 500 * time.Millisecond
 // The error is that Redis may evict what it was told to keep: without an override, a dead key would come
 // back to life, and without its record, an event would be lost.
 func AwaitRedis(ctx context.Context, redis *store.Store, log *slog.Logger) error {
-	for said := false; ; said = true {
+	for said := false; ctx.Err() == nil; said = true {
 		err := redis.Check(ctx)
 		switch {
-		case err == nil, ctx.Err() != nil:
+		case err == nil:
 			return nil
 		case errors.Is(err, store.ErrEviction):
 			return fmt.Errorf("check Redis: %w, for it may drop sessions, events and revocations; set it and start again", err)
@@ -35,4 +35,5 @@ func AwaitRedis(ctx context.Context, redis *store.Store, log *slog.Logger) error
 		case <-time.After(redisPause):
 		}
 	}
+	return nil
 }
