@@ -3,12 +3,16 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // usedMemory asks a Redis how many bytes its data and connections take.
@@ -30,6 +34,25 @@ func usedMemory(ctx context.Context, address string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("redis at %s does not tell its memory", address)
+}
+
+// storageSize is what etcd holds, in bytes, as the API server tells: with the versions that are not compacted away yet.
+func storageSize(ctx context.Context, config *rest.Config) (int, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return 0, err
+	}
+	text, err := kube.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask the API server for its metrics: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "apiserver_storage_size_bytes") {
+			size, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' '):]), 64)
+			return int(size), err
+		}
+	}
+	return 0, errors.New("the API server does not tell the size of its storage")
 }
 
 // resident is the memory of a process that is in RAM, in bytes, which is what a container's limit counts: its own now,

@@ -74,6 +74,10 @@ func measureRoles(ctx context.Context, count int) (err error) {
 	if err != nil {
 		return err
 	}
+	empty, err := storageSize(ctx, environment.Config)
+	if err != nil {
+		return err
+	}
 	started := time.Now()
 	if err := apply(ctx, kube, count); err != nil {
 		return err
@@ -86,6 +90,10 @@ func measureRoles(ctx context.Context, count int) (err error) {
 	if err != nil {
 		return err
 	}
+	stored, err := storageSize(ctx, environment.Config)
+	if err != nil {
+		return err
+	}
 	fmt.Printf("\n%d Merchants, each with an ApiKey and a webhook, were ready in %s. Resident memory of each role:\n", count, took.Round(time.Second))
 	for i, role := range all {
 		_, most, err := resident(role.pid())
@@ -95,6 +103,7 @@ func measureRoles(ctx context.Context, count int) (err error) {
 		fmt.Printf("  %-10s  %4d MiB idle, %4d MiB with all, %4d MiB at most; %5.1f KiB a merchant\n", role.name,
 			idle[i]>>20, full[i]>>20, most>>20, float64(full[i]-idle[i])/float64(count)/1024)
 	}
+	fmt.Printf("  %-10s  %4d MiB with all, %5.1f KiB a merchant\n", "etcd", (stored-empty)>>20, float64(stored-empty)/float64(count)/1024)
 	return nil
 }
 
