@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,8 +41,7 @@ type cluster struct {
 	dir         string
 	logs        *logtest.Buffer // of all processes
 	operator    *process
-	toKube      *kubeproxy.Proxy // between the operator and the Kubernetes API
-	asked       *counter         // what the operator asks there
+	asked       *counter // what the operator asks the Kubernetes API
 
 	mu      sync.Mutex
 	secrets []string
@@ -91,11 +91,12 @@ func (c *cluster) startOperator() error {
 	}
 	config := user.Config()
 	config.Wrap(c.asked.wrap)
-	if c.toKube, err = kubeproxy.Start(config); err != nil {
+	toKube, err := kubeproxy.Start(config)
+	if err != nil {
 		return err
 	}
-	c.closers = append(c.closers, func() error { c.toKube.Close(); return nil })
-	kubeconfig, err := c.toKube.Kubeconfig(c.dir, "operator-proxied")
+	c.closers = append(c.closers, func() error { toKube.Close(); return nil })
+	kubeconfig, err := toKube.Kubeconfig(c.dir, "operator-proxied")
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (c *cluster) startOperator() error {
 	if err != nil {
 		return err
 	}
-	c.operator = &process{name: "operator", ops: ops, args: []string{
+	c.operator = &process{name: "operator", ops: ops, toKube: toKube, args: []string{
 		"operator", "--kubeconfig", kubeconfig, "--ops-address", ops, "--leader-elect=false",
 	}}
 	c.closers = append(c.closers, c.operator.stop)
@@ -132,20 +133,6 @@ func (c *cluster) account(name string) (*envtest.AuthenticatedUser, error) {
 	}, nil)
 }
 
-// kubeconfigOf writes a file with which a role signs in.
-func (c *cluster) kubeconfigOf(account string) (path string, err error) {
-	user, err := c.account(account)
-	if err != nil {
-		return "", err
-	}
-	content, err := user.KubeConfig()
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(c.dir, account+".kubeconfig")
-	return path, os.WriteFile(path, content, 0o600)
-}
-
 // secret remembers what must never be logged.
 func (c *cluster) secret(text string) string {
 	c.mu.Lock()
@@ -168,6 +155,9 @@ func (c *cluster) searchLogs(t *testing.T) {
 	}
 	t.Logf("searched %d bytes of logs for %d secrets", len(logs), len(c.secrets))
 }
+
+// logger is for roles that run in this process.
+func (c *cluster) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(c.logs, nil)) }
 
 // stop ends what was started, the last first.
 func (c *cluster) stop() error {

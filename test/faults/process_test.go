@@ -14,17 +14,19 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 )
 
 // patience bounds every wait for something that takes a moment on an idle machine.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // process is a role as a process of its own. It keeps its addresses when it is started again. Not safe for use
 // by several goroutines at once.
 type process struct {
 	name    string
 	args    []string
-	ops     string // host:port
+	ops     string           // host:port
+	toKube  *kubeproxy.Proxy // its way to the Kubernetes API
 	running *exec.Cmd
 	ended   chan error // receives how the running process ended
 }

@@ -95,3 +95,10 @@ func (r *receiver) waitFor(t *testing.T, events []string) (again int) {
 	}
 	return again
 }
+
+// events is how many it has taken, each counted once.
+func (r *receiver) events() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}

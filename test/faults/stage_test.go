@@ -27,12 +27,11 @@ type stage struct {
 	dispatchers []*process
 }
 
-// replica is one of the API, with its own way to the Kubernetes API.
+// replica is one of the API.
 type replica struct {
 	*process
 
 	public, internal string // base URLs
-	toKube           *kubeproxy.Proxy
 }
 
 // durable lets a Redis answer only when it has written to its disk.
@@ -61,34 +60,30 @@ func newStage(t *testing.T, replicas, dispatchers int, redisArgs ...string) *sta
 // redisURL leads through the wire.
 func (s *stage) redisURL() string { return "redis://" + s.toRedis.Listen + "/0" }
 
+// way lays one to the Kubernetes API for an account of the data plane.
+func (s *stage) way(account string) (toKube *kubeproxy.Proxy, kubeconfig string) {
+	s.t.Helper()
+	user, err := shared.account(account)
+	s.must(err)
+	toKube, err = kubeproxy.Start(user.Config())
+	s.must(err)
+	s.t.Cleanup(toKube.Close)
+	kubeconfig, err = toKube.Kubeconfig(s.t.TempDir(), account)
+	s.must(err)
+	return toKube, kubeconfig
+}
+
 func (s *stage) addReplica(n int) {
 	s.t.Helper()
-	user, err := shared.account(apiserverAccount)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	toKube, err := kubeproxy.Start(user.Config())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(toKube.Close)
-	kubeconfig, err := toKube.Kubeconfig(s.t.TempDir(), "apiserver")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	addresses := [3]string{}
-	for i := range addresses {
-		if addresses[i], err = freeAddress(); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	toKube, kubeconfig := s.way(apiserverAccount)
+	public, internal, ops := s.address(), s.address(), s.address()
 	r := &replica{
-		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: addresses[2], args: []string{
+		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: []string{
 			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--drain-delay", "1s",
-			"--public-address", addresses[0], "--internal-address", addresses[1], "--ops-address", addresses[2],
+			"--public-address", public, "--internal-address", internal, "--ops-address", ops,
 			"--public-rate", "10000", "--public-burst", "100000",
 		}},
-		public: "http://" + addresses[0], internal: "http://" + addresses[1], toKube: toKube,
+		public: "http://" + public, internal: "http://" + internal,
 	}
 	s.t.Cleanup(r.kill)
 	r.restart(s.t)
@@ -97,21 +92,29 @@ func (s *stage) addReplica(n int) {
 
 func (s *stage) addDispatcher(n int) {
 	s.t.Helper()
-	kubeconfig, err := shared.kubeconfigOf(dispatcherAccount)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ops, err := freeAddress()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, args: []string{
+	toKube, kubeconfig := s.way(dispatcherAccount)
+	ops := s.address()
+	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: []string{
 		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--ops-address", ops,
 		"--lease", "20s", "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
 	}}
 	s.t.Cleanup(d.kill)
 	d.restart(s.t)
 	s.dispatchers = append(s.dispatchers, d)
+}
+
+func (s *stage) address() string {
+	s.t.Helper()
+	address, err := freeAddress()
+	s.must(err)
+	return address
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // merchant applies a Merchant that the options change.

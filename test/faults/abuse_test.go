@@ -1,0 +1,261 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func abuseFaults() []fault {
+	const promised = "bounded memory, and a well-behaved client beside it is served"
+	all := []fault{}
+	for _, a := range []struct {
+		name string
+		try  abuse
+	}{
+		{"slowloris: headers a byte at a time", slowHeaders},
+		{"bodies a byte at a time, with a good key", slowBodies},
+		{"idle connections", idleConnections},
+		{"answers that are never read", unreadAnswers},
+		{"header bombs of 1 MiB and of 10,000 headers", headerBombs},
+		{"bodies without end, announced and chunked", endlessBodies},
+		{"connections opened and reset at once", resetFlood},
+	} {
+		all = append(all, fault{"P6 P8", a.name, promised, func(t *testing.T) (int, string) { return beside(t, a.try) }})
+	}
+	return all
+}
+
+// abuse is what an attacker does to the API at host, with a key that is good; it returns how often it has tried. While
+// looks holds what the API then takes.
+type abuse func(t *testing.T, host, key string, while func()) (tried int, note string)
+
+// beside lets a well-behaved client charge while somebody abuses the API.
+func beside(t *testing.T, try abuse) (tried int, seen string) {
+	t.Helper()
+	s := newStage(t, 1, 0)
+	s.merchant("coffee")
+	key, other := s.apiKey("till", "coffee"), s.apiKey("other", "coffee")
+	api := s.replicas[0]
+	before := gauges(t, api.ops)
+	done := make(chan struct{})
+	var calling sync.WaitGroup
+	var served atomic.Int64
+	var slowest time.Duration
+	calling.Go(func() {
+		c := newCaller()
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			got, err := c.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
+			if err != nil || got.status != http.StatusCreated {
+				t.Errorf("the well-behaved client got %d, %v", got.status, err)
+				return
+			}
+			served.Add(1)
+			slowest = max(slowest, got.took)
+		}
+	})
+	during := before
+	tried, note := try(t, strings.TrimPrefix(api.public, "http://"), other, func() {
+		if now := gauges(t, api.ops); now[resident] > during[resident] {
+			during = now
+		}
+	})
+	target := served.Load() + 20
+	eventually(t, "the well-behaved client is served", func() bool { return served.Load() > target || t.Failed() })
+	close(done)
+	calling.Wait()
+	if grown := during[resident] - before[resident] - float64(tried)*memoryEach; grown > spareMemory {
+		t.Errorf("%.0f MB more for %d tries", (during[resident]-before[resident])/1e6, tried)
+	}
+	if slowest > bound() {
+		t.Errorf("the well-behaved client waited %s", slowest)
+	}
+	eventually(t, "goroutines and connections are as many as before", func() bool {
+		now := gauges(t, api.ops)
+		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
+	})
+	return tried, fmt.Sprintf("%s; %d charges beside it, the slowest %d ms; memory %.0f MB, %.0f at most",
+		note, served.Load(), slowest.Milliseconds(), before[resident]/1e6, during[resident]/1e6)
+}
+
+// memoryEach is what an open connection may cost.
+const memoryEach = 24 << 10
+
+// connect opens connections, and closes them when the test ends at the latest.
+func connect(t *testing.T, host string, n int) []net.Conn {
+	t.Helper()
+	all := make([]net.Conn, n)
+	for i := range all {
+		var err error
+		if all[i], err = net.DialTimeout("tcp", host, patience); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = all[i].Close() })
+	}
+	return all
+}
+
+// trickle sends a byte on each connection at a time until the server has closed them all.
+func trickle(t *testing.T, all []net.Conn, while func()) (took time.Duration) {
+	t.Helper()
+	start := time.Now()
+	var open atomic.Int64
+	open.Store(int64(len(all)))
+	for _, connection := range all {
+		go func() {
+			_, _ = io.Copy(io.Discard, connection)
+			_ = connection.Close()
+			open.Add(-1)
+		}()
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if open.Load() == 0 {
+			return time.Since(start)
+		}
+		if time.Since(start) > patience {
+			t.Errorf("%d slow connections are still open after %s", open.Load(), patience)
+			return patience
+		}
+		for _, connection := range all {
+			_, _ = connection.Write([]byte("x")) // it may be closed
+		}
+		while()
+	}
+	return 0
+}
+
+func slowHeaders(t *testing.T, host, _ string, while func()) (int, string) {
+	all := connect(t, host, 500**intensity)
+	for _, connection := range all {
+		_, _ = io.WriteString(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	}
+	took := trickle(t, all, while)
+	return len(all), fmt.Sprintf("all closed after %.0f s", took.Seconds())
+}
+
+func slowBodies(t *testing.T, host, key string, while func()) (int, string) {
+	all := connect(t, host, 300**intensity)
+	for _, connection := range all {
+		fmt.Fprintf(connection, "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 16000\r\n\r\n{", key)
+	}
+	took := trickle(t, all, while)
+	return len(all), fmt.Sprintf("all closed after %.0f s", took.Seconds())
+}
+
+func idleConnections(t *testing.T, host, _ string, while func()) (int, string) {
+	all := connect(t, host, min(2000**intensity, 8000))
+	for _, connection := range all { // one cheap request, so that it may idle for long
+		_, _ = io.WriteString(connection, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	for _, connection := range all {
+		answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+		if err != nil || answer.StatusCode != http.StatusNotFound {
+			t.Fatalf("an idle connection: %v %v", answer, err)
+		}
+		_ = answer.Body.Close()
+	}
+	while()
+	for _, connection := range all {
+		_ = connection.Close()
+	}
+	return len(all), fmt.Sprintf("%d held at once", len(all))
+}
+
+// unreadAnswers asks for a long document again and again and reads none of it.
+func unreadAnswers(t *testing.T, host, _ string, while func()) (int, string) {
+	all := connect(t, host, 100**intensity)
+	requests := strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n\r\n", 400)
+	for _, connection := range all {
+		go func() { _, _ = io.WriteString(connection, requests) }() // blocks when the server reads no more
+	}
+	for range 10 {
+		while()
+	}
+	for _, connection := range all {
+		_ = connection.Close()
+	}
+	return len(all), "each answered as far as its buffers took"
+}
+
+func headerBombs(t *testing.T, host, _ string, while func()) (int, string) {
+	tried := 100 * *intensity
+	for n := range tried {
+		connection := connect(t, host, 1)[0]
+		go func() {
+			_, _ = io.WriteString(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\n")
+			if n%2 == 0 {
+				_, _ = io.WriteString(connection, "X-Bomb: "+strings.Repeat("a", 1<<20))
+			}
+			_, _ = io.WriteString(connection, strings.Repeat("X-Bomb: a\r\n", 10_000)+"\r\n")
+		}()
+		if answer, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("a header bomb got %d", answer.StatusCode)
+		}
+		_ = connection.Close()
+		while()
+	}
+	return tried, "all refused with 431"
+}
+
+func endlessBodies(t *testing.T, host, key string, while func()) (int, string) {
+	tried := 24 * *intensity
+	var most int64
+	for n := range tried {
+		connection := connect(t, host, 1)[0]
+		framing, piece := "Transfer-Encoding: chunked", "4000\r\n"+strings.Repeat(" ", 0x4000)+"\r\n"
+		switch n % 3 {
+		case 1:
+			framing, piece = "Content-Length: 1099511627776", strings.Repeat(" ", 0x4000)
+		case 2: // a chunk of one byte with a long extension
+			piece = "1;" + strings.Repeat("x", 3000) + "\r\n \r\n"
+		}
+		fmt.Fprintf(connection, "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n", key, framing)
+		var sent int64
+		for range 10_000 {
+			written, err := io.WriteString(connection, piece)
+			if sent += int64(written); err != nil {
+				break
+			}
+		}
+		most = max(most, sent)
+		if answer, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil && answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("a body without end got %d", answer.StatusCode)
+		}
+		_ = connection.Close()
+		if n%10 == 0 {
+			while()
+		}
+	}
+	if most > 64<<20 {
+		t.Errorf("%d MB of a body were taken", most>>20)
+	}
+	return tried, fmt.Sprintf("all refused, at most %d KB sent before that", most>>10)
+}
+
+func resetFlood(t *testing.T, host, key string, while func()) (int, string) {
+	tried := 2000 * *intensity
+	for n := range tried {
+		connection := connect(t, host, 1)[0].(*net.TCPConn)
+		fmt.Fprintf(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
+		_ = connection.SetLinger(0) // a reset, not a farewell
+		_ = connection.Close()
+		if n%200 == 0 {
+			while()
+		}
+	}
+	return tried, "each with a request under way"
+}
