@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -70,11 +71,16 @@ func measureRoles(ctx context.Context, count int) (err error) {
 		return err
 	}
 	defer stopRoles()
+	return fill(ctx, all, kube, environment.Config, count)
+}
+
+// fill applies the Merchants and says what became of the memory of each role, and of etcd.
+func fill(ctx context.Context, all []role, kube client.Client, config *rest.Config, count int) error {
 	idle, err := settle(ctx, all)
 	if err != nil {
 		return err
 	}
-	empty, err := storageSize(ctx, environment.Config)
+	empty, err := storageSize(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -90,7 +96,7 @@ func measureRoles(ctx context.Context, count int) (err error) {
 	if err != nil {
 		return err
 	}
-	stored, err := storageSize(ctx, environment.Config)
+	stored, err := storageSize(ctx, config)
 	if err != nil {
 		return err
 	}
