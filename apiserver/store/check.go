@@ -31,9 +31,9 @@ func (s *Store) Check(ctx context.Context) error {
 func (s *Store) EvictionPolicy(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	cluster, ok := s.client.(*redis.ClusterClient)
+	cluster, ok := s.link.Client.(*redis.ClusterClient)
 	if !ok {
-		return evictionPolicy(ctx, s.client)
+		return evictionPolicy(ctx, s.link.Client)
 	}
 	var mu sync.Mutex
 	var policy string

@@ -11,7 +11,7 @@ import (
 
 // Options configure a Store. Only URL is required.
 type Options struct {
-	// URL says where Redis is; see Open for its forms. It may hold a password: it is never logged.
+	// URL says where Redis is; see link.Open for its forms. It may hold a password: it is never logged.
 	URL string
 	// Timeout bounds each operation, waiting for a connection included. Default 300 ms.
 	Timeout time.Duration
@@ -43,12 +43,7 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) validate() error {
-	switch {
-	case o.Timeout < time.Millisecond:
-		return errors.New("redis timeout: must be at least 1 ms")
-	case o.PoolSize < 0:
-		return errors.New("redis pool size: must not be negative")
-	case o.SessionRetention < idempotencyLifetime:
+	if o.SessionRetention < idempotencyLifetime {
 		return errors.New("session retention: must be at least 24 h, for as long an Idempotency-Key is remembered")
 	}
 	return nil

@@ -93,18 +93,11 @@ func (s *Store) send(ctx context.Context, command, program string, keys []string
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	cmd := sentOnce{redis.NewCmd(ctx, append(words, args...)...)}
+	cmd := redis.NewCmd(ctx, append(words, args...)...)
 	const firstKey = 3 // the word a Redis Cluster is routed by
 	cmd.SetFirstKeyPos(firstKey)
-	if err := s.client.Process(ctx, cmd); err != nil {
+	if err := s.link.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Slice()
 }
-
-// sentOnce is a command the client must not send again after its connection failed, for it may have
-// been run. Redirections of a Redis Cluster are followed: the server that gives them ran nothing.
-type sentOnce struct{ *redis.Cmd }
-
-// NoRetry is asked by the client before it sends a command again.
-func (sentOnce) NoRetry() bool { return true }

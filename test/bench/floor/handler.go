@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/store/link"
 )
 
 // The paths of the floors.
@@ -20,11 +22,11 @@ const (
 
 // Handler serves the floors.
 func Handler(plan Plan) (http.Handler, error) {
-	client, err := newClient(plan.Redis)
+	opened, err := link.Open(link.Options{URL: plan.Redis, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
-	f := &floors{client: client, plan: plan}
+	f := &floors{link: opened, plan: plan}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+BarePath, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, http.StatusCreated, plan.CreateAnswer)
@@ -35,9 +37,9 @@ func Handler(plan Plan) (http.Handler, error) {
 }
 
 type floors struct {
-	client *redis.Client
-	plan   Plan
-	count  atomic.Uint64
+	link  *link.Link
+	plan  Plan
+	count atomic.Uint64
 }
 
 func (f *floors) create(w http.ResponseWriter, r *http.Request) {
@@ -52,16 +54,24 @@ func (f *floors) read(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call makes a call as the product does, with a time it must be done by.
+// timeout is the product's default.
+const timeout = 300 * time.Millisecond
+
+// call makes a call as the product does, over the same link.
 func (f *floors) call(w http.ResponseWriter, r *http.Request, words []any, want string) bool {
-	ctx, cancel := context.WithTimeout(r.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	said, err := f.client.Do(ctx, words...).Slice()
-	if err != nil || len(said) == 0 || said[0] != want {
+	command := redis.NewCmd(ctx, words...)
+	if f.link.Process(ctx, command) != nil || !begins(command, want) {
 		http.Error(w, "unexpected answer", http.StatusInternalServerError)
 		return false
 	}
 	return true
+}
+
+func begins(command *redis.Cmd, want string) bool {
+	said, err := command.Slice()
+	return err == nil && len(said) > 0 && said[0] == want
 }
 
 func answer(w http.ResponseWriter, r *http.Request, status int, body string) {
