@@ -39,7 +39,7 @@ crane registry serve --address 127.0.0.1:0 >"$work/registry.log" 2>&1 &
 registry_pid=$!
 for _ in {1..100}; do
   port=$(grep -o 'on port [0-9]*' "$work/registry.log" | grep -o '[0-9]*') && break
-  read -rt 0.1 <> <(:) || true
+  sleep 0.1
 done
 export REGISTRY=127.0.0.1:$port/merchant-operator HELM_FLAGS=--plain-http
 export COSIGN_PASSWORD='' SIGN_FLAGS="--key $work/cosign.key --tlog-upload=false --use-signing-config=false"
