@@ -28,7 +28,7 @@ func abuseFaults() []fault {
 		{"bodies without end, announced and chunked", endlessBodies},
 		{"connections opened and reset at once", resetFlood},
 	} {
-		all = append(all, fault{"P6 P8", a.name, promised, func(t *testing.T) (int, string) { return beside(t, a.try) }})
+		all = append(all, fault{"P10", a.name, promised, func(t *testing.T) (int, string) { return beside(t, a.try) }})
 	}
 	return all
 }

@@ -12,8 +12,8 @@ import (
 
 func smugglingFaults() []fault {
 	return []fault{
-		{"P6", "requests that proxies may frame otherwise", "refused, or one answer and the connection closed", trySmuggling},
-		{"P6", "HTTP/2 spoken to an HTTP/1.1 port", "refused, or answered as HTTP/1.1", tryHTTP2},
+		{"P10", "requests that proxies may frame otherwise", "refused, or one answer and the connection closed", trySmuggling},
+		{"P10", "HTTP/2 spoken to an HTTP/1.1 port", "refused, or answered as HTTP/1.1", tryHTTP2},
 	}
 }
 

@@ -1,0 +1,130 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// tenant may do everything in its own namespace, where the stage's merchants are not.
+func (s *stage) tenant() (client.Client, *stage) {
+	s.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
+	s.must(shared.kube.Create(s.t.Context(), namespace))
+	all := []string{"*"}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "all"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "all"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "all"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespace.Name}},
+	}
+	s.must(shared.kube.Create(s.t.Context(), role))
+	s.must(shared.kube.Create(s.t.Context(), binding))
+	user, err := shared.environment.AddUser(envtest.User{Name: namespace.Name}, nil)
+	s.must(err)
+	tenant, err := client.New(user.Config(), client.Options{Scheme: shared.kube.Scheme()})
+	s.must(err)
+	elsewhere := *s
+	elsewhere.namespace = namespace.Name
+	return tenant, &elsewhere
+}
+
+func tryForging(t *testing.T) (int, string) {
+	s := newStage(t, 1, 0)
+	victim := s.merchant("coffee")
+	key := s.apiKey("till", "coffee")
+	var target v1alpha1.ApiKey
+	s.must(shared.get(t.Context(), s.namespace, "till", &target))
+	tenant, own := s.tenant()
+	ctx := t.Context()
+
+	// A published key for the victim's merchant, in the tenant's namespace and where the data plane looks.
+	forged, err := apikey.New(published.ID("forged"))
+	s.must(err)
+	for _, namespace := range []string{own.namespace, credentialsNamespace} {
+		secret, err := published.EncodeKey(namespace, published.KeyRecord{
+			KeyID: published.ID("forged"), MerchantID: published.ID(victim.UID), Generation: 1, Revision: 1,
+			Source:       published.Source{Namespace: own.namespace, Name: "forged", UID: "forged"},
+			Current:      published.Current{Digest: forged.Digest(), Prefix: forged.Prefix(), CreatedAt: time.Now().Truncate(time.Second)},
+			State:        v1alpha1.ApiKeyActive,
+			LastRotation: published.RotationEvent{Time: time.Now().Truncate(time.Second), Cause: v1alpha1.RotationInitial},
+		})
+		s.must(err)
+		if err := tenant.Create(ctx, secret); namespace == credentialsNamespace && !apierrors.IsForbidden(err) {
+			t.Errorf("a tenant wrote into the credentials namespace: %v", err)
+		} else if namespace == own.namespace {
+			s.must(err)
+		}
+	}
+	var secrets corev1.SecretList
+	if err := tenant.List(ctx, &secrets, client.InNamespace(credentialsNamespace)); !apierrors.IsForbidden(err) {
+		t.Errorf("a tenant listed the credentials namespace: %v", err)
+	}
+
+	// A key for a Merchant of another namespace, by its name.
+	foreign := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own.namespace, Name: "foreign"},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}, Delivery: &v1alpha1.Delivery{SecretName: "foreign-key"},
+		},
+	}
+	s.must(tenant.Create(ctx, foreign))
+
+	// A key of its own whose status claims to be the victim's, deleted so that what it claims is cleaned up.
+	own.merchant("bait")
+	own.apiKey("claims", "bait")
+	var claims v1alpha1.ApiKey
+	s.must(tenant.Get(ctx, client.ObjectKey{Namespace: own.namespace, Name: "claims"}, &claims))
+	before := claims.DeepCopy()
+	claims.Status.KeyID, claims.Status.Prefix = target.Status.KeyID, target.Status.Prefix
+	s.must(tenant.Status().Patch(ctx, &claims, client.MergeFrom(before)))
+	s.must(tenant.Delete(ctx, &claims))
+	eventually(t, "the claiming key is gone", func() bool {
+		return apierrors.IsNotFound(shared.get(ctx, own.namespace, "claims", &claims))
+	})
+
+	// A delivery onto a Secret that somebody else relies on.
+	precious := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own.namespace, Name: "precious"}, StringData: map[string]string{"apiKey": "mine"}}
+	s.must(tenant.Create(ctx, precious))
+	thief := foreign.DeepCopy()
+	thief.ObjectMeta = metav1.ObjectMeta{Namespace: own.namespace, Name: "thief"}
+	thief.Spec.MerchantRef.Name, thief.Spec.Delivery.SecretName = "bait", "precious"
+	s.must(tenant.Create(ctx, thief))
+	eventually(t, "the thief is stalled", func() bool {
+		s.must(shared.get(ctx, own.namespace, "thief", thief))
+		return meta.IsStatusConditionTrue(thief.Status.Conditions, v1alpha1.StalledCondition)
+	})
+	s.must(shared.get(ctx, own.namespace, "precious", precious))
+	if string(precious.Data["apiKey"]) != "mine" {
+		t.Error("a delivery overwrote a Secret")
+	}
+
+	// What is applied now is in force after all that came before.
+	own.apiKey("sentinel", "bait")
+	s.must(shared.get(ctx, own.namespace, "foreign", foreign))
+	var none corev1.Secret
+	if meta.IsStatusConditionTrue(foreign.Status.Conditions, v1alpha1.ReadyCondition) ||
+		!apierrors.IsNotFound(shared.get(ctx, own.namespace, "foreign-key", &none)) {
+		t.Error("a key for another namespace's Merchant was issued")
+	}
+	s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodGet, me, forged.Reveal(), "")
+	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodGet, me, key, "")
+	const tried = 6
+	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)
+}
