@@ -99,6 +99,7 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	s.server.Stop()
 	eventually(t, "the outage is noticed", func() bool { return len(s.log.String()) > 0 })
 	s.server.Start()
+	eventually(t, "Redis answers again", func() bool { return s.store.Check(t.Context()) == nil })
 	id := s.event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); seen[0].id != id {
 		t.Errorf("saw %s, want %s", seen[0].id, id)
