@@ -3,10 +3,15 @@ package apiserver
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/guesses"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
@@ -14,24 +19,37 @@ import (
 // the last word on the key.
 type caller struct{ directory.Principal }
 
-// withKey makes an endpoint of one that needs to know its caller.
+// withKey makes an endpoint of one that needs to know its caller. An address that has presented too many wrong
+// keys is refused before its key is looked at, so that the answer says nothing of it.
 func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) error) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		from, err := a.identify(r)
+		presented, err := bearer(r.Header)
 		if err != nil {
 			return err
 		}
-		return next(w, r, from)
+		address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+		if err != nil {
+			return unauthorizedError{reasonMalformedAddress}
+		}
+		subscriber := clientaddr.Subscriber(address)
+		if wait := a.guesses.Wait(subscriber); wait > 0 {
+			a.tellGuesser(w, wait)
+			return errGuessing
+		}
+		from, err := a.identify(presented, address)
+		if err == nil {
+			err = next(w, r, from)
+		}
+		if err != nil && answerTo(err).status == http.StatusUnauthorized {
+			a.guesses.Wrong(subscriber)
+		}
+		return err
 	}
 }
 
 // identify finds the caller by key and address. Both are decided in memory, so that neither timing
 // nor Redis tells an unknown key from a foreign address. The error is an unauthorizedError.
-func (a *api) identify(r *http.Request) (caller, error) {
-	presented, err := bearer(r.Header)
-	if err != nil {
-		return caller{}, err
-	}
+func (a *api) identify(presented string, address netip.Addr) (caller, error) {
 	principal, err := a.directory.Identify(presented, a.now())
 	switch {
 	case errors.Is(err, directory.ErrUnusableKey):
@@ -40,10 +58,6 @@ func (a *api) identify(r *http.Request) (caller, error) {
 		return caller{}, unauthorizedError{reasonUnknownMerchant}
 	case err != nil:
 		return caller{}, unauthorizedError{reasonUnknownKey}
-	}
-	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return caller{}, unauthorizedError{reasonMalformedAddress}
 	}
 	if !principal.Merchant.Allows(address) {
 		return caller{}, unauthorizedError{reasonForeignAddress}
@@ -87,4 +101,11 @@ func (c caller) admission() store.Admission {
 		Blocked:    !c.Merchant.Active(),
 		Limit:      policyOf(c.Merchant.RateLimit),
 	}
+}
+
+func guessesOf(limit v1alpha1.RateLimit) *guesses.Limiter {
+	if limit.RequestsPerSecond == 0 {
+		return nil
+	}
+	return guesses.New(policyOf(limit), time.Now)
 }

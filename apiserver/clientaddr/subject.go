@@ -14,3 +14,11 @@ func Subject(address netip.Addr) string {
 	}
 	return "ip:" + netip.PrefixFrom(address, subscriberBits).Masked().String()
 }
+
+// Subscriber returns the same as an address: the first one of the block.
+func Subscriber(address netip.Addr) netip.Addr {
+	if address.Is4() {
+		return address
+	}
+	return netip.PrefixFrom(address, subscriberBits).Masked().Addr()
+}
