@@ -118,7 +118,8 @@ func (s *Server) start() error {
 	return nil
 }
 
-// waitUntilReady also makes sure that it is this process that answers, and not another one on the same port.
+// waitUntilReady also makes sure that it is this process that answers, and not another one on the same port, and
+// that it has read what it kept: until then it answers nothing but that it is loading.
 func (s *Server) waitUntilReady() error {
 	deadline := time.After(patience)
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -131,7 +132,7 @@ func (s *Server) waitUntilReady() error {
 		case <-deadline:
 			return fmt.Errorf("no answer within %s", patience)
 		case <-ticker.C:
-			if strings.Contains(s.info(), ours) {
+			if said := s.info(); strings.Contains(said, ours) && strings.Contains(said, "+PONG") {
 				return nil
 			}
 		}
@@ -146,10 +147,10 @@ func (s *Server) info() string {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("INFO server\r\n")); err != nil {
+	if _, err := conn.Write([]byte("INFO server\r\nPING\r\n")); err != nil {
 		return ""
 	}
 	answer := make([]byte, 8192)
-	n, _ := conn.Read(answer)
+	n, _ := conn.Read(answer) // what is missing comes with the next look
 	return string(answer[:n])
 }
