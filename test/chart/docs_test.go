@@ -16,9 +16,13 @@ var (
 // Readers copy what the page shows, so Helm and the API server are asked whether they take it.
 func TestWhatThePagesShowIsAccepted(t *testing.T) {
 	install := page(t, "install.md")
-	blocks := valuesBlock.FindAllStringSubmatch(install, -1)
-	if len(blocks) == 0 {
-		t.Error("docs/install.md shows no values")
+	var blocks [][]string
+	for _, name := range []string{"install.md", "sizing.md"} {
+		found := valuesBlock.FindAllStringSubmatch(page(t, name), -1)
+		if len(found) == 0 {
+			t.Errorf("docs/%s shows no values", name)
+		}
+		blocks = append(blocks, found...)
 	}
 	for _, block := range blocks {
 		kubectl(t, render(t, block[1]).stream(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
