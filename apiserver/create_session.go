@@ -129,9 +129,12 @@ func text(fields map[string]json.RawMessage, name, rule string) (string, error) 
 	if !given {
 		return "", nil
 	}
-	var value *string
-	if err := json.Unmarshal(raw, &value); err != nil || value == nil {
+	if raw[0] != '"' {
 		return "", &session.FieldError{Field: name, Rule: rule}
 	}
-	return *value, nil
+	value, err := unquoted(raw)
+	if err != nil {
+		return "", &session.FieldError{Field: name, Rule: rule}
+	}
+	return value, nil
 }

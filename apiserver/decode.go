@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -38,28 +37,6 @@ func readObject(w http.ResponseWriter, r *http.Request) (map[string]json.RawMess
 		return nil, requestError("the body has an escaped surrogate without its other half")
 	}
 	return fieldsOf(body)
-}
-
-// fieldsOf takes an object apart. The body is valid JSON, so that its tokens come as expected.
-func fieldsOf(body []byte) (map[string]json.RawMessage, error) {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
-		return nil, errNotAnObject
-	}
-	fields := map[string]json.RawMessage{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		name, ok := token.(string)
-		var value json.RawMessage
-		if err != nil || !ok || decoder.Decode(&value) != nil {
-			return nil, errNotAnObject
-		}
-		if _, twice := fields[name]; twice {
-			return nil, requestError(fmt.Sprintf("the field %s is given twice", shown(name)))
-		}
-		fields[name] = value
-	}
-	return fields, nil
 }
 
 // shown quotes a caller's own text, at a length fit for a message.
