@@ -35,7 +35,8 @@ func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond in
 	})
 	attacker := vegeta.NewAttacker(vegeta.Connections(128), vegeta.Workers(32), vegeta.MaxWorkers(512), vegeta.Timeout(5*time.Second))
 	defer attacker.Stop()
-	defer context.AfterFunc(ctx, func() { attacker.Stop() })()
+	ignore := context.AfterFunc(ctx, func() { attacker.Stop() })
+	defer ignore()
 	var metrics vegeta.Metrics
 	warm := time.Now().Add(settings.warmUp)
 	for result := range attacker.Attack(targeter, vegeta.Rate{Freq: perSecond, Per: time.Second}, settings.warmUp+settings.openLoop, c.name) {
@@ -44,7 +45,8 @@ func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond in
 		}
 	}
 	metrics.Close()
-	if metrics.Success < 1 {
+	const tolerable = 0.95 // as of load.Target
+	if metrics.Success < tolerable {
 		return openSample{}, fmt.Errorf("%s at %d requests/s: %v", c.name, perSecond, metrics.Errors)
 	}
 	return openSample{

@@ -17,8 +17,8 @@ import (
 // order is what a server of this program is told when it starts.
 type order struct {
 	// Naive is the address of the Redis of the naive service; empty: serve the floors of Plan.
-	Naive string
-	Plan  floor.Plan
+	Naive string     `json:"naive"`
+	Plan  floor.Plan `json:"plan"`
 }
 
 // mallocsPath tells how many allocations the server has made.
@@ -42,7 +42,8 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	server := &http.Server{Handler: mux}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	ignore := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer ignore()
 	fmt.Fprintln(out, listener.Addr())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -62,7 +62,7 @@ func newStand(ctx context.Context, settings settings) (s *stand, err error) {
 	}
 	s.cluster = cluster
 	s.onStop(stopCluster)
-	server, stopRedis, err := redistest.New()
+	server, stopRedis, err := redistest.New() //nolint:contextcheck // stopped by its own function
 	if err != nil {
 		return s, err
 	}
@@ -79,7 +79,10 @@ func newStand(ctx context.Context, settings settings) (s *stand, err error) {
 	if err := s.startProduct(ctx, settings.binary); err != nil {
 		return s, err
 	}
-	return s, s.startOthers(ctx)
+	if err := s.startOthers(ctx); err != nil {
+		return s, err
+	}
+	return s, nil
 }
 
 // onStop has do done when the stand stops, the last first.

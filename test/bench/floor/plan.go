@@ -8,18 +8,20 @@ import (
 // Plan is what the floors serve.
 type Plan struct {
 	// Redis is its URL.
-	Redis string
+	Redis string `json:"redis"`
 	// Create and Read are the calls that the product makes of Redis to create a session and to read one publicly.
-	Create, Read Call
+	Create Call `json:"create"`
+	Read   Call `json:"read"`
 	// CreateAnswer and ReadAnswer are what the product answers with.
-	CreateAnswer, ReadAnswer string
+	CreateAnswer string `json:"createAnswer"`
+	ReadAnswer   string `json:"readAnswer"`
 }
 
 // Call is a command as it was seen on its way to Redis.
 type Call struct {
-	Words []string
+	Words []string `json:"words"`
 	// Session is the session id in it. A create needs a new one for each call.
-	Session string
+	Session string `json:"session"`
 }
 
 // anew returns the words of the call with a session id of its own, of the same length.

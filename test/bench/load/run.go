@@ -44,14 +44,18 @@ const grace = 5 * time.Second
 
 // Run asks the target. An error says that an answer was not the one that is wanted, or that there was none.
 func Run(ctx context.Context, target Target, schedule Schedule) (Result, error) {
-	clients := make([]*client, schedule.Connections)
-	for i := range clients {
+	clients := make([]*client, 0, schedule.Connections)
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}()
+	for i := range schedule.Connections {
 		conn, err := dial(ctx, target.Address)
 		if err != nil {
 			return Result{}, fmt.Errorf("connect to the target: %w", err)
 		}
-		defer func() { _ = conn.Close() }()
-		clients[i] = &client{connection: conn, number: i, target: target}
+		clients = append(clients, &client{connection: conn, number: i, target: target})
 	}
 	begin := time.Now().Add(schedule.WarmUp)
 	end := begin.Add(schedule.Duration)
