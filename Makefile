@@ -84,6 +84,28 @@ verify: generate manifests chart-docs lint ## Check that all is generated, tidy,
 	fi
 	@echo "==> verified"
 
+INTENSITY ?= 4
+FUZZTIME  ?= 10s
+SOAK      ?= 10m
+
+.PHONY: faults
+faults: redis ## Try to break what docs/guarantees.md promises, and print a table of it. INTENSITY says how hard.
+	@assets=$(assets); table=$$(mktemp); trap 'rm -f "$$table"' EXIT; \
+	KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 60m ./test/faults -run TestFaults $(ARGS) -intensity $(INTENSITY) -table "$$table" || failed=$$?; \
+	echo; cat "$$table"; exit $${failed:-0}
+
+.PHONY: soak
+soak: redis ## Charge for SOAK, and show the memory and goroutines of the roles meanwhile.
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
+
+.PHONY: fuzz
+fuzz: redis ## Fuzz every parser of what strangers send, each for FUZZTIME.
+	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
+	grep -rHoE '^func Fuzz[A-Za-z]+' --include='*_test.go' api apiserver | while IFS=: read -r file target; do \
+		echo "==> $${target#func } in $$(dirname "$$file")"; \
+		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) </dev/null; \
+	done
+
 .PHONY: e2e
 e2e: ## Install the chart in a real cluster made for it, try what it promises, and remove the cluster. Root, or docker.
 	@test/e2e/run.sh $(ARGS)
