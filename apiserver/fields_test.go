@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,7 +41,7 @@ func FuzzFieldsOf(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if !json.Valid(body) {
+		if !json.Valid(body) || !utf8.Valid(body) {
 			t.Skip()
 		}
 		want, ok := decoded(body)
