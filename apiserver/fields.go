@@ -76,7 +76,8 @@ func endOfValue(valid []byte) int {
 			if depth == 0 {
 				return i // of the object around it, behind a number or a word
 			}
-			if depth--; depth == 0 {
+			depth--
+			if depth == 0 {
 				return i + 1
 			}
 		case ',', ' ', '\t', '\r', '\n':
