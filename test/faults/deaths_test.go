@@ -4,9 +4,10 @@ import "testing"
 
 // stormFaults let something die, or let it hear nothing, amid charges.
 func stormFaults() []fault {
-	const promised = "one session per Idempotency-Key, none that was acknowledged lost; each transition one event, delivered at least once"
+	const promised = "nothing acknowledged is lost or doubled, each transition is told"
 	amid := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
 		return func(t *testing.T) (int, string) {
+			t.Helper()
 			s := newStorm(t, 2, 2)
 			times := times * *intensity
 			s.rage(times, try(s))

@@ -26,6 +26,7 @@ func drainFaults() []fault {
 }
 
 func tryDrain(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 2, 0)
 	s.merchant("coffee")
 	key := s.apiKey("till", "coffee")
@@ -64,6 +65,7 @@ func tryDrain(t *testing.T) (int, string) {
 
 // tryLeak runs roles here, where goroutines can be looked at.
 func tryLeak(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 1, 0)
 	hooks := newReceiver(t)
 	s.merchant("coffee")

@@ -46,6 +46,7 @@ func (s *stage) tenant() (client.Client, *stage) {
 }
 
 func tryForging(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 1, 0)
 	victim := s.merchant("coffee")
 	key := s.apiKey("till", "coffee")

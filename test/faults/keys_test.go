@@ -35,6 +35,7 @@ func keyFaults() []fault {
 // keys on all of them.
 func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
+		t.Helper()
 		s := newStage(t, 3, 0, durable...)
 		s.merchant("coffee")
 		key := s.apiKey("till", "coffee")
@@ -113,6 +114,7 @@ func (s *stage) acceptedEverywhere(key string) {
 
 // tryCrashedRotations kills the replica that rotates a moment after it was asked.
 func tryCrashedRotations(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 2, 0, durable...)
 	s.merchant("coffee")
 	key := s.apiKey("till", "coffee")

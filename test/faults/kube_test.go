@@ -23,6 +23,7 @@ func kubeFaults() []fault {
 }
 
 func tryWithoutKube(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 1, 1)
 	hooks := newReceiver(t)
 	s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })

@@ -32,6 +32,7 @@ func limitFaults() []fault {
 
 func flooded(harm func(s *stage, n int)) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
+		t.Helper()
 		const rate, burst = 40, 25
 		s := newStage(t, 3, 0, durable...)
 		merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) {

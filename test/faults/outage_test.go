@@ -79,8 +79,8 @@ func outageFaults() []fault {
 	var all []fault
 	for _, o := range outages() {
 		all = append(all, fault{
-			"P6", o.name, "503 with Retry-After within 1 s; flat memory and goroutines; ready all the time; back without a restart",
-			func(t *testing.T) (int, string) { return tryOutage(t, o) },
+			"P6", o.name, "503 with Retry-After within 1 s, nothing grows, ready all the time, back by itself",
+			func(t *testing.T) (int, string) { t.Helper(); return tryOutage(t, o) },
 		})
 	}
 	return all

@@ -28,8 +28,11 @@ type process struct {
 	ops     string           // host:port
 	toKube  *kubeproxy.Proxy // its way to the Kubernetes API
 	running *exec.Cmd
-	ended   chan error // receives how the running process ended
+	ended   chan ending // receives how the running process ended
 }
+
+// ending is how a process ended; no error is 0.
+type ending struct{ err error }
 
 // launch starts it without waiting for more.
 func (p *process) launch() error {
@@ -39,8 +42,8 @@ func (p *process) launch() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan ending, 1)
+	go func() { ended <- ending{cmd.Wait()} }()
 	p.running, p.ended = cmd, ended
 	return nil
 }
@@ -55,9 +58,9 @@ func (p *process) start() error {
 	defer tick.Stop()
 	for !p.ready() {
 		select {
-		case err := <-p.ended:
+		case end := <-p.ended:
 			p.running = nil
-			return fmt.Errorf("%s ended before it was ready: %w\n%s", p.name, err, shared.logs)
+			return fmt.Errorf("%s ended before it was ready: %w\n%s", p.name, end.err, shared.logs)
 		case <-deadline:
 			return fmt.Errorf("%s is not ready\n%s", p.name, shared.logs)
 		case <-tick.C:
@@ -113,8 +116,8 @@ func (p *process) stop() error {
 		return err
 	}
 	select {
-	case err := <-p.ended:
-		return err
+	case end := <-p.ended:
+		return end.err
 	case <-time.After(patience):
 		return errors.Join(fmt.Errorf("%s did not stop", p.name), p.running.Process.Kill())
 	}

@@ -21,6 +21,7 @@ func smugglingFaults() []fault {
 const smuggled = "GET /api/v1/public/sessions/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
 func trySmuggling(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 1, 0)
 	host := strings.TrimPrefix(s.replicas[0].public, "http://")
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled)
@@ -71,11 +72,12 @@ func converse(t *testing.T, host, text string) string {
 		return ""
 	}
 	_ = connection.SetReadDeadline(time.Now().Add(time.Second))
-	answers, _ := io.ReadAll(connection) //nolint:errcheck // what came is what counts
+	answers, _ := io.ReadAll(connection) // what came is what counts
 	return string(answers)
 }
 
 func tryHTTP2(t *testing.T) (int, string) {
+	t.Helper()
 	s := newStage(t, 1, 0)
 	host := strings.TrimPrefix(s.replicas[0].public, "http://")
 	preface := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"

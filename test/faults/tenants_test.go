@@ -25,6 +25,7 @@ func tenantFaults() []fault {
 var routeWithID = regexp.MustCompile(`(?m)^  (/api/v1/sessions/\{sessionId\}.*):\n(?:.*\n)*?    (get|post):$`)
 
 func tryForeignIDs(t *testing.T) (int, string) {
+	t.Helper()
 	document, err := os.ReadFile("../../apiserver/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
