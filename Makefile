@@ -91,12 +91,12 @@ SOAK      ?= 10m
 .PHONY: faults
 faults: redis ## Try to break what docs/guarantees.md promises, and print a table of it. INTENSITY says how hard.
 	@assets=$(assets); table=$$(mktemp); trap 'rm -f "$$table"' EXIT; \
-	KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 60m ./test/faults -run TestFaults $(ARGS) -intensity $(INTENSITY) -table "$$table" || failed=$$?; \
+	KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 60m ./test/faults -run TestFaults $(ARGS) -intensity $(INTENSITY) -table "$$table" || failed=$$?; \
 	echo; cat "$$table"; exit $${failed:-0}
 
 .PHONY: soak
 soak: redis ## Charge for SOAK, and show the memory and goroutines of the roles meanwhile.
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 
 .PHONY: fuzz
 fuzz: redis ## Fuzz every parser of what strangers send, each for FUZZTIME.

@@ -1,3 +1,5 @@
+//go:build faults
+
 package faults
 
 import (
@@ -111,7 +113,10 @@ func bucketTag(merchantID string) string {
 // mustCall fails the test unless the answer has the status.
 func (s *stage) mustCall(status int, base, method, path, bearer, body string, headers ...string) answer {
 	s.t.Helper()
-	got, err := newCaller().call(base, method, path, bearer, body, headers...)
+	c := newCaller()
+	defer c.http.CloseIdleConnections()
+	c.http.Timeout = patience // a rotation may wait for the Kubernetes API
+	got, err := c.call(base, method, path, bearer, body, headers...)
 	if err != nil || got.status != status {
 		s.t.Fatalf("%s %s: %d %v, %v; want %d", method, path, got.status, got.body, err, status)
 	}

@@ -1,3 +1,5 @@
+//go:build faults
+
 package faults
 
 import (
@@ -38,6 +40,7 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		roles := []*process{shared.operator, api.process, s.dispatchers[0]}
 		for _, role := range roles {
 			role.toKube.Cut()
+			t.Cleanup(role.toKube.Mend) // whatever becomes of this test
 		}
 		for range 50 {
 			id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
@@ -78,8 +81,10 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		if most = max(most, each); each > leastCalm {
 			t.Errorf("the operator asked %.0f times for each Merchant with its key", each)
 		}
+		client := newCaller()
+		client.http.Timeout = patience
 		eventually(t, "the API rotates again", func() bool {
-			got, err := newCaller().call(api.public, http.MethodPost, rotate, key, "")
+			got, err := client.call(api.public, http.MethodPost, rotate, key, "")
 			if err == nil && got.status == http.StatusOK {
 				key = shared.secret(got.text("fullKey"))
 				return true

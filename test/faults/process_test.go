@@ -1,3 +1,5 @@
+//go:build faults
+
 package faults
 
 import (
@@ -18,7 +20,7 @@ import (
 )
 
 // patience bounds every wait for something that takes a moment on an idle machine.
-const patience = time.Minute
+const patience = 90 * time.Second
 
 // process is a role as a process of its own. It keeps its addresses when it is started again. Not safe for use
 // by several goroutines at once.
