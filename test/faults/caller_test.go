@@ -39,6 +39,7 @@ type answer struct {
 	header http.Header
 	body   map[string]any
 	took   time.Duration
+	closes bool // the connection, after this
 }
 
 func (a answer) text(field string) string {
@@ -73,7 +74,7 @@ func (c caller) call(base, method, path, bearer, body string, headers ...string)
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	got := answer{status: response.StatusCode, header: response.Header, took: time.Since(start)}
+	got := answer{status: response.StatusCode, header: response.Header, took: time.Since(start), closes: response.Close}
 	if err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &got.body)
 	}

@@ -4,12 +4,14 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,32 +39,64 @@ func tryDrain(t *testing.T) (int, string) {
 	var answered atomic.Int64
 	for n := range rounds {
 		victim := s.replicas[n%2]
+		host := strings.TrimPrefix(victim.public, "http://")
 		begun := answered.Load()
 		var calling sync.WaitGroup
 		for range outageCallers {
 			calling.Go(func() {
 				c := newCaller()
-				for {
+				for told := false; !told; { // to go elsewhere, as a load balancer would by then
 					got, err := c.call(victim.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
-					switch {
-					case errors.Is(err, errNotSent):
-						return // it listens no more
-					case err != nil || got.status != http.StatusCreated:
+					if err != nil || got.status != http.StatusCreated {
 						t.Errorf("a request got %d, %v while the replica drained", got.status, err)
 						return
 					}
 					answered.Add(1)
+					told = got.closes
 				}
 			})
 		}
-		eventually(t, "the load is on", func() bool { return answered.Load() > begun+100 || t.Failed() })
-		if err := victim.stop(); err != nil {
+		slow := halfSent(t, host, key)
+		eventually(t, "the load is on", func() bool {
+			return t.Failed() || (answered.Load() > begun+100 && gauges(t, victim.ops)[inFlight] >= float64(len(slow)))
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- victim.stop() }()
+		eventually(t, "it listens no more", func() bool {
+			connection, err := net.Dial("tcp", host)
+			if err == nil {
+				_ = connection.Close()
+			}
+			return err != nil
+		})
+		for _, connection := range slow {
+			_, _ = io.WriteString(connection, secondHalf)
+			if status := statusOn(connection); status != http.StatusCreated {
+				t.Errorf("a request that was half sent when the replica drained got %d", status)
+			}
+			answered.Add(1)
+		}
+		if err := <-ended; err != nil {
 			t.Errorf("a drained replica ended with: %v", err)
 		}
 		calling.Wait()
 		victim.restart(t)
 	}
-	return rounds, fmt.Sprintf("%d requests answered 201, none cut off; it ended with 0", answered.Load())
+	return rounds, fmt.Sprintf("%d requests answered 201, %d of them half sent when it stopped listening; none cut off; it ended with 0",
+		answered.Load(), 10*rounds)
+}
+
+const firstHalf, secondHalf = `{"amountCents":`, `100}`
+
+// halfSent are charges of which the second half is to come.
+func halfSent(t *testing.T, host, key string) []net.Conn {
+	t.Helper()
+	all := connect(t, host, 10)
+	for _, connection := range all {
+		fmt.Fprintf(connection, "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+			key, len(firstHalf+secondHalf), firstHalf)
+	}
+	return all
 }
 
 // tryLeak runs roles here, where goroutines can be looked at.

@@ -15,6 +15,7 @@ const (
 	goroutines = "go_goroutines"
 	resident   = "process_resident_memory_bytes"
 	openFiles  = "process_open_fds"
+	inFlight   = "merchant_operator_http_requests_in_flight"
 )
 
 // What a process may take more than before, for what its callers hold and for what is freed late.
@@ -39,6 +40,9 @@ func gauges(t testing.TB, ops string) map[string]float64 {
 	shown := map[string]float64{}
 	for _, name := range []string{goroutines, resident, openFiles} {
 		shown[name] = families[name].GetMetric()[0].GetGauge().GetValue()
+	}
+	if api := families[inFlight].GetMetric(); len(api) > 0 {
+		shown[inFlight] = api[0].GetGauge().GetValue()
 	}
 	return shown
 }

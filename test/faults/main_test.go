@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// intensity multiplies how often each fault is tried. `make test` tries a little, `make faults` a lot.
+	// intensity multiplies how often each fault is tried.
 	intensity = flag.Int("intensity", 1, "how often faults are tried, as a multiple of the least")
 	// soaking is how long the soak takes.
 	soaking = flag.Duration("soak", 5*time.Second, "how long the soak takes")

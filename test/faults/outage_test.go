@@ -15,14 +15,8 @@ import (
 // outageCallers call at once.
 const outageCallers = 12
 
-// bound is within which callers are promised an answer while Redis is away. `make test` runs this beside other tests
-// on the same processors, which is no promise's fault.
-func bound() time.Duration {
-	if *intensity == 1 {
-		return 3 * time.Second
-	}
-	return time.Second
-}
+// bound is within which callers are promised an answer while Redis is away.
+const bound = time.Second
 
 // outage is a way for Redis to be of no use, and back.
 type outage struct {
@@ -137,8 +131,8 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 		})
 		slowestReturn = max(slowestReturn, time.Since(back))
 	}
-	if slowest > bound() {
-		t.Errorf("the slowest answer took %s, want at most %s", slowest, bound())
+	if slowest > bound {
+		t.Errorf("the slowest answer took %s, want at most %s", slowest, bound)
 	}
 	stopProbing()
 	checkFlat(t, api.ops, before, during)
