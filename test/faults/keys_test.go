@@ -29,7 +29,7 @@ func keyFaults() []fault {
 			r.restart(s.t)
 			r.toKube.FreezeWatches()
 		})},
-		{"P2", "watches frozen, kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
+		{"P2", "kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
 	}
 }
 
@@ -124,6 +124,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 	rounds := 4 * *intensity
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
+		before := s.generation("till")
 		answered := make(chan string, 1)
 		asked := make(chan struct{})
 		go func() {
@@ -136,11 +137,16 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 			answered <- got.text("fullKey")
 		}()
 		<-asked
-		if n%3 > 0 { // at once, or with the request on its way
-			_, _ = newCaller().call(victim.public, http.MethodGet, me, key, "")
+		var next string
+		switch n % 3 {
+		case 0: // as soon as the new key is published
+			eventually(t, "the swap is made", func() bool { return s.generation("till") > before || len(answered) > 0 })
+		case 1: // after the answer
+			next = <-answered
+			answered <- next
 		}
 		victim.kill()
-		next := <-answered
+		next = <-answered
 		switch {
 		case next != "":
 			told++

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -28,4 +29,16 @@ func (s *stage) trigger(name, word string) string {
 		s.accepts(r, key)
 	}
 	return key
+}
+
+// generation is that of a key as it is published now.
+func (s *stage) generation(name string) int64 {
+	s.t.Helper()
+	var apiKey v1alpha1.ApiKey
+	s.must(shared.get(s.t.Context(), s.namespace, name, &apiKey))
+	var secret corev1.Secret
+	s.must(shared.get(s.t.Context(), credentialsNamespace, published.KeyName(published.ID(apiKey.UID)), &secret))
+	record, err := published.DecodeKey(&secret)
+	s.must(err)
+	return record.Generation
 }
