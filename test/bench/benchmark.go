@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
 
 // benchmark measures everything in turn, several times over, and says what came of it.
@@ -39,9 +41,9 @@ func benchmark(ctx context.Context, settings settings, out io.Writer) (err error
 	if err := s.halfLoad(ctx, all, results, settings); err != nil {
 		return err
 	}
-	results.Machine = describeMachine()
+	results.Machine = report.DescribeMachine()
 	results.print(out)
-	return results.save(settings.output)
+	return report.Save(settings.output, results)
 }
 
 // round measures each contestant once. Those that are compared follow each other, so that what else the machine does at that

@@ -28,7 +28,7 @@ const (
 // contestant is one server with one kind of request.
 type contestant struct {
 	name    string
-	server  *process
+	server  *server
 	request request
 	// trips is how many commands it sends to Redis for one request.
 	trips float64

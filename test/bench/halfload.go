@@ -9,6 +9,8 @@ import (
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
 
 // openSample is what requests saw that came at a constant rate, whether or not the earlier ones had been answered.
@@ -56,7 +58,7 @@ func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond in
 
 // halfLoad measures the product and its floor in turn, at half of what the product can do at most.
 func (s *stand) halfLoad(ctx context.Context, all []*contestant, results *results, settings settings) error {
-	most, measured := middle(results.Samples[sampleKey(create, connections[len(connections)-1])], perSecond)
+	most, measured := report.Middle(results.Samples[sampleKey(create, connections[len(connections)-1])], perSecond)
 	if !measured {
 		return nil
 	}
@@ -79,8 +81,8 @@ func p99(s openSample) float64 { return float64(s.P99) }
 
 // compareHalfLoad compares medians: at the far end of the latencies, two rounds have little in common.
 func (r *results) compareHalfLoad() {
-	product, ok := middle(r.Open[create], p99)
-	floor, okFloor := middle(r.Open[createFloor], p99)
+	product, ok := report.Middle(r.Open[create], p99)
+	floor, okFloor := report.Middle(r.Open[createFloor], p99)
 	if ok && okFloor {
 		r.Ratios["p99_half_load_vs_f2"] = product / floor
 	}
@@ -92,9 +94,9 @@ func (r *results) printHalfLoad(out io.Writer) {
 		if len(samples) == 0 {
 			continue
 		}
-		rate, _ := middle(samples, func(s openSample) float64 { return s.PerSecond })
-		p50, _ := middle(samples, func(s openSample) time.Duration { return s.P50 })
-		p99, _ := middle(samples, func(s openSample) time.Duration { return s.P99 })
+		rate, _ := report.Middle(samples, func(s openSample) float64 { return s.PerSecond })
+		p50, _ := report.Middle(samples, func(s openSample) time.Duration { return s.P50 })
+		p99, _ := report.Middle(samples, func(s openSample) time.Duration { return s.P99 })
 		fmt.Fprintf(out, "%s at a constant rate of %.0f/s: p50 %s, p99 %s\n", name, rate, rounded(p50), rounded(p99))
 	}
 }

@@ -4,7 +4,7 @@
 //	bench [-binary bin/merchant-operator] [-output bench.json]
 //
 // BENCH_SECONDS is the length of one measurement, BENCH_ROUNDS how often each is repeated. KUBEBUILDER_ASSETS names the directory of
-// kube-apiserver and etcd. The page docs/performance.md tells what is measured, and why so.
+// kube-apiserver and etcd. The page docs/performance/README.md tells what is measured, and why so.
 package main
 
 import (

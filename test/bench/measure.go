@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/test/bench/load"
+	"github.com/merchant-operator/merchant-operator/test/bench/process"
 )
 
 // sample is one measurement.
@@ -25,11 +26,11 @@ type gauge struct {
 	scripts       scriptCost
 }
 
-func (s *stand) gauge(ctx context.Context, server *process) (g gauge, err error) {
+func (s *stand) gauge(ctx context.Context, server *server) (g gauge, err error) {
 	if g.server, err = server.usage(ctx); err != nil {
 		return g, err
 	}
-	if g.redis.cpu, err = cpuOf(s.redisPID); err != nil {
+	if g.redis.cpu, err = process.CPU(s.redisPID); err != nil {
 		return g, err
 	}
 	g.scripts, err = s.scripts(ctx)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/process"
 )
 
 // trips returns the commands that clients sent to Redis while do ran, word by word; those that scripts gave are not among them.
@@ -20,7 +22,7 @@ func (s *stand) trips(ctx context.Context, do func() error) ([][]string, error) 
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(process.Patience)); err != nil {
 		return nil, err
 	}
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
@@ -116,7 +118,7 @@ func (s *stand) scripts(ctx context.Context) (scriptCost, error) {
 }
 
 func newRedisClient(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address, Protocol: 2, ReadTimeout: patience, WriteTimeout: patience})
+	return redis.NewClient(&redis.Options{Addr: address, Protocol: 2, ReadTimeout: process.Patience, WriteTimeout: process.Patience})
 }
 
 // identifyRedis asks Redis for its process and port.

@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
 
 // print writes a table for people and a line for each ratio for programs.
@@ -25,15 +26,13 @@ func (r *results) print(out io.Writer) {
 	_ = table.Flush() // as much as is told of errors of out anywhere
 	for _, pipeline := range rawPipelines {
 		samples := r.Raw[rawKey(pipeline)]
-		rate, _ := middle(samples, func(s rawSample) float64 { return s.PerSecond })
-		cost, _ := middle(samples, func(s rawSample) float64 { return s.ScriptCost })
+		rate, _ := report.Middle(samples, func(s rawSample) float64 { return s.PerSecond })
+		cost, _ := report.Middle(samples, func(s rawSample) float64 { return s.ScriptCost })
 		fmt.Fprintf(out, "f0, redis-benchmark -P %d: %.0f scripts/s, %.2f µs each\n", pipeline, rate, cost)
 	}
 	r.printHalfLoad(out)
 	fmt.Fprintln(out)
-	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		fmt.Fprintf(out, "ratio %s %.3f\n", name, r.Ratios[name])
-	}
+	r.Ratios.Print(out)
 }
 
 // order is that of the contestants.
@@ -46,11 +45,11 @@ func (r *results) order() []string {
 func (r *results) row(table io.Writer, name string, connections int) {
 	samples := r.Samples[sampleKey(name, connections)]
 	median := func(value func(sample) float64) float64 {
-		v, _ := middle(samples, value)
+		v, _ := report.Middle(samples, value)
 		return v
 	}
-	p50, _ := middle(samples, func(s sample) time.Duration { return s.P50 })
-	p99, _ := middle(samples, func(s sample) time.Duration { return s.P99 })
+	p50, _ := report.Middle(samples, func(s sample) time.Duration { return s.P50 })
+	p99, _ := report.Middle(samples, func(s sample) time.Duration { return s.P99 })
 	fmt.Fprintf(table, "%s\t%d\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t\n", name, connections,
 		median(perSecond), rounded(p50), rounded(p99), median(cpu),
 		median(func(s sample) float64 { return s.RedisCPU }), median(func(s sample) float64 { return s.ScriptCost }),

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
+)
 
 // compare fills in the ratios. Each is the median over the rounds of the ratio within one round, for what disturbs a round disturbs both.
 func (r *results) compare() {
@@ -12,7 +16,7 @@ func (r *results) compare() {
 		r.ratio(fmt.Sprintf("f1_vs_unauthorized@%d", n), bareFloor, unauthorized, n, perSecond)
 	}
 	for _, pipeline := range rawPipelines {
-		if cost, ok := middle(r.Raw[rawKey(pipeline)], func(s rawSample) float64 { return s.ScriptCost }); ok {
+		if cost, ok := report.Middle(r.Raw[rawKey(pipeline)], func(s rawSample) float64 { return s.ScriptCost }); ok {
 			r.Ratios[fmt.Sprintf("redis_us_create@P%d", pipeline)] = cost
 		}
 	}
@@ -32,7 +36,7 @@ func (r *results) ratio(name, of, to string, connections int, value func(sample)
 	for i := range ratios {
 		ratios[i] = value(above[i]) / value(below[i])
 	}
-	if ratio, ok := middle(ratios, func(ratio float64) float64 { return ratio }); ok {
+	if ratio, ok := report.Middle(ratios, func(ratio float64) float64 { return ratio }); ok {
 		r.Ratios[name] = ratio
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/process"
 )
 
 // request is one of the API. The floors are sent the same bytes, but for the path.
@@ -104,7 +106,7 @@ func (s *stand) ask(ctx context.Context, wanted request) (answer, error) {
 		return answer{}, err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(process.Patience)); err != nil {
 		return answer{}, err
 	}
 	if _, err := conn.Write(wanted.bytes()); err != nil {

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/merchant-operator/merchant-operator/test/bench/floor"
+	"github.com/merchant-operator/merchant-operator/test/bench/process"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -36,7 +36,7 @@ type stand struct {
 	session   string // id of the session that is read
 	kept      map[string]keptKey
 
-	product, floors, naive *process
+	product, floors, naive *server
 
 	closers []func() error
 }
@@ -122,7 +122,7 @@ func (s *stand) startProduct(ctx context.Context, binary string) error {
 	}
 	s.product = started
 	started.address, started.statistics = addresses[0], "http://"+addresses[2]+"/metrics"
-	return eventually(ctx, func() error {
+	return process.Eventually(ctx, func() error {
 		_, err := s.ask(ctx, createRequest(s.key))
 		return err
 	})
@@ -143,7 +143,7 @@ func (s *stand) startOthers(ctx context.Context) error {
 	return s.renew(ctx)
 }
 
-func (s *stand) startWith(ctx context.Context, told order) (*process, error) {
+func (s *stand) startWith(ctx context.Context, told order) (*server, error) {
 	text, err := json.Marshal(told)
 	if err != nil {
 		return nil, err
@@ -193,23 +193,4 @@ func (s *stand) record(ctx context.Context, wanted request) (sent []string, answ
 		return nil, answer{}, fmt.Errorf("the product sent %d commands for one request, not 1: %q", len(all), all)
 	}
 	return all[0], answered, nil
-}
-
-// eventually tries until do succeeds.
-func eventually(ctx context.Context, do func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := do()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-ticker.C:
-		}
-	}
 }

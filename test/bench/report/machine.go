@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// machine says what was measured on.
-type machine struct {
+// Machine says what was measured on.
+type Machine struct {
 	Time       time.Time `json:"time"`
 	Processor  string    `json:"processor"`
 	Processors int       `json:"processors"`
@@ -20,8 +20,9 @@ type machine struct {
 	Load       string    `json:"loadAverage"` // at the end, the benchmark's own load included
 }
 
-func describeMachine() machine {
-	return machine{
+// DescribeMachine returns what this one is, at this moment.
+func DescribeMachine() Machine {
+	return Machine{
 		Time: time.Now().UTC(), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Processor: processorName(),
 		Kernel:    firstLine("/proc/sys/kernel/osrelease"),
@@ -30,7 +31,8 @@ func describeMachine() machine {
 	}
 }
 
-func (m machine) String() string {
+// String is one line for people.
+func (m Machine) String() string {
 	return fmt.Sprintf("%d x %s, Linux %s, %s, %s, load %s", m.Processors, m.Processor, m.Kernel, m.Go, m.Redis, m.Load)
 }
 
