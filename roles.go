@@ -60,6 +60,8 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.Int32Var(&options.WrongKeyLimit.RequestsPerSecond, "wrong-key-rate", options.WrongKeyLimit.RequestsPerSecond, "keys per second and client address that may be refused before no key of the address is looked at; 0: no limit")
 	flags.Int32Var(&options.WrongKeyLimit.Burst, "wrong-key-burst", options.WrongKeyLimit.Burst, "keys of one client address that may be refused at once")
 	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience that the tokens of rails must be issued for; empty: the Kubernetes API itself")
+	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "replicas of Redis that must have a settlement before it is answered, else it is 503 and the rail reports again; 0: the master alone")
+	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "how long a settlement waits for them")
 	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with an id that its answer has in X-Request-Id")
 	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time between turning unready and closing the listeners, for load balancers to notice")
 	return cmd

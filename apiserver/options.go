@@ -57,6 +57,12 @@ type Options struct {
 	// long one is still let in that has lost its right. Default 10 s.
 	RailVerdictLifetime time.Duration
 
+	// SettlementReplicas is how many replicas of Redis must have a settlement before the rail gets its answer; fewer: 503,
+	// and the rail reports again. Default 0: the master's word is enough.
+	SettlementReplicas int
+	// SettlementWait is how long a settlement waits for them. Default 500 ms.
+	SettlementWait time.Duration
+
 	// DrainDelay is between turning unready and closing the listeners, for load balancers to
 	// notice. Default 5 s.
 	DrainDelay time.Duration
@@ -84,6 +90,7 @@ func DefaultOptions() Options {
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		WrongKeyLimit:        v1alpha1.RateLimit{RequestsPerSecond: 20, Burst: 200},
 		RailVerdictLifetime:  10 * time.Second,
+		SettlementWait:       500 * time.Millisecond,
 		DrainDelay:           5 * time.Second,
 		ShutdownTimeout:      20 * time.Second,
 		Log:                  slog.Default(),

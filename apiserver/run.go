@@ -34,6 +34,7 @@ func Run(ctx context.Context, options Options) error {
 	registry := ops.NewRegistry()
 	redis, err := store.Open(store.Options{
 		URL: options.RedisURL, SessionRetention: options.SessionRetention, Registerer: registry, Tracer: tracer,
+		SettlementReplicas: options.SettlementReplicas, SettlementWait: options.SettlementWait,
 	})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)

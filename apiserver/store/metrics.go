@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/store/link"
 )
 
 // metrics of the scripts, by operation. Nil metrics count nothing.
@@ -30,7 +32,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"operation"}),
 		errors: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_redis_operation_errors_total",
-			Help: "Operations that Redis did not answer as it should, by cause: timeout, connection, answer or cancelled.",
+			Help: "Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.",
 		}, []string{"operation", "cause"}),
 	}
 }
@@ -54,6 +56,8 @@ func causeOf(err error) string {
 	switch {
 	case answered:
 		return "answer"
+	case errors.Is(err, link.ErrNotCopied):
+		return "replicas"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, redis.ErrPoolTimeout):

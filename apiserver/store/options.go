@@ -21,6 +21,11 @@ type Options struct {
 	// SessionRetention is how long a session outlives its expiry. Default 72 h, at least 24 h: a
 	// session must outlive the Idempotency-Key that names it.
 	SessionRetention time.Duration
+	// SettlementReplicas is how many replicas of Redis must have a settlement before it is answered. Default 0: its master
+	// alone.
+	SettlementReplicas int
+	// SettlementWait is how long to wait for them, beside Timeout. Default 500 ms.
+	SettlementWait time.Duration
 	// Registerer takes the metrics of the operations. Default: nothing is counted.
 	Registerer prometheus.Registerer
 	// Tracer makes spans of the operations. Default: none.
@@ -30,6 +35,7 @@ type Options struct {
 const (
 	defaultTimeout   = 300 * time.Millisecond
 	defaultRetention = 72 * time.Hour
+	defaultWait      = 500 * time.Millisecond
 )
 
 func (o Options) withDefaults() Options {
@@ -39,12 +45,18 @@ func (o Options) withDefaults() Options {
 	if o.SessionRetention == 0 {
 		o.SessionRetention = defaultRetention
 	}
+	if o.SettlementWait == 0 {
+		o.SettlementWait = defaultWait
+	}
 	return o
 }
 
 func (o Options) validate() error {
 	if o.SessionRetention < idempotencyLifetime {
 		return errors.New("session retention: must be at least 24 h, for as long an Idempotency-Key is remembered")
+	}
+	if o.SettlementReplicas < 0 || o.SettlementWait < time.Millisecond {
+		return errors.New("settlement replicas: must not be negative, and be waited for at least 1 ms")
 	}
 	return nil
 }

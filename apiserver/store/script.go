@@ -70,13 +70,23 @@ func newScript(operation string, parts ...string) script {
 // was restarted, or it is the new master) says so without having run anything, so only then is it
 // sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.
 func (s *Store) run(ctx context.Context, program script, keys []string, args ...any) (*reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	return s.runBy(ctx, s.link, s.timeout, program, keys, args)
+}
+
+// way is one to Redis and back.
+type way interface {
+	// Process sends a command and returns its error once it is answered.
+	Process(ctx context.Context, command *redis.Cmd) error
+}
+
+func (s *Store) runBy(ctx context.Context, by way, timeout time.Duration, program script, keys []string, args []any) (*reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ctx, span := s.tracer.Script(ctx, program.operation)
 	start := time.Now()
-	values, err := s.send(ctx, "evalsha", program.sha, keys, args)
+	values, err := send(ctx, by, "evalsha", program.sha, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		values, err = s.send(ctx, "eval", program.source, keys, args)
+		values, err = send(ctx, by, "eval", program.source, keys, args)
 	}
 	cause := causeOf(err)
 	s.metrics.observe(program.operation, time.Since(start), cause)
@@ -87,7 +97,7 @@ func (s *Store) run(ctx context.Context, program script, keys []string, args ...
 	return &reply{rest: values}, nil
 }
 
-func (s *Store) send(ctx context.Context, command, program string, keys []string, args []any) ([]any, error) {
+func send(ctx context.Context, by way, command, program string, keys []string, args []any) ([]any, error) {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, command, program, len(keys))
 	for _, key := range keys {
@@ -96,7 +106,7 @@ func (s *Store) send(ctx context.Context, command, program string, keys []string
 	cmd := redis.NewCmd(ctx, append(words, args...)...)
 	const firstKey = 3 // the word a Redis Cluster is routed by
 	cmd.SetFirstKeyPos(firstKey)
-	if err := s.link.Process(ctx, cmd); err != nil {
+	if err := by.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Slice()

@@ -24,7 +24,8 @@ type Settlement struct {
 // Settle applies what a rail reports of a payment, which has been validated. The same report gets the
 // same answer, however often it is given. Errors: ErrNotFound, also for the zero ID;
 // ErrPaymentConflict, when the report contradicts an earlier one of the same reference;
-// ErrCorrupt, ErrUnavailable. After the last one the report may have been applied: give it again.
+// ErrCorrupt, ErrUnavailable. After the last one the report may have been applied: give it again. It is also the error
+// when fewer replicas than Options.SettlementReplicas have confirmed it.
 func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
 	rules := failRules
 	if payment.Outcome == session.Completed {
@@ -37,7 +38,7 @@ func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payme
 	if payment.Outcome == session.Failed {
 		reason = payment.Reason
 	}
-	answer, err := s.run(ctx, settleScript, []string{keyspaceOf(id.Bucket()).session(id)},
+	answer, err := s.runSettle(ctx, keyspaceOf(id.Bucket()).session(id),
 		rules, string(payment.Outcome), payment.Ref, payment.AmountCents, paidAt, reason,
 		string(outbox.MarkLate(payment.Ref)), string(outbox.MarkMismatch(payment.Ref)))
 	if err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/store/link"
@@ -10,6 +11,7 @@ import (
 // Store is Redis. It is safe for concurrent use, and any number of them may share one Redis.
 type Store struct {
 	link      *link.Link
+	settled   *copiedSettlements // nil: settlements travel like all else
 	timeout   time.Duration
 	retention time.Duration
 	metrics   *metrics
@@ -26,8 +28,14 @@ func Open(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	settled, err := openSettlements(options)
+	if err != nil {
+		_ = opened.Close()
+		return nil, err
+	}
 	return &Store{
 		link:      opened,
+		settled:   settled,
 		timeout:   options.Timeout,
 		retention: options.SessionRetention,
 		metrics:   newMetrics(options.Registerer),
@@ -36,4 +44,4 @@ func Open(options Options) (*Store, error) {
 }
 
 // Close closes the connections.
-func (s *Store) Close() error { return s.link.Close() }
+func (s *Store) Close() error { return errors.Join(s.link.Close(), s.settled.close()) }

@@ -70,6 +70,9 @@ func (l *Link) Process(ctx context.Context, command *redis.Cmd) error {
 // Close closes the connections.
 func (l *Link) Close() error { return l.Client.Close() }
 
+// mostRedirects is how often a command follows a slot of a Redis Cluster.
+const mostRedirects = 3
+
 // sentOnce is a command the client must not send again after its connection failed, for it may have
 // been run. Redirections of a Redis Cluster are followed: the server that gives them ran nothing.
 type sentOnce struct{ *redis.Cmd }
@@ -87,7 +90,7 @@ func newClient(target *redis.UniversalOptions, options Options) redis.UniversalC
 	target.PoolTimeout = options.Timeout
 	target.MaxRetries = -1
 	target.DialerRetries = 1
-	target.MaxRedirects = 3 // follows slots that move; see sentOnce
+	target.MaxRedirects = mostRedirects // follows slots that move; see sentOnce
 	target.PoolSize = options.PoolSize
 
 	// What is not used should not cost handshakes, memory or a look at the socket per request.
