@@ -21,7 +21,7 @@ func startCluster(t *testing.T) []*redistest.Server {
 	t.Helper()
 	servers := make([]*redistest.Server, 3)
 	for i := range servers {
-		servers[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+		servers[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
 		c := client(t, servers[i])
 		first, last := i*slots/3, (i+1)*slots/3-1
 		must(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
@@ -129,15 +129,7 @@ func TestABucketThatMovesToAnotherServer(t *testing.T) {
 	slot := int(clients[0].ClusterKeySlot(t.Context(), bucketTag(asks.MerchantID)).Val())
 	from := clients[slot*3/slots]
 	to := clients[(slot*3/slots+1)%3]
-	fromID := from.Do(t.Context(), "CLUSTER", "MYID").Val()
-	toID := to.Do(t.Context(), "CLUSTER", "MYID").Val()
-	must(t, to.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
-	must(t, from.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
-	host, port, err := net.SplitHostPort(to.Options().Addr)
-	must(t, err)
-	for _, key := range from.ClusterGetKeysInSlot(t.Context(), slot, 1000).Val() {
-		must(t, from.Migrate(t.Context(), host, port, key, 0, patience).Err())
-	}
+	toID := moveSlot(t, slot, from, to)
 	for _, c := range []*redis.Client{to, from} {
 		must(t, c.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
