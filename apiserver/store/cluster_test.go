@@ -42,7 +42,7 @@ func startCluster(t *testing.T) []*redistest.Server {
 	return servers
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // follow starts a replica of the server and returns it when it follows.
-func follow(t *testing.T, master *redistest.Server) *redistest.Server {
+func follow(t testing.TB, master *redistest.Server) *redistest.Server {
 	t.Helper()
 	_, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
@@ -24,7 +24,7 @@ func follow(t *testing.T, master *redistest.Server) *redistest.Server {
 	return replica
 }
 
-func followed(t *testing.T, replica *redistest.Server) {
+func followed(t testing.TB, replica *redistest.Server) {
 	t.Helper()
 	eventually(t, "the replica follows", func() bool {
 		return strings.Contains(client(t, replica).Info(t.Context(), "replication").Val(), "master_link_status:up")
