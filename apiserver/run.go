@@ -44,9 +44,9 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(cluster)
+	kube, err := kubeconfig.Client(cluster)
 	if err != nil {
-		return fmt.Errorf("make a Kubernetes client: %w", err)
+		return err
 	}
 
 	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener

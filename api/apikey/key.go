@@ -93,6 +93,9 @@ func (k Key) ID() string { return k.part(len(label), secretStart-1) }
 // characters of the secret. It is empty for the zero Key.
 func (k Key) Prefix() string { return k.part(0, prefixLength) }
 
+// PrefixOf returns the prefix of a text that is known to be a generated key, for its digest is stored as one's.
+func PrefixOf(generated string) string { return generated[:min(prefixLength, len(generated))] }
+
 // Digest returns what is stored of the key.
 func (k Key) Digest() Digest { return DigestOf(k.Reveal()) }
 

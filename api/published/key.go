@@ -104,7 +104,7 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 	if secret.Type != KeySecretType {
 		return KeyRecord{}, invalid("the Secret is not of type %s", KeySecretType)
 	}
-	if err := decode(secret.Data[keyData], &record); err != nil {
+	if err := decode(secret.Data[keyData], &record, &record.Version); err != nil {
 		return KeyRecord{}, err
 	}
 	if secret.Name != KeyName(record.KeyID) {

@@ -68,7 +68,7 @@ func EncodeMerchant(namespace string, record MerchantRecord) (*corev1.ConfigMap,
 // DecodeMerchant reads a published merchant. Any error wraps ErrInvalid.
 func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 	var record MerchantRecord
-	if err := decode([]byte(configMap.Data[merchantData]), &record); err != nil {
+	if err := decode([]byte(configMap.Data[merchantData]), &record, &record.Version); err != nil {
 		return MerchantRecord{}, err
 	}
 	if configMap.Name != MerchantName(record.MerchantID) {

@@ -3,6 +3,7 @@ package published
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -39,18 +40,28 @@ const (
 // KeyName is the name of the Secret of a key id.
 func KeyName(keyID string) string { return keyPrefix + keyID }
 
+// KeyID is the key id of the Secret of that name; it shares its memory.
+func KeyID(name string) string { return strings.TrimPrefix(name, keyPrefix) }
+
 // MerchantName is the name of the ConfigMap of a merchant id.
 func MerchantName(merchantID string) string { return merchantPrefix + merchantID }
+
+// MerchantID is the merchant id of the ConfigMap of that name; it shares its memory.
+func MerchantID(name string) string { return strings.TrimPrefix(name, merchantPrefix) }
 
 // WebhookName is the name of the Secret that a merchant id's events are signed with.
 func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 
-// decode reads one record of this package's version.
-func decode(data []byte, record any) error {
+// decode reads one record of this package's version, which is where the record's own Version is.
+func decode(data []byte, record any, version *int) error {
 	if len(data) == 0 {
 		return invalid("the record is missing")
 	}
-	// The version comes first, for a newer record may have any other shape.
+	err := unmarshal(data, record)
+	if err == nil && *version == recordVersion {
+		return nil
+	}
+	// What is wrong with it may be the version alone, for a newer record may have any other shape.
 	var header struct {
 		Version int `json:"version"`
 	}
@@ -60,7 +71,7 @@ func decode(data []byte, record any) error {
 	if header.Version != recordVersion {
 		return invalid("version %d, this program reads version %d", header.Version, recordVersion)
 	}
-	return unmarshal(data, record)
+	return err
 }
 
 // unmarshal says where a text is wrong. It drops the decoder's own error, which quotes the text.

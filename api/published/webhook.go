@@ -120,7 +120,7 @@ func DecodeWebhook(secret *corev1.Secret) (WebhookRecord, error) {
 		return WebhookRecord{}, invalid("the Secret is not of type %s", WebhookSecretType)
 	}
 	var wire webhookWire
-	if err := decode(secret.Data[webhookData], &wire); err != nil {
+	if err := decode(secret.Data[webhookData], &wire, &wire.Version); err != nil {
 		return WebhookRecord{}, err
 	}
 	record, err := wire.record()

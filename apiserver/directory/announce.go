@@ -4,7 +4,8 @@ import "github.com/merchant-operator/merchant-operator/api/published"
 
 // Announcer is told what the watch of keys brings before the directory acts on it. It makes the news
 // known to replicas that have not heard them, so that no replica refuses a key which another one
-// accepts afterwards. Its methods are called in the order of the news, one at a time.
+// accepts afterwards. Its methods are called in the order of the news, one at a time. The records are no
+// more than what tells whose the key is, its revision, and which digests it accepts.
 type Announcer interface {
 	// Announce says that a key's record rose to a newer revision.
 	Announce(record published.KeyRecord)
@@ -15,17 +16,17 @@ type Announcer interface {
 
 // announce tells what is new about a key; next is nil when it is no more. A key seen for the first
 // time is no news: nobody can hold anything older about it.
-func (d *Directory) announce(name string, next *published.KeyRecord) {
+func (d *Directory) announce(name string, next *key) {
 	d.mu.RLock()
 	earlier, known := d.index.keys[name]
 	d.mu.RUnlock()
 	if !known {
 		return
 	}
-	if next == nil || next.MerchantID != earlier.record.MerchantID {
-		d.announcer.Revoke(earlier.record)
+	if next == nil || next.merchant != earlier.merchant {
+		d.announcer.Revoke(earlier.record())
 	}
-	if next != nil && next.Revision > earlier.record.Revision {
-		d.announcer.Announce(*next)
+	if next != nil && next.revision > earlier.revision {
+		d.announcer.Announce(next.record())
 	}
 }

@@ -51,8 +51,10 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 
 	found := d.index.claimant(digest, now)
 	var prefix string
-	if found != nil && found.record.Current.Digest == digest {
-		prefix = found.record.Current.Prefix
+	if found != nil && found.digest == digest {
+		if !found.elsewhere {
+			prefix = apikey.PrefixOf(presented)
+		}
 	} else if parsed, err := apikey.Parse(presented); err == nil {
 		prefix = parsed.Prefix()
 		if found == nil {
@@ -62,12 +64,13 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	if found == nil {
 		return Principal{}, ErrUnknownKey
 	}
-	if !found.record.Usable(now) {
+	record := found.record()
+	if !record.Usable(now) {
 		return Principal{}, ErrUnusableKey
 	}
 	merchant := d.index.merchants[found.merchant]
 	if merchant == nil {
 		return Principal{}, ErrUnknownMerchant
 	}
-	return found.principal(digest, prefix, merchant, now), nil
+	return found.principal(digest, prefix, merchant, record.Live(digest, now)), nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestAnUndecodableKeyIsSkippedAndTheRestGoesOn(t *testing.T) {
@@ -95,6 +96,32 @@ func TestARelistRemovesWhatVanished(t *testing.T) {
 			t.Errorf("got %v, want %v", err, test.want)
 		}
 	}
+}
+
+// A reflector collects a first list read already, see feeds.Transformer, and holds no Secret of it any more.
+func TestAListThatWasReadOnItsArrival(t *testing.T) {
+	s := newScene()
+	_ = s.merchantFeed.Add(configMapOf(t, merchantRecord("acme")))
+	gone, _ := s.publish(t, "gone", "acme")
+	key, record := issue(t, "till", "acme")
+	_, unreadable := issue(t, "unreadable", "acme")
+	var list []any
+	for _, secret := range []*corev1.Secret{secretOf(t, record), broken(secretOf(t, unreadable), "7")} {
+		read, err := s.keyFeed.Transformer()(secret)
+		if _, whole := read.(*corev1.Secret); whole || err != nil {
+			t.Fatalf("read as %T, %v", read, err)
+		}
+		secret.Data = nil
+		list = append(list, read)
+	}
+	_ = s.keyFeed.Replace(list, "8")
+	if _, err := s.Identify(key, now); err != nil {
+		t.Errorf("the key on the list: %v", err)
+	}
+	if _, err := s.Identify(gone, now); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("the key that is not on the list: %v", err)
+	}
+	wantMetrics(t, s, 1, 1)
 }
 
 func TestSyncedOnceBothKindsWereListed(t *testing.T) {

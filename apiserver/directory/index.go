@@ -1,36 +1,44 @@
 package directory
 
 import (
+	"cmp"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 )
 
-// index finds keys and merchants. Objects are known by name, for a name is all that is left of one
-// that vanished or cannot be decoded. Every change goes through put and drop.
+// index finds keys and merchants. Keys are known by the name of their object, for that is all that is left of one
+// that vanished or cannot be decoded. Every change of keys goes through put and drop.
 type index struct {
 	keys      map[string]*key
-	merchants map[string]*Merchant
-	// claims are the keys that have a digest, current or previous, the oldest claim first. There is
-	// one, unless somebody published a key made elsewhere twice.
-	claims map[apikey.Digest][]*key
+	merchants map[unique.Handle[string]]*Merchant // by id
+	// claims says which key has a digest, current or previous.
+	claims map[apikey.Digest]*key
+	// contested are the digests that several keys claim, and hence none in claims: somebody published a key made
+	// elsewhere twice. The oldest claim is the first.
+	contested map[apikey.Digest][]*key
 }
 
 func newIndex() index {
 	return index{
 		keys:      map[string]*key{},
-		merchants: map[string]*Merchant{},
-		claims:    map[apikey.Digest][]*key{},
+		merchants: map[unique.Handle[string]]*Merchant{},
+		claims:    map[apikey.Digest]*key{},
+		contested: map[apikey.Digest][]*key{},
 	}
 }
 
 // claimant returns the key a digest belongs to, nil if nobody's. When several claim it, the oldest
 // live claim holds: whoever learns a digest cannot take the key over by publishing it again.
 func (i *index) claimant(digest apikey.Digest, now time.Time) *key {
-	claims := i.claims[digest]
+	if k := i.claims[digest]; k != nil {
+		return k
+	}
+	claims := i.contested[digest]
 	for _, k := range claims {
-		if k.record.Live(digest, now) {
+		if k.record().Live(digest, now) {
 			return k
 		}
 	}
@@ -44,9 +52,7 @@ func (i *index) putKey(name string, k *key) {
 	i.dropKey(name)
 	i.keys[name] = k
 	for _, digest := range k.digests() {
-		claims := append(slices.Clone(i.claims[digest]), k)
-		slices.SortFunc(claims, olderClaim)
-		i.claims[digest] = claims
+		i.claim(digest, k)
 	}
 }
 
@@ -57,33 +63,45 @@ func (i *index) dropKey(name string) {
 	}
 	delete(i.keys, name)
 	for _, digest := range k.digests() {
-		claims := slices.DeleteFunc(i.claims[digest], func(other *key) bool { return other == k })
-		if len(claims) == 0 {
-			delete(i.claims, digest)
-		} else {
-			i.claims[digest] = claims
-		}
+		i.release(digest, k)
 	}
 }
 
-// digests are those of the record, each once.
-func (k *key) digests() []apikey.Digest {
-	digests := []apikey.Digest{k.record.Current.Digest}
-	for _, previous := range k.record.Previous {
-		if !slices.Contains(digests, previous.Digest) {
-			digests = append(digests, previous.Digest)
-		}
+func (i *index) claim(digest apikey.Digest, k *key) {
+	claims := i.contested[digest]
+	if only := i.claims[digest]; only != nil {
+		claims = []*key{only}
 	}
-	return digests
+	if claims == nil {
+		i.claims[digest] = k
+		return
+	}
+	delete(i.claims, digest)
+	claims = append(claims, k)
+	slices.SortFunc(claims, olderClaim)
+	i.contested[digest] = claims
+}
+
+func (i *index) release(digest apikey.Digest, k *key) {
+	if i.claims[digest] == k {
+		delete(i.claims, digest)
+		return
+	}
+	claims := slices.DeleteFunc(i.contested[digest], func(other *key) bool { return other == k })
+	if len(claims) > 1 {
+		i.contested[digest] = claims
+		return
+	}
+	delete(i.contested, digest)
+	if len(claims) == 1 {
+		i.claims[digest] = claims[0]
+	}
 }
 
 // olderClaim orders by the time the key's current digest was put in force.
 func olderClaim(a, b *key) int {
-	if order := a.record.Current.CreatedAt.Compare(b.record.Current.CreatedAt); order != 0 {
+	if order := cmp.Compare(a.issued, b.issued); order != 0 {
 		return order
 	}
-	if a.record.KeyID < b.record.KeyID {
-		return -1
-	}
-	return 1
+	return cmp.Compare(a.id, b.id)
 }

@@ -3,11 +3,11 @@ package directory
 import (
 	"maps"
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
@@ -16,30 +16,24 @@ func (d *Directory) sources() []feeds.Source {
 	return []feeds.Source{
 		{
 			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
-			Kind: feeds.Decoded[*corev1.Secret, published.KeyRecord]{
-				Decode: published.DecodeKey, Take: d.takeKey, Forget: d.forgetKey, All: d.keyNames,
+			Kind: feeds.Decoded[*corev1.Secret, *key]{
+				Decode: decodeKey, Take: d.takeKey, Forget: d.forgetKey, All: d.keyNames,
 			},
 		},
 		{
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
-			Kind: feeds.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
-				Decode: published.DecodeMerchant, Take: d.takeMerchant, Forget: d.forgetMerchant, All: d.merchantNames,
+			Kind: feeds.Decoded[*corev1.ConfigMap, *Merchant]{
+				Decode: decodeMerchant, Take: d.takeMerchant, Forget: d.forgetMerchant, All: d.merchantNames,
 			},
 		},
 	}
 }
 
-func (d *Directory) takeKey(secret *corev1.Secret, record published.KeyRecord) error {
-	record.Source, record.HandledTrigger, record.HandledDigest = published.Source{}, "", nil
-	entry := &key{
-		record:    record,
-		merchant:  published.MerchantName(record.MerchantID),
-		createdAt: secret.CreationTimestamp.Time,
-	}
-	d.announce(secret.Name, &record)
+func (d *Directory) takeKey(name string, k *key) error {
+	d.announce(name, k)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.index.putKey(secret.Name, entry)
+	d.index.putKey(name, k)
 	return nil
 }
 
@@ -56,34 +50,27 @@ func (d *Directory) keyNames() []string {
 	return slices.Collect(maps.Keys(d.index.keys))
 }
 
-func (d *Directory) takeMerchant(configMap *corev1.ConfigMap, record published.MerchantRecord) error {
-	allowlist, err := record.Allowlist()
-	if err != nil {
-		return err
-	}
-	entry := &Merchant{
-		ID:          record.MerchantID,
-		DisplayName: record.DisplayName,
-		State:       record.State,
-		Allowlist:   allowlist,
-		RateLimit:   record.RateLimit,
-		Sessions:    record.Sessions,
-		TellCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
-	}
+func (d *Directory) takeMerchant(_ string, merchant *Merchant) error {
+	id := unique.Make(merchant.ID)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.index.merchants[configMap.Name] = entry
+	d.index.merchants[id] = merchant
 	return nil
 }
 
 func (d *Directory) forgetMerchant(name string) {
+	id := unique.Make(published.MerchantID(name))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.index.merchants, name)
+	delete(d.index.merchants, id)
 }
 
 func (d *Directory) merchantNames() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return slices.Collect(maps.Keys(d.index.merchants))
+	names := make([]string, 0, len(d.index.merchants))
+	for id := range d.index.merchants {
+		names = append(names, published.MerchantName(id.Value()))
+	}
+	return names
 }

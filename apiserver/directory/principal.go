@@ -2,13 +2,9 @@ package directory
 
 import (
 	"errors"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // Why a presented key is nobody's. Callers of the API are not told which.
@@ -36,49 +32,4 @@ type Principal struct {
 	// ExpiresAt is nil for a key without an end.
 	ExpiresAt *time.Time
 	Merchant  *Merchant
-}
-
-// Merchant is what the directory keeps of a published merchant. It is shared and never changed.
-type Merchant struct {
-	// ID is the bare id, without the "mer_" callers see.
-	ID          string
-	DisplayName string
-	State       v1alpha1.MerchantState
-	// Allowlist are the blocks callers must be in; none: any address.
-	Allowlist []netip.Prefix
-	RateLimit v1alpha1.RateLimit
-	Sessions  v1alpha1.SessionSettings
-	// TellCreated: its webhook asks for session.created.
-	TellCreated bool
-}
-
-// Active reports whether the merchant may use the API.
-func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
-
-// Allows reports whether the merchant's servers may call from the address.
-func (m *Merchant) Allows(address netip.Addr) bool {
-	return len(m.Allowlist) == 0 ||
-		slices.ContainsFunc(m.Allowlist, func(block netip.Prefix) bool { return block.Contains(address) })
-}
-
-// key is what the directory keeps of a published key. It is never changed, only replaced.
-type key struct {
-	record    published.KeyRecord // without what only the operator reads
-	merchant  string              // the name of its merchant's published object
-	createdAt time.Time
-}
-
-func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant, now time.Time) Principal {
-	return Principal{
-		KeyID:      k.record.KeyID,
-		Generation: k.record.Generation,
-		Revision:   k.record.Revision,
-		Digest:     digest,
-		Live:       k.record.Live(digest, now),
-		Prefix:     prefix,
-		CreatedAt:  k.createdAt,
-		RotatedAt:  k.record.LastRotation.Time,
-		ExpiresAt:  k.record.ExpiresAt,
-		Merchant:   merchant,
-	}
 }

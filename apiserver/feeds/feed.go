@@ -89,26 +89,34 @@ func (f *Feed) Replace(objects []any, _ string) error {
 // Resync does nothing: there is nobody to tell again.
 func (f *Feed) Resync() error { return nil }
 
-// take puts an object into the index, or drops what it said before. It returns the object's name.
+// take puts an object, read already or not, into the index, or drops what it said before. It returns the object's name.
 func (f *Feed) take(object any) (name string) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return "" // a reflector passes nothing but objects of its type
+	seen, ok := object.(*seen)
+	if !ok {
+		seen = f.see(object)
 	}
-	name, version := accessor.GetName(), accessor.GetResourceVersion()
-	if err = f.source.Kind.Put(accessor); err == nil {
-		f.settle(name)
-		return name
+	if seen.err == nil {
+		seen.err = f.source.Kind.Put(seen.name, seen.record)
 	}
-	f.source.Kind.Drop(name)
-	if f.undecodable[name] != version { // a relist brings the same object again
-		f.undecodable[name] = version
-		f.skipped.Set(float64(len(f.undecodable)))
-		f.refusals.Inc()
-		f.log.Error("skipped a published object that cannot be decoded",
-			"name", name, "resourceVersion", version, "error", err)
+	if seen.err == nil {
+		f.settle(seen.name)
+	} else {
+		f.refuse(seen)
 	}
-	return name
+	return seen.name
+}
+
+// refuse drops what an object said before it could not be decoded.
+func (f *Feed) refuse(seen *seen) {
+	f.source.Kind.Drop(seen.name)
+	if f.undecodable[seen.name] == seen.version { // a relist brings the same object again
+		return
+	}
+	f.undecodable[seen.name] = seen.version
+	f.skipped.Set(float64(len(f.undecodable)))
+	f.refusals.Inc()
+	f.log.Error("skipped a published object that cannot be decoded",
+		"name", seen.name, "resourceVersion", seen.version, "error", seen.err)
 }
 
 func (f *Feed) forget(name string) {

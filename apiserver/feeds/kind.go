@@ -11,9 +11,13 @@ import (
 // Kind puts published objects of one kind into an index and takes them out. Its methods are called one
 // at a time.
 type Kind interface {
-	// Put takes an object in, in place of an earlier one of its name. An error says that it cannot be
-	// decoded; it never quotes what the object holds.
-	Put(object metav1.Object) error
+	// Read decodes an object. Of a long list everything is read before anything is put in, so what it returns
+	// should be no more than what the index keeps. An error says that the object cannot be decoded; it
+	// never quotes what the object holds.
+	Read(object metav1.Object) (record any, err error)
+	// Put takes in what was read, in place of what there is under the name. An error says that the index
+	// cannot use it; it quotes nothing of it either.
+	Put(name string, record any) error
 	// Drop takes out what there is under the name, if anything.
 	Drop(name string)
 	// Names are those of everything that is in.
@@ -23,24 +27,29 @@ type Kind interface {
 // Decoded is the Kind of objects of type O that decode to a record R. Every field is required.
 type Decoded[O metav1.Object, R any] struct {
 	Decode func(O) (R, error)
-	// Take puts a record into the index; an error says that the index cannot use it.
-	Take func(object O, record R) error
+	// Take puts the record of an object of that name into the index; an error says that the index cannot use it.
+	Take func(name string, record R) error
 	// Forget takes out what there is under the name of an object, and All are the names there are.
 	Forget func(name string)
 	All    func() []string
 }
 
-// Put decodes an object and has it taken in.
-func (d Decoded[O, R]) Put(object metav1.Object) error {
+// Read decodes an object.
+func (d Decoded[O, R]) Read(object metav1.Object) (any, error) {
 	typed, ok := object.(O)
 	if !ok {
-		return fmt.Errorf("%w: it is a %T", published.ErrInvalid, object)
+		return nil, fmt.Errorf("%w: it is a %T", published.ErrInvalid, object)
 	}
-	record, err := d.Decode(typed)
-	if err != nil {
-		return err
+	return d.Decode(typed)
+}
+
+// Put has a record taken in.
+func (d Decoded[O, R]) Put(name string, record any) error {
+	typed, ok := record.(R)
+	if !ok {
+		return fmt.Errorf("%w: it was read as a %T", published.ErrInvalid, record)
 	}
-	return d.Take(typed, record)
+	return d.Take(name, typed)
 }
 
 // Drop has it forgotten.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
@@ -46,9 +45,9 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(cluster)
+	kube, err := kubeconfig.Client(cluster)
 	if err != nil {
-		return fmt.Errorf("make a Kubernetes client: %w", err)
+		return err
 	}
 	holder, err := holderName()
 	if err != nil {

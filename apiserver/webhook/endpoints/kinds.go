@@ -37,24 +37,24 @@ func (e *Endpoints) sources() []feeds.Source {
 	}
 }
 
-func (e *Endpoints) takeMerchant(configMap *corev1.ConfigMap, record published.MerchantRecord) error {
+func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) error {
 	record.IPAllowlist = nil // nothing of it is needed here
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.merchants[configMap.Name] = record
+	e.merchants[name] = record
 	e.rotations.merchantSeen(record)
 	return nil
 }
 
-func (e *Endpoints) takeSecret(secret *corev1.Secret, record published.WebhookRecord) error {
+func (e *Endpoints) takeSecret(name string, record published.WebhookRecord) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.secrets[secret.Name] = record
+	e.secrets[name] = record
 	return nil
 }
 
 // takeKey keeps nothing of a key, unless it waits for its merchant: only rotations are of interest here.
-func (e *Endpoints) takeKey(_ *corev1.Secret, record published.KeyRecord) error {
+func (e *Endpoints) takeKey(_ string, record published.KeyRecord) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	merchant, known := e.merchants[published.MerchantName(record.MerchantID)]
