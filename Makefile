@@ -70,6 +70,11 @@ bench-operator: build ## Time the operator making 10,000 ApiKeys ready, beside a
 	@go build -o bin/bench-operator ./test/bench/operator
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-operator $(ARGS)
 
+.PHONY: bench-dispatcher
+bench-dispatcher: redis build ## Measure what the dispatcher spends on an event, how late it is, and what it costs at rest.
+	@go build -o bin/bench-dispatcher ./test/bench/dispatcher
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-dispatcher $(ARGS)
+
 .PHONY: lint
 lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
