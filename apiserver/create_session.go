@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -87,7 +86,7 @@ func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) 
 	if err != nil {
 		return session.Charge{}, err
 	}
-	amount, err := cents(fields, "amountCents", session.AmountRule)
+	amount, err := fields.cents("amountCents", session.AmountRule)
 	if err != nil {
 		return session.Charge{}, err
 	}
@@ -95,46 +94,17 @@ func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) 
 		return session.Charge{}, &session.FieldError{Field: "amountCents", Rule: session.AmountRule}
 	}
 	charge := session.Charge{AmountCents: *amount}
-	if charge.TaxCents, err = cents(fields, "taxCents", session.TaxRule); err != nil {
+	if charge.TaxCents, err = fields.cents("taxCents", session.TaxRule); err != nil {
 		return session.Charge{}, err
 	}
-	if charge.TipCents, err = cents(fields, "tipCents", session.TipRule); err != nil {
+	if charge.TipCents, err = fields.cents("tipCents", session.TipRule); err != nil {
 		return session.Charge{}, err
 	}
-	if charge.OrderRef, err = text(fields, "orderRef", session.OrderRefRule); err != nil {
+	if charge.OrderRef, err = fields.text("orderRef", session.OrderRefRule); err != nil {
 		return session.Charge{}, err
 	}
-	if charge.CustomerEmail, err = text(fields, "customerEmail", session.CustomerEmailRule); err != nil {
+	if charge.CustomerEmail, err = fields.text("customerEmail", session.CustomerEmailRule); err != nil {
 		return session.Charge{}, err
 	}
 	return charge, charge.Validate()
-}
-
-// cents reads an integer field; nil: not given.
-func cents(fields map[string]json.RawMessage, name, rule string) (*int64, error) {
-	raw, given := fields[name]
-	if !given {
-		return nil, nil //nolint:nilnil // absent is not an error
-	}
-	value, err := session.ParseCents(string(raw))
-	if err != nil {
-		return nil, &session.FieldError{Field: name, Rule: rule}
-	}
-	return &value, nil
-}
-
-// text reads a string field; empty: not given.
-func text(fields map[string]json.RawMessage, name, rule string) (string, error) {
-	raw, given := fields[name]
-	if !given {
-		return "", nil
-	}
-	if raw[0] != '"' {
-		return "", &session.FieldError{Field: name, Rule: rule}
-	}
-	value, err := unquoted(raw)
-	if err != nil {
-		return "", &session.FieldError{Field: name, Rule: rule}
-	}
-	return value, nil
 }

@@ -15,11 +15,10 @@ const maxBodyBytes = 16 << 10
 
 const errNotAnObject = requestError("the body must be one JSON object")
 
-// readObject reads a body that is exactly one JSON object of UTF-8 text. It returns the raw value of
-// each field by its exact name. encoding/json would take the last of two equal names, match names
-// in any case and mend broken text; with money at stake each of these is a requestError.
-func readObject(w http.ResponseWriter, r *http.Request) (map[string]json.RawMessage, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+// readObject reads a body that is exactly one JSON object of UTF-8 text. Its fields go by their exact names. encoding/json would
+// take the last of two equal names, match names in any case and mend broken text; with money at stake each of these is a requestError.
+func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
+	body, err := readBody(w, r)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -36,7 +35,18 @@ func readObject(w http.ResponseWriter, r *http.Request) (map[string]json.RawMess
 	case hasLoneSurrogate(body):
 		return nil, requestError("the body has an escaped surrogate without its other half")
 	}
-	return fieldsOf(body)
+	return fieldsOf(string(body))
+}
+
+// readBody reads a body whose length was told into as much room as it takes, and another as it comes.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	bounded := http.MaxBytesReader(w, r.Body, maxBodyBytes)
+	if r.ContentLength <= 0 || r.ContentLength > maxBodyBytes {
+		return io.ReadAll(bounded)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(bounded, body)
+	return body, err
 }
 
 // shown quotes a caller's own text, at a length fit for a message.

@@ -1,25 +1,24 @@
 package apiserver
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 const jsonSpace = " \t\r\n"
 
 // fieldsOf takes an object apart. The body is valid JSON, so it is enough to see where each value ends: a json.Decoder would read
 // it all a second time, which costs a charge more than anything else this process does for it.
-func fieldsOf(body []byte) (map[string]json.RawMessage, error) {
-	rest, object := bytes.CutPrefix(bytes.TrimLeft(body, jsonSpace), []byte("{"))
-	if !object {
+func fieldsOf(body string) (*object, error) {
+	rest, braced := strings.CutPrefix(strings.TrimLeft(body, jsonSpace), "{")
+	if !braced {
 		return nil, errNotAnObject
 	}
 	const usual = 5
-	fields := make(map[string]json.RawMessage, usual)
+	fields := &object{fields: make([]field, 0, usual)}
 	for {
-		rest = bytes.TrimLeft(rest, jsonSpace+",")
-		if len(rest) == 0 || rest[0] == '}' {
+		rest = strings.TrimLeft(rest, jsonSpace+",")
+		if rest == "" || rest[0] == '}' {
 			return fields, nil
 		}
 		end := endOfString(rest)
@@ -27,28 +26,17 @@ func fieldsOf(body []byte) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, errNotAnObject
 		}
-		rest = bytes.TrimLeft(rest[end:], jsonSpace+":")
+		rest = strings.TrimLeft(rest[end:], jsonSpace+":")
 		end = endOfValue(rest)
-		if _, twice := fields[name]; twice {
+		if !fields.add(name, rest[:end]) {
 			return nil, requestError(fmt.Sprintf("the field %s is given twice", shown(name)))
 		}
-		fields[name] = rest[:end:end]
 		rest = rest[end:]
 	}
 }
 
-// unquoted is the text of a JSON string.
-func unquoted(raw []byte) (string, error) {
-	if bytes.IndexByte(raw, '\\') < 0 && len(raw) > 1 && raw[0] == '"' {
-		return string(raw[1 : len(raw)-1]), nil
-	}
-	var text string
-	err := json.Unmarshal(raw, &text)
-	return text, err
-}
-
 // endOfString is the length of the string at the beginning of valid JSON.
-func endOfString(valid []byte) int {
+func endOfString(valid string) int {
 	for i := 1; i < len(valid); i++ {
 		switch valid[i] {
 		case '\\':
@@ -61,7 +49,7 @@ func endOfString(valid []byte) int {
 }
 
 // endOfValue is the length of the value at the beginning of valid JSON.
-func endOfValue(valid []byte) int {
+func endOfValue(valid string) int {
 	depth := 0
 	for i := 0; i < len(valid); i++ {
 		switch valid[i] {

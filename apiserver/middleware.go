@@ -41,13 +41,13 @@ func (e edge) observe(next http.Handler) http.Handler {
 			e.record(recorder, r, time.Since(start))
 			span.Answered(knownMethod(r.Method), route(r.Pattern), recorder.status)
 		}()
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
+		header := w.Header()
+		header["X-Content-Type-Options"], header["Cache-Control"] = noSniff, noStore
 		if e.accessLog {
-			w.Header().Set(requestIDHeader, e.requestID(r))
+			header.Set(requestIDHeader, e.requestID(r))
 		}
 		if e.draining() {
-			w.Header().Set("Connection", "close")
+			header.Set("Connection", "close")
 		}
 		next.ServeHTTP(recorder, r)
 	})
@@ -122,7 +122,7 @@ func cors(next http.Handler) http.Handler {
 			return
 		}
 		header := w.Header()
-		header.Set("Access-Control-Allow-Origin", "*")
+		header["Access-Control-Allow-Origin"] = anyOrigin
 		if r.Method == http.MethodOptions {
 			header.Set("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
 			header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
@@ -130,8 +130,7 @@ func cors(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		header.Set("Access-Control-Expose-Headers",
-			"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch")
+		header["Access-Control-Expose-Headers"] = exposed
 		next.ServeHTTP(w, r)
 	})
 }

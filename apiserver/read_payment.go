@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"time"
@@ -16,15 +15,15 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 		return session.Payment{}, err
 	}
 	var payment session.Payment
-	if payment.Ref, err = text(fields, "paymentRef", session.PaymentRefRule); err != nil {
+	if payment.Ref, err = fields.text("paymentRef", session.PaymentRefRule); err != nil {
 		return session.Payment{}, err
 	}
-	outcome, err := text(fields, "outcome", session.OutcomeRule)
+	outcome, err := fields.text("outcome", session.OutcomeRule)
 	if err != nil {
 		return session.Payment{}, err
 	}
 	payment.Outcome = session.Status(outcome)
-	amount, err := cents(fields, "amountCents", session.AmountRule)
+	amount, err := fields.cents("amountCents", session.AmountRule)
 	if err != nil {
 		return session.Payment{}, err
 	}
@@ -34,7 +33,7 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 	if payment.PaidAt, err = moment(fields, "paidAt", session.PaidAtRule); err != nil {
 		return session.Payment{}, err
 	}
-	if payment.Reason, err = text(fields, "reason", session.ReasonRule); err != nil {
+	if payment.Reason, err = fields.text("reason", session.ReasonRule); err != nil {
 		return session.Payment{}, err
 	}
 	return payment, payment.Validate()
@@ -45,16 +44,16 @@ var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|
 
 // moment reads a time, to the millisecond: a Unix timestamp in milliseconds, as this API writes it, or a
 // string of RFC 3339, as payment networks do. Zero: not given.
-func moment(fields map[string]json.RawMessage, name, rule string) (time.Time, error) {
-	raw, given := fields[name]
+func moment(fields *object, name, rule string) (time.Time, error) {
+	literal, given := fields.value(name)
 	if !given {
 		return time.Time{}, nil
 	}
 	var at time.Time
-	if milliseconds, err := session.ParseCents(string(raw)); err == nil { // any integer, however it is spelt
+	if milliseconds, err := session.ParseCents(literal); err == nil { // any integer, however it is spelt
 		at = time.UnixMilli(milliseconds)
 	} else {
-		written, err := text(fields, name, rule)
+		written, err := fields.text(name, rule)
 		if err != nil {
 			return time.Time{}, err
 		}

@@ -21,11 +21,27 @@ func respond(w http.ResponseWriter, status int, body any) error {
 	if err := json.NewEncoder(&buffer).Encode(body); err != nil {
 		return fmt.Errorf("%w: %w", errMarshalling, err)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header()["Content-Type"] = jsonContent
 	w.WriteHeader(status)
 	_, _ = w.Write(buffer.Bytes()) // the caller may be gone, and nobody else is to be told
 	return nil
 }
+
+// What is on every answer is set by its canonical name and with a value that all of them share: http.Header.Set would make a
+// copy of each, for each request. Nobody may write to them.
+var (
+	jsonContent = []string{"application/json"}
+	noSniff     = []string{"nosniff"}
+	noStore     = []string{"no-store"}
+	anyOrigin   = []string{"*"}
+	exposed     = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch"}
+)
+
+// RateLimit-Policy and RateLimit, in canonical form.
+const (
+	policyHeader = "Ratelimit-Policy"
+	limitHeader  = "Ratelimit"
+)
 
 // Whose quota a RateLimit header speaks of.
 const (
@@ -41,8 +57,8 @@ func (e edge) tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quot
 	if quota == (ratelimit.Quota{}) {
 		return
 	}
-	w.Header().Set("RateLimit-Policy", quota.PolicyHeader(name))
-	w.Header().Set("RateLimit", quota.Header(name))
+	told := [...]string{quota.PolicyHeader(name), quota.Header(name)}
+	w.Header()[policyHeader], w.Header()[limitHeader] = told[:1:1], told[1:]
 	if errors.Is(err, store.ErrRateLimited) {
 		w.Header().Set("Retry-After", quota.RetryAfterHeader())
 		e.metrics.limited.WithLabelValues(name).Inc()

@@ -14,6 +14,10 @@ var ErrNotCents = errors.New("not an integer number of cents")
 // 18 digits, is ErrNotCents. The work is bounded by the literal's length: a huge exponent is
 // compared, never expanded.
 func ParseCents(literal string) (int64, error) {
+	const plain = 15 // digits; most amounts are that, and are as they stand
+	if len(literal) <= plain && isDigits(literal) && literal[0] != '0' {
+		return strconv.ParseInt(literal, 10, 64)
+	}
 	unsigned, negative := strings.CutPrefix(literal, "-")
 	mantissa, exponentText, hasExponent := cutExponent(unsigned)
 	whole, fraction, hasFraction := strings.Cut(mantissa, ".")

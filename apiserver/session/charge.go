@@ -64,13 +64,16 @@ func (c Charge) Validate() error {
 // Fingerprint returns 32 hex digits that are equal for equal charges and for no others. It is kept
 // beside the Idempotency-Key, so its encoding must not change while keys are remembered.
 func (c Charge) Fingerprint() string {
-	encoded := strconv.AppendInt(nil, c.AmountCents, 10)
+	var room [128]byte // enough for most
+	encoded := strconv.AppendInt(room[:0], c.AmountCents, 10)
 	encoded = strconv.AppendQuote(append(encoded, ' '), c.OrderRef)
 	encoded = appendPart(append(encoded, ' '), c.TaxCents)
 	encoded = appendPart(append(encoded, ' '), c.TipCents)
 	encoded = strconv.AppendQuote(append(encoded, ' '), c.CustomerEmail)
 	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:16])
+	var digits [32]byte
+	hex.Encode(digits[:], sum[:16])
+	return string(digits[:])
 }
 
 func appendPart(encoded []byte, cents *int64) []byte {

@@ -2,8 +2,8 @@ package session
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -28,7 +28,10 @@ type ID struct{ text string }
 
 // NewID returns a fresh random ID in the bucket.
 func NewID(bucket Bucket) ID {
-	return ID{fmt.Sprintf("%s%02x%s", idLabel, uint8(bucket%Buckets), randomBase62(randomLength))}
+	text := make([]byte, 0, idLength)
+	text = append(text, idLabel...)
+	text = hex.AppendEncode(text, []byte{byte(bucket % Buckets)})
+	return ID{string(appendBase62(text, randomLength))}
 }
 
 // ParseID reads an ID. The error is ErrMalformedID whatever is wrong.
@@ -71,11 +74,11 @@ func parseBucket(digits string) (Bucket, bool) {
 	return Bucket(bucket), true
 }
 
-// randomBase62 returns n characters, each uniformly random. Bytes of 248 and above are drawn again,
+// appendBase62 appends n characters, each uniformly random. Bytes of 248 and above are drawn again,
 // for taking them modulo 62 would favour the first characters of the alphabet.
-func randomBase62(n int) string {
+func appendBase62(text []byte, n int) []byte {
 	const unbiased = 256 - 256%len(base62)
-	out := make([]byte, 0, n)
+	full := len(text) + n
 	var pool [32]byte
 	for {
 		_, _ = rand.Read(pool[:]) // never fails: without randomness it ends the program
@@ -83,8 +86,8 @@ func randomBase62(n int) string {
 			if int(b) >= unbiased {
 				continue
 			}
-			if out = append(out, base62[int(b)%len(base62)]); len(out) == n {
-				return string(out)
+			if text = append(text, base62[int(b)%len(base62)]); len(text) == full {
+				return text
 			}
 		}
 	}
