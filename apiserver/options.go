@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
+	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
@@ -38,6 +39,9 @@ type Options struct {
 	SecureMetrics bool
 	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
 	OpsCertificateDir string
+	// Profiles serves profiles below /debug/pprof/ of the ops port: with SecureMetrics to those only whom Kubernetes lets get
+	// that path, and else on a loopback address only. Default: not at all.
+	Profiles bool
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
@@ -101,7 +105,7 @@ func DefaultOptions() Options {
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 func (o Options) ops() ops.Options {
-	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir}
+	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir, Profiles: o.Profiles}
 }
 
 // Validate says which option cannot work. What the store decides about its own is not repeated.
@@ -126,6 +130,8 @@ func (o Options) Validate() error {
 		return errors.New("the lifetime of a verdict on a rail must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("the drain delay must not be negative, and the shutdown timeout must be positive")
+	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
+		return scrape.ErrOpenProfiles
 	case o.OpsCertificateDir != "" && !o.SecureMetrics:
 		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Log == nil:

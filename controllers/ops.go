@@ -21,6 +21,9 @@ import (
 // opsOptions serve the metrics on the ops port; health is served by the same server.
 func opsOptions(o Options) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: o.OpsAddress}
+	if o.Profiles {
+		options.ExtraHandlers = map[string]http.Handler{scrape.ProfilesPath: scrape.Profiles()}
+	}
 	if !o.SecureMetrics {
 		return options, nil
 	}

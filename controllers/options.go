@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
 // Options say how the operator runs. Start from DefaultOptions.
@@ -24,6 +26,9 @@ type Options struct {
 	SecureMetrics bool
 	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
 	OpsCertificateDir string
+	// Profiles serves profiles below /debug/pprof/ of the ops port: with SecureMetrics to those only whom Kubernetes lets get
+	// that path, and else on a loopback address only. Default: not at all.
+	Profiles bool
 
 	// LeaderElect lets only one of several operators work at a time.
 	LeaderElect bool
@@ -60,6 +65,8 @@ func (o Options) validate() error {
 		return errors.New("the credentials namespace has no name")
 	case o.OpsAddress == "":
 		return errors.New("the ops port has no address")
+	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
+		return scrape.ErrOpenProfiles
 	case o.OpsCertificateDir != "" && !o.SecureMetrics:
 		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Clock == nil || o.Log == nil || o.newClient == nil:

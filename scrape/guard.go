@@ -22,31 +22,47 @@ const (
 	outageGrace = 24 * time.Hour
 )
 
-// Guard lets only those read the metrics who have the right.
-type Guard struct{ readers *access.Guard }
+// Guard lets only those read the metrics, and the profiles, who have the right to them.
+type Guard struct{ metrics, profiles *access.Guard }
 
 // NewGuard returns a Guard that asks the Kubernetes API. Its own account needs the rights of system:auth-delegator.
 func NewGuard(kube kubernetes.Interface, log *slog.Logger) *Guard {
-	return &Guard{access.New(access.Options{
-		Tokens:   kube.AuthenticationV1().TokenReviews(),
-		Access:   kube.AuthorizationV1().SubjectAccessReviews(),
-		Verb:     "get",
-		Path:     Path,
-		Lifetime: verdictLifetime,
-		Grace:    outageGrace,
-		Now:      time.Now,
-		Log:      log,
-	})}
+	readersOf := func(path string) *access.Guard {
+		return access.New(access.Options{
+			Tokens:   kube.AuthenticationV1().TokenReviews(),
+			Access:   kube.AuthorizationV1().SubjectAccessReviews(),
+			Verb:     "get",
+			Path:     path,
+			Lifetime: verdictLifetime,
+			Grace:    outageGrace,
+			Now:      time.Now,
+			Log:      log,
+		})
+	}
+	return &Guard{metrics: readersOf(Path), profiles: readersOf(ProfilesPath)}
 }
 
-// Protect guards a handler at Path; at any other path it is as open as before, for the kubelet presents no token to
-// probes. A nil Guard lets everybody in.
+// readers returns who decides about a path, nil: nobody does.
+func (g *Guard) readers(path string) *access.Guard {
+	switch {
+	case path == Path:
+		return g.metrics
+	case strings.HasPrefix(path, ProfilesPath):
+		return g.profiles
+	default:
+		return nil
+	}
+}
+
+// Protect guards a handler at Path and below ProfilesPath; at any other path it is as open as before, for the kubelet presents no
+// token to probes. A nil Guard lets everybody in.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	if g == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != Path {
+		readers := g.readers(r.URL.Path)
+		if readers == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -54,21 +70,21 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
-		if err := g.readers.Check(r.Context(), token); err != nil {
-			refuse(w, err)
+		if err := readers.Check(r.Context(), token); err != nil {
+			refuse(w, r.URL.Path, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, path string, err error) {
 	switch {
 	case errors.Is(err, access.ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 	case errors.Is(err, access.ErrForbidden):
-		http.Error(w, "your account may not read "+Path, http.StatusForbidden)
+		http.Error(w, "your account may not read "+path, http.StatusForbidden)
 	default:
 		http.Error(w, "the Kubernetes API cannot say who calls", http.StatusServiceUnavailable)
 	}

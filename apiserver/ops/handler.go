@@ -16,14 +16,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
-// Replica is what there is to show. Only Readers may be empty.
+// Replica is what there is to show. Readers and Profiles may be empty.
 type Replica struct {
 	Phase *Phase
 	Redis *store.Store
 	// Age is how far the index of published objects is behind, at most.
 	Age func() time.Duration
-	// Readers says who may read the metrics; nil: everybody.
+	// Readers says who may read the metrics and the profiles; nil: everybody.
 	Readers *scrape.Guard
+	// Profiles are served as well.
+	Profiles bool
 }
 
 // NewRegistry returns a registry with the metrics of every Go program.
@@ -33,7 +35,7 @@ func NewRegistry() *prometheus.Registry {
 	return registry
 }
 
-// NewHandler serves /healthz, /readyz and /metrics.
+// NewHandler serves /healthz, /readyz and /metrics, and /debug/pprof/ if it is wanted.
 func NewHandler(ctx context.Context, replica Replica, registry *prometheus.Registry, log *slog.Logger) http.Handler {
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_redis_up",
@@ -50,6 +52,9 @@ func NewHandler(ctx context.Context, replica Replica, registry *prometheus.Regis
 	mux.Handle("GET "+scrape.Path, replica.Readers.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	})))
+	if replica.Profiles {
+		mux.Handle(scrape.ProfilesPath, replica.Readers.Protect(scrape.Profiles()))
+	}
 	return mux
 }
 

@@ -18,6 +18,8 @@ type Options struct {
 	Secure bool
 	// CertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
 	CertificateDir string
+	// Profiles serves profiles, too: with Secure to those only whom Kubernetes lets get them.
+	Profiles bool
 }
 
 // Serve serves the ops port until it is closed. What ends it before that goes to failed.
@@ -32,6 +34,7 @@ func Serve(ctx context.Context, options Options, replica Replica, registry *prom
 		}
 		replica.Readers = scrape.NewGuard(kube, log)
 	}
+	replica.Profiles = options.Profiles
 	port.Handler = NewHandler(ctx, replica, registry, log)
 	return listen.Serve(ctx, port, failed)
 }

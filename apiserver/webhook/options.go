@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
+	"github.com/merchant-operator/merchant-operator/scrape"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
@@ -29,6 +30,9 @@ type Options struct {
 	SecureMetrics bool
 	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
 	OpsCertificateDir string
+	// Profiles serves profiles below /debug/pprof/ of the ops port: with SecureMetrics to those only whom Kubernetes lets get
+	// that path, and else on a loopback address only. Default: not at all.
+	Profiles bool
 
 	// AllowHTTP permits endpoints over plain HTTP. Default: https only.
 	AllowHTTP bool
@@ -75,7 +79,7 @@ func DefaultOptions() Options {
 const minLease = delivery.Timeout + attemptMargin + time.Second
 
 func (o Options) ops() ops.Options {
-	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir}
+	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir, Profiles: o.Profiles}
 }
 
 // Validate says which option cannot work. What the store decides about its own is not repeated.
@@ -95,6 +99,8 @@ func (o Options) Validate() error {
 		return errors.New("the time an endpoint may fail must be positive")
 	case o.ShutdownTimeout <= 0:
 		return errors.New("the shutdown timeout must be positive")
+	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
+		return scrape.ErrOpenProfiles
 	case o.OpsCertificateDir != "" && !o.SecureMetrics:
 		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Log == nil:

@@ -104,7 +104,7 @@ func (p *product) start() error {
 
 func (p *product) startOperator() (err error) {
 	options := controllers.DefaultOptions()
-	options.SecureMetrics = true
+	options.SecureMetrics, options.Profiles = true, true
 	options.LeaderElectionNamespace = systemNamespace
 	options.Log = p.logger(operatorRole)
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator"); err != nil {
@@ -118,7 +118,7 @@ func (p *product) startOperator() (err error) {
 
 func (p *product) startAPIServer() (err error) {
 	options := apiserver.DefaultOptions()
-	options.SecureMetrics = true
+	options.SecureMetrics, options.Profiles = true, true
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
 	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
@@ -138,7 +138,7 @@ func (p *product) startAPIServer() (err error) {
 
 func (p *product) startDispatcher() (err error) {
 	options := webhook.DefaultOptions()
-	options.SecureMetrics = true
+	options.SecureMetrics, options.Profiles = true, true
 	options.RedisURL = p.redis.URL()
 	options.AllowHTTP = true
 	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
