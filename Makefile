@@ -75,6 +75,11 @@ bench-dispatcher: redis build ## Measure what the dispatcher spends on an event,
 	@go build -o bin/bench-dispatcher ./test/bench/dispatcher
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-dispatcher $(ARGS)
 
+.PHONY: bench-cluster
+bench-cluster: redis build ## Measure the API on a Redis Cluster beside a single Redis, check every answer, and weigh what Redis keeps.
+	@go build -o bin/bench-cluster ./test/bench/cluster
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-cluster $(ARGS)
+
 .PHONY: lint
 lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
