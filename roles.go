@@ -18,6 +18,7 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Log = logger()
+			fitMemory(options.Log)
 			return controllers.Run(cmd.Context(), options)
 		},
 	}
@@ -41,6 +42,8 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.Log = logger()
+			fitMemory(options.Log)
+			collectLess()
 			return apiserver.Run(cmd.Context(), options)
 		},
 	}
@@ -76,6 +79,8 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.Log = logger()
+			fitMemory(options.Log)
+			collectLess()
 			return webhook.Run(cmd.Context(), options)
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/merchant-operator/merchant-operator/test/bench/floor"
 	"github.com/merchant-operator/merchant-operator/test/bench/naive"
@@ -55,6 +56,9 @@ func handlerOf(told order) (http.Handler, error) {
 	if told.Naive != "" {
 		return naive.New(told.Naive), nil
 	}
+	// The floors collect garbage as seldom as the product does. It is a setting, and no work that the product saves.
+	const percent = 400
+	debug.SetGCPercent(percent)
 	return floor.Handler(told.Plan)
 }
 
