@@ -130,6 +130,27 @@ func (w *world) rotateOverHTTP(key *v1alpha1.ApiKey) apikey.Key {
 	return fresh
 }
 
+// publishAnother publishes the first key of an ApiKey as somebody else would, and returns it.
+func (w *world) publishAnother(name string) apikey.Key {
+	GinkgoHelper()
+	object := &v1alpha1.ApiKey{}
+	Expect(w.kube.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, object)).To(Succeed())
+	merchant := &v1alpha1.Merchant{}
+	Expect(w.kube.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: object.Spec.MerchantRef.Name}, merchant)).To(Succeed())
+	key, err := apikey.New(published.ID(object.UID))
+	Expect(err).NotTo(HaveOccurred())
+	now := w.clock.Now()
+	base := published.KeyRecord{
+		KeyID: key.ID(), MerchantID: published.ID(merchant.UID), State: object.Spec.State,
+		Source: published.Source{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
+	}
+	record := base.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationInitial, 0, now)
+	secret, err := published.EncodeKey(w.credentials, record)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.kube.Create(context.Background(), secret)).To(Succeed())
+	return key
+}
+
 // poke makes the operator look at an object once more and waits until a pass over its kind has ended.
 func (w *world) poke(object client.Object, controller string) {
 	GinkgoHelper()

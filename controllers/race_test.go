@@ -104,6 +104,29 @@ var _ = Describe("A pass that ends between delivering and publishing", func() {
 	})
 })
 
+var _ = Describe("A key that is taken for the first one", func() {
+	It("is taken back when there is one already, which no cache knew of", func() {
+		var w *world
+		var once sync.Once
+		inForce := make(chan apikey.Key, 1)
+		started := make(chan struct{})
+		w = newWorld(beforePublishing(func() error {
+			<-started
+			once.Do(func() {
+				defer GinkgoRecover()
+				inForce <- w.publishAnother("till")
+			})
+			return nil
+		}))
+		close(started)
+		w.merchant(aMerchant("coffee"))
+		key := w.key(aKey("till", "coffee"))
+		w.awaitNoSecret("till-key")
+		Expect(w.live(w.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
+		Expect(w.record(key).Generation).To(BeEquivalentTo(1))
+	})
+})
+
 var _ = Describe("A rotation over HTTP that comes first", func() {
 	// overtaken starts a world in which the next write of the key, once armed, is overtaken.
 	overtaken := func() (w *world, arm func(*v1alpha1.ApiKey), fresh func() apikey.Key) {

@@ -14,6 +14,8 @@ type plan struct {
 
 	// newKey replaces the key in force; nil: it stays. Then nothing else is to be done in this pass.
 	newKey *newKey
+	// first says that there was none before, as far as the caches know.
+	first bool
 	// repair is the record as it should be; nil: it is.
 	repair *published.KeyRecord
 	// remove are delivered Secrets that are of no use any more.

@@ -39,6 +39,11 @@ func (f facts) ownRecord() (published.KeyRecord, bool) {
 
 func (f facts) recordOfAnother() bool { return f.record != nil && f.record.Source.UID != f.apiKey.UID }
 
+// untouched reports whether there is no trace of an earlier pass over the ApiKey.
+func (f facts) untouched() bool {
+	return f.apiKey.Status.KeyID == "" && f.published == nil && len(f.delivered) == 0
+}
+
 // target is the name of the Secret the key is delivered in; empty: it is not delivered.
 func (f facts) target() string {
 	switch delivery := f.apiKey.Spec.Delivery; {

@@ -2,9 +2,11 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,12 +25,21 @@ func (r *Reconciler) issue(ctx context.Context, p plan) (published.KeyRecord, er
 	}
 	record := p.newKey.base.Rotated(current, p.newKey.cause, p.newKey.overlap, p.now)
 	if err := r.publish(ctx, p.published, record); err != nil {
-		return published.KeyRecord{}, err
+		return published.KeyRecord{}, errors.Join(err, r.takeBack(ctx, p, err))
 	}
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
 	r.Metrics.rotated(p.newKey.cause)
 	r.tell(p.apiKey, reasonRotated, actionIssue, "Issued generation %d of the key, cause %s", record.Generation, p.newKey.cause)
 	return record, nil
+}
+
+// takeBack deletes what was delivered as the first key, if publishing has shown that it is not: the
+// next pass would take it for the one in force, of the same generation.
+func (r *Reconciler) takeBack(ctx context.Context, p plan, failure error) error {
+	if !p.first || !apierrors.IsAlreadyExists(failure) {
+		return nil
+	}
+	return r.Secrets.Withdraw(ctx, p.apiKey, []string{p.target()})
 }
 
 // obtain returns the key to be published, delivered if it was made here.

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// Reconciler issues, publishes, delivers and withdraws keys. Every field is required.
+// Reconciler issues, publishes, delivers and withdraws keys. Every exported field is required.
 type Reconciler struct {
 	// Client reads through the cache; of Secrets, the cache holds the published ones only.
 	Client client.Client
@@ -26,6 +26,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// CredentialsNamespace is where published objects live.
 	CredentialsNamespace string
+
+	written subject.Versions
 }
 
 // Least privilege: ApiKeys are read, and of their metadata only the finalizer is written. In the
@@ -45,10 +47,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	if !apiKey.DeletionTimestamp.IsZero() {
 		return subject.Settle(r.withdraw(ctx, apiKey))
 	}
-	if err := subject.Hold(ctx, r.Client, apiKey); err != nil {
+	if r.written.Behind(apiKey, r.Clock.Now()) {
+		return reconcile.Result{RequeueAfter: subject.AfterWrite}, nil
+	}
+	held, err := subject.Hold(ctx, r.Client, apiKey)
+	if err != nil {
 		return subject.Settle(err)
 	}
-	plan, err := r.plan(ctx, apiKey)
+	if held {
+		r.written.Wrote(apiKey.UID, apiKey.ResourceVersion, r.Clock.Now())
+	}
+	plan, err := r.plan(ctx, apiKey, held)
 	if err == nil {
 		plan.facts, err = r.apply(ctx, plan)
 	}
@@ -57,13 +66,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 
 // plan decides on what the caches say, which is enough to see that nothing is to be done. What is to
 // be written is decided again on what the API server says, so that a cache that is behind neither
-// makes nor takes back anything.
-func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey) (plan, error) {
+// makes nor takes back anything. The first key of an ApiKey that nobody held before is decided on at
+// once: its writes are creations, and fail if anything is there already. If its Merchant is not the one
+// that the cache knows, another key follows; one made elsewhere cannot be followed by another, so it waits.
+func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, held bool) (plan, error) {
 	cached, err := r.gather(ctx, apiKey)
 	if err != nil {
 		return plan{facts: cached}, err
 	}
-	if p := decide(cached); p.idle() {
+	p := decide(cached)
+	p.first = held && p.newKey != nil && p.digest == nil && cached.untouched()
+	if p.idle() || p.first {
 		return p, nil
 	}
 	live, err := r.confirm(ctx, cached)

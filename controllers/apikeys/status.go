@@ -75,6 +75,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, w
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
+	if apply.ResourceVersion != nil { // the answer is decoded into what was applied
+		r.written.Wrote(apiKey.UID, *apply.ResourceVersion, r.Clock.Now())
+	}
 	return nil
 }
 

@@ -30,6 +30,11 @@ type facts struct {
 	delivered []metav1.ObjectMeta
 }
 
+// untouched reports whether there is no trace of an earlier pass over the Merchant.
+func (f facts) untouched() bool {
+	return f.merchant.Status.MerchantID == "" && f.published == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
+}
+
 // targetName is the name of the Secret that the signing secret is delivered in; empty: there is no
 // webhook.
 func (f facts) targetName() string {

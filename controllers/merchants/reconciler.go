@@ -13,7 +13,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// Reconciler publishes Merchants, and the signing secrets of their webhooks. Every field is required.
+// Reconciler publishes Merchants, and the signing secrets of their webhooks. Every exported
+// field is required.
 type Reconciler struct {
 	// Client reads through the cache.
 	Client client.Client
@@ -25,6 +26,8 @@ type Reconciler struct {
 	Clock   clock.PassiveClock
 	// CredentialsNamespace is where published objects live.
 	CredentialsNamespace string
+
+	written subject.Versions
 }
 
 // Least privilege: the operator reads Merchants, and of their metadata writes the finalizer only. It
@@ -43,10 +46,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	if !merchant.DeletionTimestamp.IsZero() {
 		return subject.Settle(r.withdraw(ctx, merchant))
 	}
-	if err := subject.Hold(ctx, r.Client, merchant); err != nil {
+	if r.written.Behind(merchant, r.Clock.Now()) {
+		return reconcile.Result{RequeueAfter: subject.AfterWrite}, nil
+	}
+	held, err := subject.Hold(ctx, r.Client, merchant)
+	if err != nil {
 		return subject.Settle(err)
 	}
-	plan, err := r.plan(ctx, merchant)
+	if held {
+		r.written.Wrote(merchant.UID, merchant.ResourceVersion, r.Clock.Now())
+	}
+	plan, err := r.plan(ctx, merchant, held)
 	if err == nil {
 		plan.facts, err = r.apply(ctx, plan)
 	}
@@ -55,13 +65,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 
 // plan decides on what the cache says, which is enough to see that nothing is to be done. What is to
 // be written is decided again on what the API server says, so that a cache that is behind, such as
-// one of a new leader, takes nothing back.
-func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant) (plan, error) {
+// one of a new leader, takes nothing back. A Merchant that was not held by anybody before can be
+// decided on at once: all writes are creations, which what was there before makes fail.
+func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, held bool) (plan, error) {
 	cached, err := r.gather(ctx, r.Client, merchant)
 	if err != nil {
 		return plan{facts: cached}, err
 	}
-	if p, err := decide(cached); err != nil || p.idle() {
+	if p, err := decide(cached); err != nil || p.idle() || held && cached.untouched() {
 		return p, err
 	}
 	live, err := r.confirm(ctx, merchant)

@@ -72,6 +72,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
+	if apply.ResourceVersion != nil { // the answer is decoded into what was applied
+		r.written.Wrote(merchant.UID, *apply.ResourceVersion, r.Clock.Now())
+	}
 	return nil
 }
 

@@ -13,14 +13,16 @@ import (
 // FieldOwner is the one field manager of everything the operator writes.
 const FieldOwner = "merchant-operator"
 
-// Hold makes sure that the object outlives its deletion until Release. It writes only what is missing.
-func Hold[T object[T]](ctx context.Context, c client.Client, subject T) error {
+// Hold makes sure that the object outlives its deletion until Release. It writes only what is missing. Added says that it was
+// missing: then the object is as the API server has it now, and no operator had held it before.
+func Hold[T object[T]](ctx context.Context, c client.Client, subject T) (added bool, err error) {
 	return changeFinalizers(ctx, c, subject, "add", controllerutil.AddFinalizer)
 }
 
 // Release lets the deletion of the object finish. An object that is gone already is no error.
 func Release[T object[T]](ctx context.Context, c client.Client, subject T) error {
-	return client.IgnoreNotFound(changeFinalizers(ctx, c, subject, "remove", controllerutil.RemoveFinalizer))
+	_, err := changeFinalizers(ctx, c, subject, "remove", controllerutil.RemoveFinalizer)
+	return client.IgnoreNotFound(err)
 }
 
 type object[T any] interface {
@@ -32,14 +34,14 @@ type object[T any] interface {
 // whole list of finalizers.
 func changeFinalizers[T object[T]](
 	ctx context.Context, c client.Client, subject T, verb string, change func(client.Object, string) bool,
-) error {
+) (changed bool, err error) {
 	before := subject.DeepCopy()
 	if !change(subject, v1alpha1.Finalizer) {
-		return nil
+		return false, nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, subject, patch); err != nil {
-		return fmt.Errorf("%s the finalizer: %w", verb, err)
+		return false, fmt.Errorf("%s the finalizer: %w", verb, err)
 	}
-	return nil
+	return true, nil
 }

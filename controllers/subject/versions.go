@@ -1,0 +1,56 @@
+package subject
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Versions remembers which version of an object this operator has written, so that no pass starts from an older one: it would
+// find undone what is done, and lose a race against its own write. The zero value is ready for use.
+type Versions struct {
+	mu      sync.Mutex
+	written map[types.UID]written
+}
+
+type written struct {
+	version string
+	at      time.Time
+}
+
+// AfterWrite is how soon an object is looked at again of which the cache has not got what this operator wrote.
+const AfterWrite = 50 * time.Millisecond
+
+// waitForCache is how long a cache is waited for. Versions go back when a database is restored, and then it would never come; a pass
+// that starts from an old version does no harm but a refused write.
+const waitForCache = 5 * time.Second
+
+// Wrote notes the version of an object that a write left.
+func (v *Versions) Wrote(object types.UID, version string, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.written == nil {
+		v.written = map[types.UID]written{}
+	}
+	v.written[object] = written{version, now}
+}
+
+// Behind reports whether the object is older than what was written. What is not is forgotten, so that only objects are remembered
+// that nothing has happened to since.
+func (v *Versions) Behind(object client.Object, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	wrote, known := v.written[object.GetUID()]
+	if !known {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), wrote.version)
+	if err == nil && order < 0 && now.Sub(wrote.at) < waitForCache {
+		return true
+	}
+	delete(v.written, object.GetUID())
+	return false
+}
