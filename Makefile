@@ -80,6 +80,19 @@ bench-cluster: redis build ## Measure the API on a Redis Cluster beside a single
 	@go build -o bin/bench-cluster ./test/bench/cluster
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-cluster $(ARGS)
 
+.PHONY: bench-directory
+bench-directory: redis build ## Measure what 100,000 published keys cost a replica of the API: memory, its start, and requests.
+	@go build -o bin/bench-directory ./test/bench/directory
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-directory $(ARGS)
+
+COUNT ?= 6
+# What runs on each request, or for each published object.
+HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./apiserver/directory ./apiserver/guesses ./apiserver/ratelimit ./apiserver/session
+
+.PHONY: bench-go
+bench-go: ## Measure the hot functions COUNT times each, for benchstat. ARGS='-cpu 1' and such.
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -run '^$$' -bench . -benchmem -count $(COUNT) $(ARGS) $(HOT)
+
 .PHONY: lint
 lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
