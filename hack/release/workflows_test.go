@@ -80,6 +80,9 @@ func TestJobsHaveTheRightsTheyNeed(t *testing.T) {
 		"release.yml assemble": read,
 		"release.yml publish":  {"contents": "read", "packages": "write", "id-token": "write", "attestations": "write"},
 		"release.yml announce": {"contents": "write"},
+
+		"vulnerabilities.yml":             read,
+		"vulnerabilities.yml govulncheck": nil,
 	}
 	got := map[string]map[string]string{}
 	for name, text := range workflows(t) {

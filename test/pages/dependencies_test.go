@@ -21,13 +21,14 @@ const ownModule = "go.mod"
 
 // moduleFile is what `go mod edit -json` tells of one.
 type moduleFile struct {
-	Module struct{ Path string }
 	// Require has the indirect ones too.
 	Require []struct {
-		Path     string
-		Indirect bool
-	}
-	Tool []struct{ Path string }
+		Path     string `json:"Path"`
+		Indirect bool   `json:"Indirect"`
+	} `json:"Require"`
+	Tool []struct {
+		Path string `json:"Path"`
+	} `json:"Tool"`
 }
 
 func readModuleFile(t *testing.T, path string) moduleFile {
