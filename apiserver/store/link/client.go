@@ -13,7 +13,7 @@ import (
 type Options struct {
 	// URL says where Redis is; see Open for its forms. It may hold a password: it is never logged.
 	URL string
-	// Timeout bounds each command, waiting for a connection included.
+	// Timeout bounds each command, waiting for a connection included; twice that, when it had to wait for others before it.
 	Timeout time.Duration
 	// PoolSize is the number of connections to each Redis server. 0: 10 per CPU, 5 per CPU to each server
 	// of a Redis Cluster.
@@ -25,7 +25,8 @@ type Link struct {
 	// Client is for what is not said on behalf of a request.
 	Client redis.UniversalClient
 
-	lanes *lanes // nil: each command travels on its own
+	timeout time.Duration
+	lanes   *lanes // nil: each command travels on its own
 }
 
 // Open returns a link; it does not connect yet. The forms of the URL are
@@ -49,19 +50,21 @@ func Open(options Options) (*Link, error) {
 		return nil, errors.New("redis pool size: must not be negative")
 	}
 	client := newClient(target, options)
-	l := &Link{Client: client}
+	l := &Link{Client: client, timeout: options.Timeout}
 	if !target.IsClusterMode {
 		l.lanes = newLanes(client, options.Timeout)
 	}
 	return l, nil
 }
 
-// Process sends a command and returns its error once it is answered; the answer is in the command. Nothing is ever
-// sent a second time, but where a Redis Cluster says that it ran nothing and who will. When ctx ends first the command
+// Process sends a command and returns its error once it is answered, or Options.Timeout has passed; the answer is in the
+// command. Nothing is ever sent a second time, but where a Redis Cluster says that it ran nothing and who will. When ctx ends first the command
 // may have been run or not, and must not be looked at again.
 func (l *Link) Process(ctx context.Context, command *redis.Cmd) error {
 	once := sentOnce{command}
 	if l.lanes == nil {
+		ctx, cancel := context.WithTimeout(ctx, l.timeout)
+		defer cancel()
 		return l.Client.Process(ctx, once)
 	}
 	return l.lanes.process(ctx, once)

@@ -27,6 +27,8 @@ type Copies struct {
 // others would wait behind it. Like Process it never sends again what may have been run. The error is ErrNotCopied
 // when the command was run and too few have confirmed it.
 func (l *Link) ProcessCopied(ctx context.Context, command *redis.Cmd, key string, copies Copies) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	cluster, ok := l.Client.(*redis.ClusterClient)
 	if !ok {
 		return sendCopied(ctx, l.Client, false, command, copies)

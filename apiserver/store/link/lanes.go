@@ -14,8 +14,9 @@ import (
 // others along. A command that finds a lane free leaves at once and alone, so one caller waits for nobody, and many callers
 // share what is dear, the system calls of both sides. How many travel together follows from the load alone.
 //
-// They share no fate but the connection's. Each waits for its own answer no longer than its own context
-// allows; a command that leads others lets them go on when its own caller has left.
+// They share no fate but the connection's: a command that leads others lets them go on when its own caller has left. Only those that
+// travel have a timeout. It bounds the wait of the others too, who go with the next ones: a timer for each would cost
+// more than the wait for Redis.
 type lanes struct {
 	client  redis.UniversalClient
 	timeout time.Duration
@@ -63,7 +64,7 @@ func (l *lanes) process(ctx context.Context, command redis.Cmder) error {
 		l.busy++
 		l.mu.Unlock()
 		defer l.pass()
-		return l.client.Process(ctx, command)
+		return l.alone(ctx, command)
 	}
 	waiting := &ride{command: command, turn: make(chan turn, 1)}
 	l.waiting = append(l.waiting, waiting)
@@ -126,7 +127,7 @@ func (l *lanes) lead(ctx context.Context, first *ride) {
 	}()
 	defer l.pass() // before the others go on: Redis waits for more
 	if len(others) == 0 {
-		first.command.SetErr(l.client.Process(ctx, first.command))
+		first.command.SetErr(l.alone(ctx, first.command))
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
@@ -137,6 +138,12 @@ func (l *lanes) lead(ctx context.Context, first *ride) {
 		_ = together.Process(ctx, other.command)
 	}
 	_, _ = together.Exec(ctx) // each command has its own error
+}
+
+func (l *lanes) alone(ctx context.Context, command redis.Cmder) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	return l.client.Process(ctx, command)
 }
 
 // take takes those along who wait.
