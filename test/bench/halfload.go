@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,19 @@ type openSample struct {
 
 // measureHalfLoad asks a contestant at a constant rate.
 func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond int, settings settings) (openSample, error) {
-	if err := s.renew(ctx); err != nil {
+	metrics, err := s.attack(ctx, c, vegeta.Rate{Freq: perSecond, Per: time.Second}, settings.warmUp, settings.openLoop)
+	if err != nil {
 		return openSample{}, err
+	}
+	return openSample{
+		PerSecond: metrics.Throughput, P50: metrics.Latencies.P50, P99: metrics.Latencies.P99, Max: metrics.Latencies.Max, Success: metrics.Success,
+	}, nil
+}
+
+// attack has vegeta ask a contestant, and leaves out what it measured before it was warm.
+func (s *stand) attack(ctx context.Context, c *contestant, rate vegeta.Rate, warmUp, length time.Duration) (vegeta.Metrics, error) {
+	if err := s.renew(ctx); err != nil {
+		return vegeta.Metrics{}, err
 	}
 	header := http.Header{}
 	for _, line := range c.request.headers {
@@ -35,13 +47,14 @@ func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond in
 	targeter := vegeta.NewStaticTargeter(vegeta.Target{
 		Method: c.request.method, URL: "http://" + c.server.address + c.request.path, Header: header, Body: []byte(c.request.body),
 	})
-	attacker := vegeta.NewAttacker(vegeta.Connections(128), vegeta.Workers(32), vegeta.MaxWorkers(512), vegeta.Timeout(5*time.Second))
+	const workers, most = 32, 128
+	attacker := vegeta.NewAttacker(vegeta.Connections(most), vegeta.Workers(workers), vegeta.MaxWorkers(most), vegeta.Timeout(5*time.Second))
 	defer attacker.Stop()
 	ignore := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer ignore()
 	var metrics vegeta.Metrics
-	warm := time.Now().Add(settings.warmUp)
-	for result := range attacker.Attack(targeter, vegeta.Rate{Freq: perSecond, Per: time.Second}, settings.warmUp+settings.openLoop, c.name) {
+	warm := time.Now().Add(warmUp)
+	for result := range attacker.Attack(targeter, rate, warmUp+length, c.name) {
 		if result.Timestamp.After(warm) {
 			metrics.Add(result)
 		}
@@ -49,25 +62,29 @@ func (s *stand) measureHalfLoad(ctx context.Context, c *contestant, perSecond in
 	metrics.Close()
 	const tolerable = 0.95 // as of load.Target
 	if metrics.Success < tolerable {
-		return openSample{}, fmt.Errorf("%s at %d requests/s: %v", c.name, perSecond, metrics.Errors)
+		return vegeta.Metrics{}, fmt.Errorf("%s with vegeta: %v", c.name, metrics.Errors)
 	}
-	return openSample{
-		PerSecond: metrics.Throughput, P50: metrics.Latencies.P50, P99: metrics.Latencies.P99, Max: metrics.Latencies.Max, Success: metrics.Success,
-	}, ctx.Err()
+	return metrics, ctx.Err()
 }
 
-// halfLoad measures the product and its floor in turn, at half of what the product can do at most.
+// halfLoad measures the product and its floor in turn, at half of what the product can do at most. What that is has vegeta find
+// out, too: it is a client that itself needs more of the processors than the product does.
 func (s *stand) halfLoad(ctx context.Context, all []*contestant, results *results, settings settings) error {
-	most, measured := report.Middle(results.Samples[sampleKey(create, connections[len(connections)-1])], perSecond)
-	if !measured {
+	at := slices.IndexFunc(all, func(c *contestant) bool { return c.name == create })
+	if at < 0 {
 		return nil
+	}
+	var unbounded vegeta.Rate
+	most, err := s.attack(ctx, all[at], unbounded, settings.warmUp, settings.openLoop)
+	if err != nil {
+		return err
 	}
 	for range settings.rounds {
 		for _, c := range all {
 			if c.name != create && c.name != createFloor {
 				continue
 			}
-			sample, err := s.measureHalfLoad(ctx, c, int(most/2), settings)
+			sample, err := s.measureHalfLoad(ctx, c, int(most.Throughput/2), settings)
 			if err != nil {
 				return err
 			}
