@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -40,7 +42,10 @@ type Admitted struct {
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
 // ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, ErrCorrupt, ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
-	answer, err := s.run(ctx, admitScript, admission.keys(), admission.args()...)
+	call := words{text: make([]byte, 0, typicalText)}
+	admission.keys(&call)
+	admission.args(&call)
+	answer, err := s.runWords(ctx, admitScript, &call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
@@ -48,20 +53,25 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 	return admitted, err
 }
 
-func (a Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
+func (a *Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
 
-// keys and args are those of limiter.lua and admission.lua; the operation's own follow.
-func (a Admission) keys() []string {
+// keys and args write those of limiter.lua and admission.lua; the operation's own follow each.
+func (a *Admission) keys(call *words) {
 	space := a.keyspace()
-	return append(make([]string, 0, 5), space.rate(a.MerchantID), space.override(a.KeyID), space.used(a.KeyID))
+	call.key(space, rateKind, a.MerchantID)
+	call.key(space, overrideKind, a.KeyID)
+	call.key(space, usedKind, a.KeyID)
 }
 
-func (a Admission) args() []any {
-	return append(limitArgs(a.Limit), a.Revision, a.Digest.Hex(), flag(a.Live), flag(a.Blocked))
+func (a *Admission) args(call *words) {
+	limitArgs(call, a.Limit)
+	call.claim(a.Revision, a.Digest[:])
+	call.add(flag(a.Live), flag(a.Blocked))
 }
 
-func limitArgs(limit ratelimit.Policy) []any {
-	return append(make([]any, 0, 26), limit.Interval().Microseconds(), limit.Window().Microseconds())
+func limitArgs(call *words, limit ratelimit.Policy) {
+	call.integer(limit.Interval().Microseconds())
+	call.integer(limit.Window().Microseconds())
 }
 
 // The first word of an answer, where it says more than that the request was admitted.
@@ -74,7 +84,7 @@ const (
 // admittedOf reads what every answer begins with, and returns its first word. With ErrNotFound and
 // ErrIdempotencyMismatch the request was admitted nevertheless.
 func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error) {
-	word := answer.text()
+	word, tail, _ := strings.Cut(answer.text(), " ")
 	var verdict error
 	switch word {
 	case "REJECTED":
@@ -82,11 +92,11 @@ func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error)
 	case "BLOCKED":
 		return Admitted{}, word, ErrMerchantBlocked
 	case "LIMITED":
-		admitted := Admitted{Now: answer.microTime(), Quota: limit.Refused(answer.micros())}
-		if answer.broken {
+		now, backlog, _, ok := momentOf(tail)
+		if !ok {
 			return Admitted{}, word, ErrCorrupt
 		}
-		return admitted, word, ErrRateLimited
+		return Admitted{Now: now, Quota: limit.Refused(backlog)}, word, ErrRateLimited
 	case "NOT_FOUND":
 		verdict = ErrNotFound
 	case "MISMATCH":
@@ -95,12 +105,27 @@ func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error)
 	default: // "CORRUPT" among them
 		return Admitted{}, word, ErrCorrupt
 	}
-	admitted := Admitted{Now: answer.microTime(), Quota: limit.Admitted(answer.micros())}
-	if used := answer.integer(); used > 0 {
-		admitted.LastUsedAt = time.UnixMilli(used).UTC()
-	}
-	if answer.broken {
+	now, backlog, used, ok := momentOf(tail)
+	if !ok {
 		return Admitted{}, word, ErrCorrupt
 	}
+	admitted := Admitted{Now: now, Quota: limit.Admitted(backlog)}
+	if used, err := strconv.ParseInt(used, 10, 64); err == nil && used > 0 {
+		admitted.LastUsedAt = time.UnixMilli(used).UTC()
+	}
 	return admitted, word, verdict
+}
+
+// momentOf reads "<seconds> <microseconds> <the moment by which all requests are paid for, in microseconds>[ <last use>]":
+// the time of Redis, how far that moment lies ahead, and the rest. Text costs a script less than numbers.
+func momentOf(text string) (now time.Time, backlog time.Duration, used string, ok bool) {
+	seconds, text, _ := strings.Cut(text, " ")
+	micros, text, _ := strings.Cut(text, " ")
+	paid, used, _ := strings.Cut(text, " ")
+	s, secondsErr := strconv.ParseInt(seconds, 10, 64)
+	us, microsErr := strconv.ParseInt(micros, 10, 64)
+	debt, debtErr := strconv.ParseInt(paid, 10, 64)
+	now = time.Unix(s, us*int64(time.Microsecond)).UTC()
+	backlog = time.Duration(debt-now.UnixMicro()) * time.Microsecond
+	return now, backlog, used, secondsErr == nil && microsErr == nil && debtErr == nil
 }

@@ -12,8 +12,13 @@ import (
 // the session is returned as well.
 func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
 	// In the merchant's own bucket, as with Session.
-	keys := append(admission.keys(), admission.keyspace().session(id))
-	answer, err := s.run(ctx, cancelScript, keys, append(admission.args(), admission.MerchantID, cancelRules)...)
+	call := words{text: make([]byte, 0, 2*typicalText)}
+	admission.keys(&call)
+	call.key(admission.keyspace(), sessionKind, id.String())
+	admission.args(&call)
+	call.add(admission.MerchantID, "")
+	call.add(cancelRules, "")
+	answer, err := s.runWords(ctx, cancelScript, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
 	}

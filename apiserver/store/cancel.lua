@@ -1,21 +1,24 @@
 -- Cancels a session for its merchant.
--- KEYS[4] is the session, ARGV[7] the merchant id, ARGV[8] the rules.
+-- KEYS[4] is the session, ARGV[5] the merchant id, ARGV[6] the rules.
 
+-- include: prelude
 local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local refusal, backlog, used = admit(stored[1], stored[2], stored[3])
-if refusal then
-  return refusal
-end
+-- include: admission
+-- include: event
+-- include: expiry
+-- include: transition
 local fields = read_session(KEYS[4])
-if fields[5] ~= ARGV[7] then -- see read.lua
-  return {'NOT_FOUND', now_us, backlog, used}
+-- Two merchants may share a bucket, so the key alone does not tell whose session this is.
+local owner = ARGV[5] .. ' '
+if not fields[4] or string.sub(fields[4], 1, #owner) ~= owner then
+  return 'NOT_FOUND ' .. admitted
 end
-local verdict = verdict_of(ARGV[8], 'unheard', fields[1], true)
+local verdict = verdict_of(ARGV[6], 'unheard', status_of(fields), true)
 if not verdict then
-  return {'CORRUPT'}
+  return 'CORRUPT'
 end
 if verdict == 'applied' then
   end_session(KEYS[4], {s = 'CANCELLED', e = now_ms})
   fields = read_session(KEYS[4])
 end
-return {'OK', now_us, backlog, used, verdict, fields}
+return {'OK ' .. admitted, verdict, fields}

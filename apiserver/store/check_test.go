@@ -35,7 +35,7 @@ func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
 	// A user as a careful platform makes one: nothing but what the store needs.
 	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+evalsha", "+eval", "+time", "+ping",
 		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire",
-		"+zadd", "+zrem").Err(); err != nil {
+		"+rpush", "+zadd").Err(); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, "redis://till:secret@"+server.Addr()+"/0")

@@ -58,5 +58,5 @@ func (s *Store) runSettle(ctx context.Context, key string, args ...any) (*reply,
 	if s.settled == nil {
 		return s.run(ctx, settleScript, keys, args...)
 	}
-	return s.runBy(ctx, settling{s.settled, key}, s.settled.timeout, settleScript, keys, args)
+	return s.runBy(ctx, settling{s.settled, key}, s.settled.timeout, settleScript, commandOf(keys, args))
 }

@@ -54,13 +54,17 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 	c := client(t, shared)
 	for desc, harm := range map[string]struct{ field, value string }{
 		"an unknown status":              {"s", "PAID"},
-		"no status":                      {"s", ""},
-		"an amount that is no number":    {"a", "12.5"},
+		"an empty status":                {"s", ""},
+		"an amount that is no number":    {"f", "12.5 900000 - - 11 Acme Coffee1001"},
+		"an amount below zero":           {"f", "-1 900000 - - 11 Acme Coffee1001"},
 		"no expiry":                      {"x", ""},
 		"an expiry that is no number":    {"x", "soon"},
-		"no creation":                    {"c", ""},
-		"no merchant name":               {"n", ""},
-		"a tax that is no number":        {"t", "x"},
+		"a lifetime that is no number":   {"f", "1250 x - - 11 Acme Coffee1001"},
+		"a tax that is no number":        {"f", "1250 900000 x - 11 Acme Coffee1001"},
+		"a tip that is no number":        {"f", "1250 900000 - x 11 Acme Coffee1001"},
+		"no length of the name":          {"f", "1250 900000 - - Acme Coffee1001"},
+		"a name that is cut off":         {"f", "1250 900000 - - 11 Acme Coff"},
+		"nothing behind the merchant":    {"f", " "},
 		"an end although it is pending":  {"e", "1"},
 		"a final status without its end": {"s", "COMPLETED"},
 	} {
@@ -68,9 +72,12 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 		id := mustCreate(t, s, asks, wanted).Session.ID
 		key := bucketTag(asks.MerchantID) + "session:" + id.String()
-		if harm.value == "" {
-			c.HDel(t.Context(), key, harm.field)
-		} else {
+		switch {
+		case harm.field == "f":
+			c.HSet(t.Context(), key, "f", asks.MerchantID+" "+harm.value)
+		case harm.field == "x" && harm.value == "":
+			c.HDel(t.Context(), key, "x")
+		default:
 			c.HSet(t.Context(), key, harm.field, harm.value)
 		}
 		_, read, err := s.Session(t.Context(), asks, id)

@@ -38,18 +38,7 @@ type Created struct {
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
 	id := session.NewID(session.BucketOf(admission.MerchantID))
-	keys := append(admission.keys(), admission.keyspace().session(id))
-	if !wanted.Idempotency.IsZero() {
-		keys = append(keys, admission.keyspace().idempotency(admission.MerchantID, wanted.Idempotency))
-	}
-	args := append(admission.args(),
-		wanted.Lifetime.Milliseconds(),
-		(wanted.Lifetime + s.retention).Milliseconds(),
-		max(wanted.Lifetime, idempotencyLifetime).Milliseconds(),
-		id.String(), wanted.Charge.Fingerprint(), flag(wanted.RejectMismatch), flag(wanted.TellCreated))
-	args = append(args, createFields(admission.MerchantID, wanted)...)
-
-	answer, err := s.run(ctx, createScript, keys, args...)
+	answer, err := s.runWords(ctx, createScript, s.createCall(admission, wanted, id))
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
@@ -62,6 +51,34 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 	}
 	created, err := replayOf(answer)
 	return admitted, created, err
+}
+
+// createCall writes what create.lua takes.
+func (s *Store) createCall(admission Admission, wanted NewSession, id session.ID) *words {
+	call := &words{text: make([]byte, 0, typicalText)}
+	space, once := admission.keyspace(), !wanted.Idempotency.IsZero()
+	lifetime := decimal(wanted.Lifetime.Milliseconds())
+	admission.keys(call)
+	call.key(space, sessionKind, id.String())
+	call.key(space, lineKind, lifetime)
+	if once {
+		call.key(space, idempotencyKind+admission.MerchantID+":", wanted.Idempotency.Hash())
+	}
+	admission.args(call)
+	call.add(lifetime, "")
+	call.integer((wanted.Lifetime + s.retention).Milliseconds())
+	call.add(id.String(), "")
+	call.fixed(admission.MerchantID, wanted)
+	if once || wanted.TellCreated || wanted.Charge.CustomerEmail != "" {
+		call.add(flag(wanted.TellCreated), "")
+		call.add(wanted.Charge.CustomerEmail, "")
+	}
+	if once {
+		call.integer(max(wanted.Lifetime, idempotencyLifetime).Milliseconds())
+		call.add(wanted.Charge.Fingerprint(), "")
+		call.add(flag(wanted.RejectMismatch), "")
+	}
+	return call
 }
 
 // newSession is the session create.lua has just written.

@@ -2,6 +2,9 @@
 -- KEYS[1] is the bucket's dead letters; the keys of its events begin with KEYS[2].
 -- ARGV[1] how many to skip, ARGV[2] how many at most.
 
+-- include: prelude
+-- include: dead
+
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - dead_keep_ms)
 local letters = {}
 local page = call('ZREVRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')

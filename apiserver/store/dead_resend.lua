@@ -2,6 +2,9 @@
 -- KEYS[1] is the bucket's due events, KEYS[2] its dead letters; the keys of its events begin with KEYS[3].
 -- ARGV are the ids.
 
+-- include: prelude
+-- include: dead
+
 local sent = 0
 for _, id in ipairs(ARGV) do
   local key = KEYS[3] .. id

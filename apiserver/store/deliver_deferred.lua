@@ -2,6 +2,9 @@
 -- KEYS[1] is the bucket's due events; the keys of its events begin with KEYS[2].
 -- ARGV: event id, token of the lease and time to the next look in ms, in turn.
 
+-- include: prelude
+-- include: dead
+
 for i = 1, #ARGV, 3 do
   local key = KEYS[2] .. ARGV[i]
   if held(key, ARGV[i + 1]) then

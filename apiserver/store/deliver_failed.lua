@@ -5,6 +5,10 @@
 -- ARGV[4] the reason, ARGV[5] where the attempt went, ARGV[6] how long an endpoint may fail in ms, ARGV[7] '1' if it
 -- says that it is gone, ARGV[8] the merchant id.
 
+-- include: prelude
+-- include: dead
+-- include: endpoint
+
 -- Whether this attempt disabled the endpoint.
 local function endpoint_failed()
   local endpoint = read_endpoint(KEYS[4])

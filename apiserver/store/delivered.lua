@@ -2,6 +2,10 @@
 -- KEYS[1] is the bucket's due events, KEYS[2] the event, KEYS[3] the merchant's endpoint if it was delivered.
 -- ARGV[1] the event's id, ARGV[2] the token of the lease.
 
+-- include: prelude
+-- include: dead
+-- include: endpoint
+
 if not held(KEYS[2], ARGV[2]) then
   return {'STALE'}
 end

@@ -19,7 +19,7 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 	asks := merchantOf(7)
 	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
 	due(t, s, expiring)
-	waiting := func() float64 { return c.ZScore(t.Context(), "{b07}:expiry", expiring.ID.String()).Val() }
+	waiting := func() float64 { return c.ZScore(t.Context(), "{b07}:expiry", "10").Val() }
 	before := waiting()
 	refused := func(why string) {
 		t.Helper()
@@ -95,23 +95,22 @@ func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
 	for desc, harm := range map[string][2]string{
 		"an unknown status":                 {"s", "PAID"},
 		"a status that is a pattern":        {"s", "%"},
-		"no status":                         {"s", ""},
-		"no amount":                         {"a", ""},
+		"an end although it is pending":     {"e", "1"},
+		"no amount":                         {"f", "-"},
 		"a final status without its end":    {"s", "FAILED"},
 		"a record of a refund that is none": {"l:a", "garbage"},
 	} {
 		asks := merchant()
 		id := mustCreate(t, s, asks, newSession()).Session.ID
 		key := bucketTag(asks.MerchantID) + "session:" + id.String()
-		if harm[1] == "" {
-			must(t, c.HDel(t.Context(), key, harm[0]).Err())
-		} else {
-			must(t, c.HSet(t.Context(), key, harm[0], harm[1]).Err())
+		if harm[0] == "f" {
+			harm[1] = asks.MerchantID + " " + harm[1]
 		}
+		must(t, c.HSet(t.Context(), key, harm[0], harm[1]).Err())
 		if got, err := s.Settle(t.Context(), id, failed("a")); !errors.Is(err, store.ErrCorrupt) || got.Applied {
 			t.Errorf("%s: settle: %+v, %v; want ErrCorrupt", desc, got, err)
 		}
-		if harm[0] == "s" {
+		if harm[0] == "s" || harm[0] == "e" {
 			if _, got, err := s.Cancel(t.Context(), asks, id); !errors.Is(err, store.ErrCorrupt) || got.Status != "" {
 				t.Errorf("%s: cancel: %s, %v; want ErrCorrupt", desc, got.Status, err)
 			}

@@ -2,6 +2,9 @@
 -- KEYS[1] is the endpoint, KEYS[2] the bucket's troubled endpoints.
 -- ARGV[1] and ARGV[2] since when it is disabled and resumed, '' for not; ARGV[3] the merchant id.
 
+-- include: prelude
+-- include: endpoint
+
 local endpoint = read_endpoint(KEYS[1])
 if (endpoint[3] or '') ~= ARGV[1] or (endpoint[5] or '') ~= ARGV[2] then
   return {'OK'}

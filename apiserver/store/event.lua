@@ -1,4 +1,4 @@
--- Follows the prelude in every script that may have something to tell a merchant.
+-- Records what there is to tell a merchant.
 
 -- What all keys of a script begin with, for they are of one bucket: '{bNN}:'. Some keys are only known here and
 -- so are not in KEYS; with the same hash tag they are in the same slot.
@@ -18,11 +18,13 @@ end
 -- was before; false hides one. Reads the session anew: a change is rare, and few readers need all of it.
 local function change_session(key, kind, mark, change, news)
   -- What an event says of its session, under the same names. 'v' is of a refused payment: no session has it.
-  local says = {'m', 'n', 's', 'c', 'x', 'e', 'a', 'o', 't', 'p', 'r', 'y', 'v', 'w'}
+  local says = {'f', 's', 'x', 'e', 'r', 'y', 'v', 'w'}
   local id = string.sub(key, #space + 9) -- behind 'session:'
   local stored = call('HMGET', key, 'q', unpack(says))
   local sequence = (tonumber(stored[1]) or 0) + 1
-  local event = {'k', kind, 'd', news.e or now_ms, 'i', id, 'q', sequence}
+  -- The merchant by itself, for who delivers the event must look for the endpoint.
+  local merchant = string.match(stored[2] or '', '^%S*')
+  local event = {'k', kind, 'd', news.e or now_ms, 'm', merchant, 'i', id, 'q', sequence}
   for i, name in ipairs(says) do
     local value = news[name]
     if value == nil then
@@ -39,11 +41,9 @@ local function change_session(key, kind, mark, change, news)
     fields[#fields + 1], fields[#fields + 2] = name, value
   end
   call('HSET', key, unpack(fields))
-  return id
 end
 
 -- Ends a session, which happens once: takes its final status, the end, and what else changes with it.
 local function end_session(key, change)
-  local id = change_session(key, 'session.' .. string.lower(change.s), 'ended', change, change)
-  call('ZREM', space .. 'expiry', id)
+  change_session(key, 'session.' .. string.lower(change.s), 'ended', change, change)
 end

@@ -12,11 +12,11 @@ import (
 // What an event says, in the fields of its hash. They are written once. Of these names only; those of two
 // letters and more are about its delivery.
 //
-//	k  kind              m  merchant id        i  session id, q  sequence, and s, c, x, e, a, o, t, p, r, y, w as
-//	d  occurredAt, ms    n  merchant name         in the session (see createFields), for session.*
+//	k  kind              m  merchant id        i  session id, q  sequence, and f, s, x, e, r, y, w as in the
+//	d  occurredAt, ms                             session (see fields.go), for session.*
 //
 //	r, v, w  paymentRef, amountCents and paidAt of the refused payment, for late_payment and payment_mismatch
-//	K, P, G, C  key id, prefix, generation and cause, for key.rotated
+//	n, K, P, G, C  merchant name, key id, prefix, generation and cause, for key.rotated
 //
 // rotationFields are those of key.rotated; event.lua writes those of a session.
 func rotationFields(event outbox.Event) []any {
@@ -35,23 +35,22 @@ func rotationFields(event outbox.Event) []any {
 func eventOf(id string, fields map[string]string) (outbox.Event, error) {
 	read := &eventFields{fields: fields}
 	event := outbox.Event{
-		ID:           id,
-		Kind:         v1alpha1.WebhookEvent(read.text("k")),
-		OccurredAt:   read.millis("d"),
-		MerchantID:   read.text("m"),
-		MerchantName: read.text("n"),
+		ID:         id,
+		Kind:       v1alpha1.WebhookEvent(read.text("k")),
+		OccurredAt: read.millis("d"),
+		MerchantID: read.text("m"),
 	}
 	switch event.Kind {
 	case v1alpha1.EventKeyRotated:
-		event.Key = read.keyNews()
+		event.MerchantName, event.Key = read.text("n"), read.keyNews()
 	case v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch:
-		event.Session = read.sessionNews(event)
+		event.Session = read.sessionNews(&event)
 		event.Session.Payment = &outbox.RefusedPayment{
 			Ref: read.text("r"), AmountCents: read.integer("v"), PaidAt: read.optionalMillis("w"),
 		}
 	case v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed,
 		v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled:
-		event.Session = read.sessionNews(event)
+		event.Session = read.sessionNews(&event)
 		event.Session.PaymentRef, event.Session.PaidAt = fields["r"], read.optionalMillis("w")
 	default:
 		read.broken = true
@@ -104,24 +103,22 @@ func (f *eventFields) keyNews() *outbox.KeyNews {
 }
 
 // sessionNews reads what all events of a session say. How its own payment went is left out.
-func (f *eventFields) sessionNews(event outbox.Event) *outbox.SessionNews {
+func (f *eventFields) sessionNews(event *outbox.Event) *outbox.SessionNews {
 	id, err := session.ParseID(f.text("i"))
 	told := session.Session{
-		ID:           id,
-		MerchantID:   event.MerchantID,
-		MerchantName: event.MerchantName,
-		Status:       session.Status(f.text("s")),
-		CreatedAt:    f.millis("c"),
-		ExpiresAt:    f.millis("x"),
-		EndedAt:      f.optionalMillis("e"),
-		Reason:       f.fields["y"],
-		Charge: session.Charge{
-			AmountCents: f.integer("a"),
-			OrderRef:    f.fields["o"],
-			TaxCents:    f.optionalInteger("t"),
-			TipCents:    f.optionalInteger("p"),
-		},
+		ID:        id,
+		Status:    session.Pending,
+		ExpiresAt: f.millis("x"),
+		EndedAt:   f.optionalMillis("e"),
+		Reason:    f.fields["y"],
 	}
-	f.broken = f.broken || err != nil || !told.Status.Known() || told.Status.Final() == told.EndedAt.IsZero()
+	if status, ended := f.fields["s"]; ended {
+		told.Status = session.Status(status)
+		f.broken = f.broken || !told.Status.Final()
+	}
+	facts, ok := fixedOf(f.text("f"))
+	facts.complete(&told)
+	event.MerchantName = told.MerchantName
+	f.broken = f.broken || err != nil || !ok || told.MerchantID != event.MerchantID || told.Status.Final() == told.EndedAt.IsZero()
 	return &outbox.SessionNews{Session: told, Sequence: f.integer("q")}
 }

@@ -69,12 +69,12 @@ func TestWhatAnEventHolds(t *testing.T) {
 	must(t, err)
 
 	common := map[string]string{
-		"i": created.ID.String(), "m": asks.MerchantID, "n": "Acme Coffee", "c": millis(created.CreatedAt), "x": millis(created.ExpiresAt),
-		"a": "1250", "o": "1001", "t": "0", "p": "7",
+		"i": created.ID.String(), "m": asks.MerchantID, "x": millis(created.ExpiresAt),
+		"f": asks.MerchantID + " 1250 900000 0 7 11 Acme Coffee1001",
 	}
 	ended := millis(settled.Session.EndedAt)
 	for mark, want := range map[outbox.Mark]map[string]string{
-		outbox.MarkCreated: {"k": "session.created", "d": millis(created.CreatedAt), "q": "1", "s": "PENDING"},
+		outbox.MarkCreated: {"k": "session.created", "d": millis(created.CreatedAt), "q": "1"},
 		outbox.MarkEnded: {
 			"k": "session.failed", "d": ended, "q": "2", "s": "FAILED", "e": ended, "r": "rail-1", "y": "no funds", "w": "1234",
 		},
@@ -189,7 +189,7 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 	eventID := outbox.SessionEventID(id, outbox.MarkMismatch("rail-1"))
 	fields := c.HGetAll(t.Context(), bucketTagOf(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
-		if name == "o" || name == "w" { // given or not
+		if name == "w" { // given or not
 			continue
 		}
 		harmed := map[string]string{"attempts": "3"} // of its delivery, and passed over
@@ -201,7 +201,7 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 		if event, err := store.EventOf(eventID, harmed); err == nil {
 			t.Errorf("without %s it is read as %+v", name, event)
 		}
-		if name == "m" || name == "n" || name == "r" {
+		if name == "r" {
 			continue
 		}
 		harmed[name] = "garbage"

@@ -110,7 +110,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 	keys := client(t, server).Keys(t.Context(), bucketTag(asks.MerchantID)+"session:*").Val()
 	own := 0
 	for _, key := range keys {
-		if client(t, server).HGet(t.Context(), key, "m").Val() == asks.MerchantID {
+		if owned(client(t, server), asks, key) {
 			own++
 		}
 	}

@@ -2,62 +2,114 @@ package store
 
 import (
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
-// The fields of a session's hash. Their names are short, for Redis stores them with each session.
+// The fields of a session's hash. They are few, for each costs Redis time and memory with each session: what no script needs
+// by itself is in one. Their names are short for the same reason.
 //
-//	s  status                 m  merchant id       o  orderRef, if given
-//	c  createdAt, ms          n  merchant name     t  taxCents, if given
-//	x  expiresAt, ms          a  amountCents       p  tipCents, if given
-//	e  endedAt, ms, if ended                       u  customerEmail, if given
+//	f  what never changes, see fixed     s  status, if it is final
+//	x  expiresAt, ms                     e  endedAt, ms, if it is
+//	u  customerEmail, if given
 //
 //	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
 //	q  sequence of the last event, if there was one
 //	l:<paymentRef>  a refused payment: "<late or mismatched> <amountCents> <paidAt, ms, or 0>"
+
+// fixed is what never changes of a session and may be told to anyone the merchant is told to. It is written
 //
-// createFields are those the creator knows; create.lua adds s, c and x, by the clock of Redis.
-func createFields(merchantID string, wanted NewSession) []any {
+//	<merchant id> <amountCents> <lifetime, ms> <taxCents or -> <tipCents or -> <bytes of the merchant name> <name><orderRef>
+type fixed struct {
+	merchantID, merchantName string
+	lifetime                 time.Duration
+	charge                   session.Charge
+}
+
+// fixed writes what createCall knows of a session; create.lua adds expiresAt by the clock of Redis.
+func (w *words) fixed(merchantID string, wanted NewSession) {
 	charge := wanted.Charge
-	fields := []any{"m", merchantID, "n", wanted.MerchantName, "a", charge.AmountCents}
-	if charge.OrderRef != "" {
-		fields = append(fields, "o", charge.OrderRef)
+	w.text = append(append(w.text, merchantID...), ' ')
+	w.text = append(strconv.AppendInt(w.text, charge.AmountCents, 10), ' ')
+	w.text = append(strconv.AppendInt(w.text, wanted.Lifetime.Milliseconds(), 10), ' ')
+	for _, cents := range []*int64{charge.TaxCents, charge.TipCents} {
+		if cents == nil {
+			w.text = append(w.text, '-', ' ')
+		} else {
+			w.text = append(strconv.AppendInt(w.text, *cents, 10), ' ')
+		}
 	}
-	if charge.TaxCents != nil {
-		fields = append(fields, "t", *charge.TaxCents)
+	w.text = append(strconv.AppendInt(w.text, int64(len(wanted.MerchantName)), 10), ' ')
+	w.text = append(append(w.text, wanted.MerchantName...), charge.OrderRef...)
+	w.end()
+}
+
+func fixedOf(text string) (read fixed, ok bool) {
+	ok = true
+	word := func() string {
+		var next string
+		var found bool
+		next, text, found = strings.Cut(text, " ")
+		ok = ok && found
+		return next
 	}
-	if charge.TipCents != nil {
-		fields = append(fields, "p", *charge.TipCents)
+	number := func(digits string) int64 {
+		n, err := strconv.ParseInt(digits, 10, 64)
+		ok = ok && err == nil && n >= 0
+		return n
 	}
-	if charge.CustomerEmail != "" {
-		fields = append(fields, "u", charge.CustomerEmail)
+	part := func() *int64 {
+		if digits := word(); digits != "-" {
+			return new(number(digits))
+		}
+		return nil
 	}
-	return fields
+	read.merchantID = word()
+	read.charge.AmountCents = number(word())
+	read.lifetime = time.Duration(number(word())) * time.Millisecond
+	read.charge.TaxCents, read.charge.TipCents = part(), part()
+	length := number(word())
+	if !ok || read.merchantID == "" || length > int64(len(text)) {
+		return fixed{}, false
+	}
+	read.merchantName, read.charge.OrderRef = text[:length], text[length:]
+	return read, true
+}
+
+// complete fills in what is fixed of a session whose expiresAt is known.
+func (f fixed) complete(read *session.Session) {
+	read.MerchantID, read.MerchantName, read.Charge = f.merchantID, f.merchantName, f.charge
+	read.CreatedAt = read.ExpiresAt.Add(-f.lifetime)
+}
+
+// The place of fixed among the fields in the order in which read_session in expiry.lua returns them.
+const fixedAt = 3
+
+// ownedBy tells whose session this is, whatever else is wrong with it. One that is missing is nobody's.
+func ownedBy(merchantID string, fields *reply) bool {
+	if len(fields.rest) <= fixedAt {
+		return false
+	}
+	text, _ := fields.rest[fixedAt].(string)
+	owner, _, _ := strings.Cut(text, " ")
+	return owner == merchantID
 }
 
 // sessionOf decodes the fields in the order in which read_session in expiry.lua returns them.
 func sessionOf(id session.ID, fields *reply) (session.Session, error) {
 	read := session.Session{
-		ID:           id,
-		Status:       fields.status(),
-		ExpiresAt:    fields.millis(),
-		EndedAt:      fields.optionalMillis(),
-		CreatedAt:    fields.millis(),
-		MerchantID:   fields.text(),
-		MerchantName: fields.text(),
-		Charge: session.Charge{
-			AmountCents:   fields.integer(),
-			OrderRef:      fields.optionalText(),
-			TaxCents:      fields.optionalInteger(),
-			TipCents:      fields.optionalInteger(),
-			CustomerEmail: fields.optionalText(),
-		},
-		PaymentRef: fields.optionalText(),
-		Reason:     fields.optionalText(),
-		PaidAt:     fields.optionalMillis(),
+		ID:        id,
+		Status:    fields.status(),
+		ExpiresAt: fields.millis(),
+		EndedAt:   fields.optionalMillis(),
 	}
-	if fields.broken || read.Status.Final() == read.EndedAt.IsZero() {
+	facts, ok := fixedOf(fields.text())
+	facts.charge.CustomerEmail = fields.optionalText()
+	read.PaymentRef, read.Reason, read.PaidAt = fields.optionalText(), fields.optionalText(), fields.optionalMillis()
+	facts.complete(&read)
+	if !ok || fields.broken || read.Status.Final() == read.EndedAt.IsZero() {
 		return session.Session{}, ErrCorrupt
 	}
 	return read, nil

@@ -25,28 +25,38 @@ const OverrideLifetime = 7 * 24 * time.Hour
 // keyspace makes the keys of one bucket. Its hash tag puts them all into one slot of a Redis Cluster.
 type keyspace string
 
-func keyspaceOf(bucket session.Bucket) keyspace {
-	return keyspace(fmt.Sprintf("{b%02d}:", bucket))
-}
+func keyspaceOf(bucket session.Bucket) keyspace { return keyspaces[bucket%session.Buckets] }
 
-// rate holds the moment until which a caller's requests are paid for, in microseconds.
-func (k keyspace) rate(subject string) string { return string(k) + "rate:" + subject }
+// keyspaces are those of all buckets, for each request needs one.
+var keyspaces = func() (all [session.Buckets]keyspace) {
+	for bucket := range all {
+		all[bucket] = keyspace(fmt.Sprintf("{b%02d}:", bucket))
+	}
+	return all
+}()
 
-// override holds a verdict on the digests of one ApiKey; see encode.
-func (k keyspace) override(keyID string) string { return string(k) + "key:" + keyID }
+// What the keys of a request begin with, behind the keyspace.
+const (
+	// rateKind holds the moment until which a caller's requests are paid for, in microseconds.
+	rateKind = "rate:"
+	// overrideKind holds a verdict on the digests of one ApiKey; see encode.
+	overrideKind = "key:"
+	// usedKind holds the last use of one ApiKey, in milliseconds.
+	usedKind = "used:"
+	// sessionKind holds the hash of one session.
+	sessionKind = "session:"
+	// lineKind holds the ids of sessions with one lifetime, in milliseconds, in the order of their creation.
+	lineKind = "expiry:"
+	// idempotencyKind is followed by the merchant's id and the hash of the Idempotency-Key, and holds "<session id>
+	// <fingerprint of its charge>".
+	idempotencyKind = "idem:"
+)
 
-// used holds the last use of one ApiKey, in milliseconds.
-func (k keyspace) used(keyID string) string { return string(k) + "used:" + keyID }
+func (k keyspace) override(keyID string) string { return string(k) + overrideKind + keyID }
 
-// session holds the hash of one session.
-func (k keyspace) session(id session.ID) string { return string(k) + "session:" + id.String() }
+func (k keyspace) session(id session.ID) string { return string(k) + sessionKind + id.String() }
 
-// idempotency holds "<session id> <fingerprint of its charge>".
-func (k keyspace) idempotency(merchantID string, key session.IdempotencyKey) string {
-	return string(k) + "idem:" + merchantID + ":" + key.Hash()
-}
-
-// expiry holds the pending sessions by their expiresAt, in milliseconds.
+// expiry holds what is due by when it is, in milliseconds: lines, by their lifetime, and single sessions; see sweep.lua.
 func (k keyspace) expiry() string { return string(k) + "expiry" }
 
 // event holds the hash of one event.

@@ -1,10 +1,13 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -29,11 +32,16 @@ func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
 	}
 	var own []string
 	for _, key := range keys {
-		if owner, _ := c.HGet(t.Context(), key, "m").Result(); owner == asks.MerchantID {
+		if owned(c, asks, key) {
 			own = append(own, key)
 		}
 	}
 	return own
+}
+
+// owned tells whether the session at the key is the merchant's.
+func owned(c *redis.Client, asks store.Admission, key string) bool {
+	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+" ")
 }
 
 // The names are a contract: other programs, dashboards and the next release find them.

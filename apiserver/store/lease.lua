@@ -2,6 +2,9 @@
 -- KEYS[1] is the bucket's due events; the keys of its events begin with KEYS[2], those of its endpoints with KEYS[3].
 -- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease.
 
+-- include: prelude
+-- include: endpoint
+
 local leased = {}
 for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[2])) do
   local key = KEYS[2] .. id

@@ -30,8 +30,11 @@ func (s *Store) PublicSession(
 	ctx context.Context, admission PublicAdmission, id session.ID,
 ) (ratelimit.Quota, PublicSession, error) {
 	space := keyspaceOf(id.Bucket())
-	keys := []string{space.rate(admission.Subject), space.session(id)}
-	answer, err := s.run(ctx, publicScript, keys, limitArgs(admission.Limit)...)
+	call := words{text: make([]byte, 0, typicalText)}
+	call.key(space, rateKind, admission.Subject)
+	call.key(space, sessionKind, id.String())
+	limitArgs(&call, admission.Limit)
+	answer, err := s.runWords(ctx, publicScript, &call)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
 	}
@@ -39,9 +42,10 @@ func (s *Store) PublicSession(
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
-	read := PublicSession{Status: answer.status(), MerchantName: answer.text(), AmountCents: answer.integer()}
-	if answer.broken {
+	status := answer.status()
+	facts, ok := fixedOf(answer.text())
+	if answer.broken || !ok {
 		return ratelimit.Quota{}, PublicSession{}, ErrCorrupt
 	}
-	return admitted.Quota, read, nil
+	return admitted.Quota, PublicSession{Status: status, MerchantName: facts.merchantName, AmountCents: facts.charge.AmountCents}, nil
 }

@@ -1,13 +1,19 @@
 -- Reads what a payer may see of a session; whoever has the id is admitted.
 -- KEYS[2] is the session.
 
-local backlog, over_limit = count(call('GET', KEYS[1]))
-if over_limit then
-  return over_limit
+-- include: prelude
+local paid_until = call('GET', KEYS[1])
+-- include: limiter
+local fields = call('HMGET', KEYS[2], 's', 'x', 'f')
+local admitted = clock[1] .. ' ' .. clock[2] .. ' ' .. debt .. ' 0'
+if not fields[3] then
+  return 'NOT_FOUND ' .. admitted
 end
-local fields = call('HMGET', KEYS[2], 's', 'x', 'e', 'n', 'a')
-if not fields[1] then
-  return {'NOT_FOUND', now_us, backlog, 0}
+-- include: due
+if due then
+  -- include: event
+  -- include: expiry
+  expire_if_due(KEYS[2], {fields[1], fields[2]})
+  fields[1] = 'EXPIRED'
 end
-expire_if_due(KEYS[2], fields)
-return {'OK', now_us, backlog, 0, fields[1], fields[4], fields[5]}
+return {'OK ' .. admitted, fields[1], fields[3]}

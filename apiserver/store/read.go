@@ -12,8 +12,11 @@ import (
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
 	// Looked up in the merchant's own bucket, whatever bucket the id names: sessions of merchants in
 	// other buckets cannot be reached from here at all.
-	keys := append(admission.keys(), admission.keyspace().session(id))
-	answer, err := s.run(ctx, readScript, keys, append(admission.args(), admission.MerchantID)...)
+	call := words{text: make([]byte, 0, typicalText)}
+	admission.keys(&call)
+	call.key(admission.keyspace(), sessionKind, id.String())
+	admission.args(&call)
+	answer, err := s.runWords(ctx, readScript, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
 	}
@@ -21,6 +24,11 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}
-	read, err := sessionOf(id, answer.list())
+	fields := answer.list()
+	// Two merchants may share a bucket, so the key alone does not tell whose session this is.
+	if !ownedBy(admission.MerchantID, fields) {
+		return admitted, session.Session{}, ErrNotFound
+	}
+	read, err := sessionOf(id, fields)
 	return admitted, read, err
 }

@@ -12,6 +12,17 @@ import (
 type reply struct {
 	rest   []any
 	broken bool
+	lone   [1]any
+}
+
+// replyOf reads an answer of one value or of many.
+func replyOf(answer any) *reply {
+	if values, ok := answer.([]any); ok {
+		return &reply{rest: values}
+	}
+	r := &reply{lone: [1]any{answer}}
+	r.rest = r.lone[:]
+	return r
 }
 
 func (r *reply) next() any {
@@ -44,15 +55,15 @@ func (r *reply) integer() int64 {
 	return 0
 }
 
-func (r *reply) microTime() time.Time { return time.UnixMicro(r.integer()).UTC() }
-
-func (r *reply) micros() time.Duration { return time.Duration(r.integer()) * time.Microsecond }
-
 func (r *reply) millis() time.Time { return time.UnixMilli(r.integer()).UTC() }
 
+// status reads that of a session; a pending one has none written down.
 func (r *reply) status() session.Status {
+	if r.absent() {
+		return session.Pending
+	}
 	status := session.Status(r.text())
-	r.broken = r.broken || !status.Known()
+	r.broken = r.broken || !status.Final()
 	return status
 }
 

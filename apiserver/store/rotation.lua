@@ -3,6 +3,8 @@
 -- record the event even if none was told of this key before, ARGV[4] the event's id, from ARGV[5] on its fields, name and
 -- value in turn.
 
+-- include: prelude
+-- include: event
 local told = call('GET', KEYS[1])
 local last = tonumber(told)
 if told and not last then

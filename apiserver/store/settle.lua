@@ -3,22 +3,26 @@
 -- reference, ARGV[4] the amount in cents, ARGV[5] when it was paid in ms and ARGV[6] why it failed, both empty if not
 -- told, ARGV[7] and ARGV[8] the ends of the ids of the events that tell of a late and of a mismatching payment.
 
+-- include: prelude
+-- include: event
+-- include: expiry
+-- include: transition
 local refused = 'l:' .. ARGV[3]
 local fields = read_session(KEYS[1], refused)
-if not fields[5] then
+if not fields[4] then
   return {'NOT_FOUND'}
 end
 local paid_at = ARGV[5] ~= '' and ARGV[5]
 
 -- What a refused payment was: '<verdict> <amount> <when it was paid in ms, or 0>'.
-local record = fields[15]
-local standing, amount = 'unheard', fields[7]
+local record = fields[9]
+local standing, amount = 'unheard', string.match(fields[4], '^%S+ (%d+) ')
 if record then
   standing, amount = 'refused', string.match(record, '^%a+ (%d+) ')
-elseif fields[12] == ARGV[3] then
+elseif fields[6] == ARGV[3] then
   standing = 'settled'
 end
-local verdict = amount and verdict_of(ARGV[1], standing, fields[1], amount == ARGV[4])
+local verdict = amount and verdict_of(ARGV[1], standing, status_of(fields), amount == ARGV[4])
 if not verdict then
   return {'CORRUPT'}
 end

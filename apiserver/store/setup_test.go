@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -27,9 +28,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	defer closeServer()
 	shared = server
-	m.Run()
+	leaks.Run(m, func() error { closeServer(); return nil })
 }
 
 // patience is how long a test waits for what must come true. The machine may be busy.

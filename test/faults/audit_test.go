@@ -76,10 +76,11 @@ func (s *storm) auditSessions() map[string]map[string]string {
 	found := s.hashes("session:")
 	byOrder := map[string]string{}
 	for id, fields := range found {
-		if other, twice := byOrder[fields["o"]]; twice {
-			s.t.Errorf("%s made two sessions, %s and %s", fields["o"], id, other)
+		order := orderOf(fields)
+		if other, twice := byOrder[order]; twice {
+			s.t.Errorf("%s made two sessions, %s and %s", order, id, other)
 		}
-		byOrder[fields["o"]] = id
+		byOrder[order] = id
 	}
 	for _, o := range s.orders {
 		if o.id != "" && byOrder[o.name()] != o.id {
@@ -87,6 +88,18 @@ func (s *storm) auditSessions() map[string]map[string]string {
 		}
 	}
 	return found
+}
+
+// orderOf is the order of a session: what never changes of it is in one field, and the order is the last of that, behind
+// the merchant's name, before which stands how long the name is.
+func orderOf(fields map[string]string) string {
+	const parts = 7
+	fixed := strings.SplitN(fields["f"], " ", parts)
+	length, err := strconv.Atoi(fixed[max(0, len(fixed)-2)])
+	if last := fixed[len(fixed)-1]; err == nil && len(fixed) == parts && length <= len(last) {
+		return last[length:]
+	}
+	return fields["f"]
 }
 
 // auditEvents returns the ids of the events that there must have been, by what Redis holds of the sessions. That each

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -70,8 +71,12 @@ func (f *floors) call(w http.ResponseWriter, r *http.Request, words []any, want 
 }
 
 func begins(command *redis.Cmd, want string) bool {
-	said, err := command.Slice()
-	return err == nil && len(said) > 0 && said[0] == want
+	said := command.Val()
+	if many, ok := said.([]any); ok && len(many) > 0 {
+		said = many[0]
+	}
+	word, ok := said.(string)
+	return ok && strings.HasPrefix(word, want)
 }
 
 func answer(w http.ResponseWriter, r *http.Request, status int, body string) {
