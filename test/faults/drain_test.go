@@ -140,7 +140,7 @@ func tryLeak(t *testing.T) (int, string) {
 func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public string) {
 	s.t.Helper()
 	api := apiserver.DefaultOptions()
-	api.Kubeconfig, api.RedisURL, api.DrainDelay = s.directly(apiserverAccount), s.redisURL(), 0
+	api.Kubeconfig, api.RedisURL, api.DrainDelay = s.directly(apiserverAccount), s.url, 0
 	api.PublicAddress, api.InternalAddress, api.OpsAddress, api.Log = s.address(), s.address(), s.address(), shared.logger()
 	running.Go(func() {
 		if err := apiserver.Run(ctx, api); err != nil {
@@ -148,7 +148,7 @@ func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public st
 		}
 	})
 	dispatcher := webhook.DefaultOptions()
-	dispatcher.Kubeconfig, dispatcher.RedisURL = s.directly(dispatcherAccount), s.redisURL()
+	dispatcher.Kubeconfig, dispatcher.RedisURL = s.directly(dispatcherAccount), s.url
 	dispatcher.OpsAddress, dispatcher.Log = s.address(), shared.logger()
 	dispatcher.AllowHTTP, dispatcher.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	running.Go(func() {

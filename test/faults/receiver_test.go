@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -103,4 +104,16 @@ func (r *receiver) events() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.got)
+}
+
+// heardOf says whether an event about a session has arrived.
+func (r *receiver) heardOf(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, body := range r.bodies {
+		if strings.Contains(body, id) {
+			return true
+		}
+	}
+	return false
 }

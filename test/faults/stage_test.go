@@ -24,6 +24,8 @@ type stage struct {
 	namespace   string
 	redis       *redistest.Server
 	toRedis     wire // the only way of the roles to it
+	url         string
+	flags       []string // more of the API replicas
 	keeper      *redis.Client
 	replicas    []*replica
 	dispatchers []*process
@@ -42,25 +44,33 @@ var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // newStage starts replicas and dispatchers on a Redis with these arguments.
 func newStage(t *testing.T, replicas, dispatchers int, redisArgs ...string) *stage {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
-	if err := shared.kube.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
 	server := redistest.Start(t, redisArgs...)
-	s := &stage{t: t, namespace: namespace.Name, redis: server, toRedis: layWire(t, server.Addr())}
-	s.keeper = redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = s.keeper.Close() })
+	s := &stage{t: t, redis: server, toRedis: layWire(t, server.Addr()), keeper: keeperOf(t, server)}
+	s.url = "redis://" + s.toRedis.Listen + "/0"
+	s.open(replicas, dispatchers)
+	return s
+}
+
+// newStageOn starts replicas, with these flags, and dispatchers on a Redis that is there already, and has no wire.
+func newStageOn(t *testing.T, url string, replicas, dispatchers int, flags ...string) *stage {
+	t.Helper()
+	s := &stage{t: t, url: url, flags: flags}
+	s.open(replicas, dispatchers)
+	return s
+}
+
+func (s *stage) open(replicas, dispatchers int) {
+	s.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
+	s.must(shared.kube.Create(s.t.Context(), namespace))
+	s.namespace = namespace.Name
 	for n := range replicas {
 		s.addReplica(n)
 	}
 	for n := range dispatchers {
 		s.addDispatcher(n)
 	}
-	return s
 }
-
-// redisURL leads through the wire.
-func (s *stage) redisURL() string { return "redis://" + s.toRedis.Listen + "/0" }
 
 // way lays one to the Kubernetes API for an account of the data plane.
 func (s *stage) way(account string) (toKube *kubeproxy.Proxy, kubeconfig string) {
@@ -80,11 +90,11 @@ func (s *stage) addReplica(n int) {
 	toKube, kubeconfig := s.way(apiserverAccount)
 	public, internal, ops := s.address(), s.address(), s.address()
 	r := &replica{
-		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: []string{
-			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--drain-delay", "1s",
+		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
+			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--drain-delay", "1s",
 			"--public-address", public, "--internal-address", internal, "--ops-address", ops,
 			"--public-rate", "10000", "--public-burst", "100000", "--wrong-key-rate", "0",
-		}},
+		}, s.flags...)},
 		public: "http://" + public, internal: "http://" + internal,
 	}
 	s.t.Cleanup(r.kill)
@@ -97,7 +107,7 @@ func (s *stage) addDispatcher(n int) {
 	toKube, kubeconfig := s.way(dispatcherAccount)
 	ops := s.address()
 	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: []string{
-		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.redisURL(), "--ops-address", ops,
+		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--ops-address", ops,
 		"--lease", "20s", "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
 	}}
 	s.t.Cleanup(d.kill)

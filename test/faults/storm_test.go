@@ -60,18 +60,18 @@ func newStorm(t *testing.T, replicas, dispatchers int) *storm {
 	})
 	s.key, s.rail = s.apiKey("till", "coffee"), s.railToken()
 	s.hooks.secret = s.delivered("coffee-webhook", "secret")
-	s.settlesEverywhere()
+	s.settlesEverywhere(s.rail)
 	return s
 }
 
 // settlesEverywhere waits until each replica has heard that the rail may settle.
-func (s *storm) settlesEverywhere() {
+func (s *stage) settlesEverywhere(rail string) {
 	s.t.Helper()
 	path := "/internal/v1/sessions/" + session.NewID(0).String() + "/settlement"
 	for _, r := range s.replicas {
 		client := newCaller()
 		eventually(s.t, r.name+" knows the rail", func() bool {
-			got, err := client.call(r.internal, http.MethodPost, path, s.rail, `{"paymentRef":"x","outcome":"FAILED","amountCents":1}`)
+			got, err := client.call(r.internal, http.MethodPost, path, rail, `{"paymentRef":"x","outcome":"FAILED","amountCents":1}`)
 			return err == nil && got.status == http.StatusNotFound
 		})
 	}

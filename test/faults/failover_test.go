@@ -1,0 +1,334 @@
+//go:build faults
+
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func failoverFaults() []fault {
+	const (
+		plainly = "503 within 1 s, back by itself, no charge doubled; what the replica lacked is lost"
+		copied  = "the same, and no acknowledged settlement is lost"
+	)
+	wait := []string{"--settlement-replicas", "1"}
+	return []fault{
+		{"P1 P5 P6", "failover by Sentinel, kill -9 of the master", plainly, failovers(watchedBySentinels)},
+		{"P1 P5 P6", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
+		{"P1 P5 P6", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
+		{"P1 P5 P6", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
+	}
+}
+
+// failovers kills a master amid charges, in a Redis of its own each time. Every other time its replica was cut off just
+// before, so that there is something to lose.
+func failovers(start func(*testing.T) pairs, flags ...string) func(*testing.T) (int, string) {
+	return func(t *testing.T) (int, string) {
+		t.Helper()
+		rounds := 2 * *intensity
+		var total failedOver
+		for n := range rounds {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				f := newFailover(t, start(t), flags)
+				f.run(n%2 == 1)
+				total.add(f.failedOver)
+			})
+		}
+		return rounds, total.String()
+	}
+}
+
+// failedOver is what came of failovers.
+type failedOver struct {
+	charges, settlements         int // acknowledged
+	lostCharges, lostSettlements int
+	lostPlainly                  int // of both, with a replica that followed
+	refused                      int // with 503
+	slowest, away                time.Duration
+}
+
+func (f *failedOver) add(other failedOver) {
+	f.charges += other.charges
+	f.settlements += other.settlements
+	f.lostCharges += other.lostCharges
+	f.lostSettlements += other.lostSettlements
+	f.lostPlainly += other.lostPlainly
+	f.refused += other.refused
+	f.slowest, f.away = max(f.slowest, other.slowest), max(f.away, other.away)
+}
+
+// String is for the table.
+func (f *failedOver) String() string {
+	return fmt.Sprintf("%d of %d acknowledged charges lost and %d of %d settlements, %d of these with a replica that had followed; none doubled; "+
+		"%d calls got 503, the slowest answer took %d ms; served again after %.1f s",
+		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.refused, f.slowest.Milliseconds(), f.away.Seconds())
+}
+
+// failover is callers of several merchants who charge and settle, and repeat what got no answer.
+type failover struct {
+	*stage
+	failedOver
+
+	pairs   pairs
+	hooks   *receiver
+	sellers []seller
+	safe    bool // settlements wait for a replica
+
+	mu       sync.Mutex
+	orders   []*failoverOrder
+	answers  atomic.Int64
+	refusals atomic.Int64
+}
+
+// seller is a merchant with a key.
+type seller struct{ tag, key string }
+
+// failoverOrder is one Idempotency-Key, with the sessions its callers were told of.
+type failoverOrder struct {
+	name    string
+	key     string
+	ids     []string // acknowledged; more than one only if the first was lost
+	settled string   // the session whose settlement was acknowledged
+}
+
+const failoverSellers, failoverCallers = 4, 6
+
+func newFailover(t *testing.T, p pairs, flags []string) *failover {
+	t.Helper()
+	s := newStageOn(t, p.url, 2, 1, flags...)
+	f := &failover{stage: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0}
+	for n := range failoverSellers {
+		name := fmt.Sprint("seller-", n)
+		merchant := s.merchant(name, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })
+		f.sellers = append(f.sellers, seller{space(merchant), s.apiKey("till-"+fmt.Sprint(n), name)})
+	}
+	return f
+}
+
+// run kills the master of the first seller.
+func (f *failover) run(cutOff bool) {
+	f.t.Helper()
+	rail := f.railToken()
+	f.settlesEverywhere(rail)
+	before := gauges(f.t, f.replicas[0].ops)
+	stopProbing := probe(f.t, f.replicas[0].process, f.replicas[1].process, f.dispatchers[0])
+	defer stopProbing()
+	done := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(done) })
+	var calling sync.WaitGroup
+	defer func() {
+		stop()
+		calling.Wait()
+	}()
+	for n := range failoverCallers {
+		calling.Go(func() { f.shop(done, n, rail) })
+	}
+	f.served(200)
+	pair := f.pairs.of(f.t, f.sellers[0].tag)
+	master, replica := f.pairs.masters[pair], f.pairs.replicas[pair]
+	if cutOff {
+		keeper := keeperOf(f.t, master)
+		replica.Pause()
+		f.must(keeper.ClientKillByFilter(f.t.Context(), "TYPE", "replica").Err())
+		f.unheard()
+		master.Kill()
+		replica.Resume()
+	} else {
+		master.Kill()
+	}
+	killed := time.Now()
+	refused := f.refusals.Load()
+	eventually(f.t, "callers notice", func() bool { return f.refusals.Load() > refused+10 })
+	c := newCaller()
+	for n, own := range f.sellers {
+		eventually(f.t, "every merchant is served again", func() bool {
+			got, err := c.call(f.replicas[n%2].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`)
+			return err == nil && got.status == http.StatusCreated
+		})
+	}
+	f.away = time.Since(killed)
+	f.pairs.rejoin(f.t, pair)
+	f.served(200)
+	stop()
+	calling.Wait()
+	stopProbing()
+	f.audit(cutOff)
+	checkFlat(f.t, f.replicas[0].ops, before, gauges(f.t, f.replicas[0].ops))
+}
+
+// unheard waits until callers were told what the replica will never hear of; with settlements that wait for it they are
+// refused.
+func (f *failover) unheard() {
+	f.t.Helper()
+	if !f.safe {
+		f.served(100)
+		return
+	}
+	refused := f.refusals.Load()
+	eventually(f.t, "settlements are refused", func() bool { return f.refusals.Load() >= refused+2*failoverCallers })
+}
+
+// served waits until so many more calls were answered.
+func (f *failover) served(more int64) {
+	f.t.Helper()
+	target := f.answers.Load() + more
+	eventually(f.t, "callers are served", func() bool { return f.answers.Load() >= target })
+}
+
+// shop makes one order after the other.
+func (f *failover) shop(done chan struct{}, caller int, rail string) {
+	c := newCaller()
+	for n := 0; ; n++ {
+		o := &failoverOrder{name: fmt.Sprintf("order-%d-%d", caller, n), key: f.sellers[(caller+n)%len(f.sellers)].key}
+		f.mu.Lock()
+		f.orders = append(f.orders, o)
+		f.mu.Unlock()
+		for charged := true; charged; {
+			id, ok := f.charge(done, c, o, caller)
+			if !ok {
+				return
+			}
+			// Each charge is made twice, as clients do that are not sure.
+			if again, ok := f.charge(done, c, o, caller+1); !ok || again != id {
+				if !ok {
+					return
+				}
+				continue // the first is lost
+			}
+			charged = f.settle(done, c, o, id, caller, rail)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// charge repeats a charge until it is answered. Not ok: the callers are to stop.
+func (f *failover) charge(done chan struct{}, c caller, o *failoverOrder, n int) (id string, ok bool) {
+	got, ok := f.insist(done, func(try int) (answer, error) {
+		return c.call(f.replicas[(n+try)%2].public, http.MethodPost, sessions, o.key, fmt.Sprintf(`{"amountCents":1250,"orderRef":%q}`, o.name),
+			"Idempotency-Key", o.name)
+	})
+	if !ok {
+		return "", false
+	}
+	if got.status != http.StatusCreated {
+		f.t.Errorf("a charge got %d %v", got.status, got.body)
+		return "", false
+	}
+	id = got.text("sessionId")
+	if !slices.Contains(o.ids, id) {
+		o.ids = append(o.ids, id)
+	}
+	return id, true
+}
+
+// settle reports a payment until it is answered, and reports whether its session is gone, so that it is to be charged again.
+func (f *failover) settle(done chan struct{}, c caller, o *failoverOrder, id string, n int, rail string) (again bool) {
+	got, ok := f.insist(done, func(try int) (answer, error) {
+		return c.call(f.replicas[(n+try)%2].internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
+			fmt.Sprintf(`{"paymentRef":%q,"outcome":"COMPLETED","amountCents":1250}`, o.name))
+	})
+	applied, _ := got.body["applied"].(bool)
+	switch {
+	case !ok:
+	case got.status == http.StatusNotFound:
+		return true
+	case got.status == http.StatusOK && applied:
+		o.settled = id
+	default:
+		f.t.Errorf("a settlement got %d %v", got.status, got.body)
+	}
+	return false
+}
+
+// insist repeats a call until it is answered with anything but 503. Not ok: the callers are to stop.
+func (f *failover) insist(done chan struct{}, call func(try int) (answer, error)) (got answer, ok bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for try := 0; ; try++ {
+		got, err := call(try)
+		f.mu.Lock()
+		f.slowest = max(f.slowest, got.took)
+		f.mu.Unlock()
+		switch {
+		case err != nil:
+			f.t.Errorf("not answered: %v", err)
+			return answer{}, false
+		case !got.unavailable():
+			f.answers.Add(1)
+			return got, true
+		case got.header.Get("Retry-After") == "":
+			f.t.Error("a 503 does not say when to try again")
+		}
+		f.refusals.Add(1)
+		select {
+		case <-done:
+			return answer{}, false
+		case <-tick.C:
+		}
+	}
+}
+
+// audit asks for every session that was acknowledged, and counts those that are lost. With settlements that wait for the
+// replica none of these may be.
+func (f *failover) audit(cutOff bool) {
+	f.t.Helper()
+	f.refused = int(f.refusals.Load())
+	c := newCaller()
+	for _, o := range f.orders {
+		var alive []string
+		for _, id := range o.ids {
+			got, err := c.call(f.replicas[0].public, http.MethodGet, sessions+"/"+id, o.key, "")
+			switch {
+			case err == nil && got.status == http.StatusOK:
+				alive = append(alive, id)
+			case err == nil && got.status == http.StatusNotFound:
+				f.lostCharges++
+			default:
+				f.t.Fatalf("a session got %d, %v", got.status, err)
+			}
+			if id == o.settled {
+				f.settlements++
+				if got.text("status") != "COMPLETED" {
+					f.lostSettlements++
+				}
+			}
+		}
+		f.charges += len(o.ids)
+		if len(alive) > 1 {
+			f.t.Errorf("%s is charged more than once: %s", o.name, strings.Join(alive, ", "))
+		}
+	}
+	if !cutOff {
+		f.lostPlainly = f.lostCharges + f.lostSettlements
+	}
+	if f.slowest > bound {
+		f.t.Errorf("the slowest answer took %s, want at most %s", f.slowest, bound)
+	}
+	if f.safe && f.lostSettlements > 0 {
+		f.t.Errorf("%d of %d acknowledged settlements are lost", f.lostSettlements, f.settlements)
+	}
+	f.t.Logf("replica cut off: %v; %s", cutOff, f.failedOver.String())
+	f.told()
+}
+
+// told waits for the webhook of a charge that is made now: the dispatcher works again as well.
+func (f *failover) told() {
+	f.t.Helper()
+	own := f.sellers[0]
+	id := f.mustCall(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).text("sessionId")
+	f.mustCall(http.StatusOK, f.replicas[0].public, http.MethodPost, sessions+"/"+id+"/cancel", own.key, "")
+	eventually(f.t, "the webhook of a new charge arrives", func() bool { return f.hooks.heardOf(id) })
+}
