@@ -28,7 +28,7 @@ func parseMetrics(text string, names ...string) ([]series, error) {
 	var found []series
 	for line := range strings.Lines(text) {
 		parts := lineForm.FindStringSubmatch(strings.TrimSpace(line))
-		if parts == nil || !slices.Contains(names, parts[1]) {
+		if len(parts) == 0 || !slices.Contains(names, parts[1]) {
 			continue
 		}
 		value, err := strconv.ParseFloat(parts[3], 64)

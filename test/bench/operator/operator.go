@@ -76,34 +76,35 @@ func (o *operator) standing(ctx context.Context) (at standing, err error) {
 	return at, err
 }
 
+// How often the operator is asked where it stands: an answer costs it some milliseconds, which count.
 const (
-	pollEvery     = 200 * time.Millisecond
+	rarely        = time.Second
+	often         = 100 * time.Millisecond
 	progressEvery = 5 * time.Second
-	// patience is for the longest thing waited for, on a machine that is busy with other things.
-	patience = 15 * time.Minute
 )
 
-var errNeverCame = errors.New("it took too long")
-
-// wait asks until the operator stands as is wanted, and tells of the progress.
-func (o *operator) wait(ctx context.Context, wanted func(standing) bool) (standing, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNeverCame)
-	defer cancel()
-	ticker := time.NewTicker(pollEvery)
+// wait asks until the operator stands as is wanted, and tells of the progress. How long that may take is for ctx to say; an operator
+// that does not even answer is not waited for.
+func (o *operator) wait(ctx context.Context, every time.Duration, wanted func(standing) bool) (standing, error) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	told := time.Now()
+	told, answered := time.Now(), time.Now()
 	for {
-		at, err := o.standing(ctx) // before it listens, there is an error
-		if err == nil && wanted(at) {
+		at, err := o.standing(ctx)
+		switch {
+		case err == nil && wanted(at):
 			return at, nil
+		case err == nil:
+			answered = time.Now()
+		case ctx.Err() != nil || time.Since(answered) > process.Patience: // before it listens, there is an error
+			return at, fmt.Errorf("wait for the operator (its log is %s): %w", o.log.Name(), errors.Join(context.Cause(ctx), err))
 		}
-		if err == nil && time.Since(told) >= progressEvery {
+		if time.Since(told) >= progressEvery {
 			told = time.Now()
 			o.say("    %4.0f s: %d ApiKeys ready, %d passes, %d queued", time.Since(o.started).Seconds(), at.readyKeys, at.passes, at.queued)
 		}
 		select {
 		case <-ctx.Done():
-			return at, fmt.Errorf("wait for the operator (its log is %s): %w", o.log.Name(), errors.Join(context.Cause(ctx), err))
 		case <-ticker.C:
 		}
 	}
@@ -111,9 +112,9 @@ func (o *operator) wait(ctx context.Context, wanted func(standing) bool) (standi
 
 // rest waits until the operator has had nothing to do for a while.
 func (o *operator) rest(ctx context.Context) (standing, error) {
-	const calm = 10
+	const calm = 3
 	last, same := -1, 0
-	return o.wait(ctx, func(at standing) bool {
+	return o.wait(ctx, rarely, func(at standing) bool {
 		same++
 		if at.passes != last || at.queued > 0 {
 			last, same = at.passes, 0

@@ -73,7 +73,7 @@ func (r *results) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n%d Merchants, %d ApiKeys\n\n", r.Machine, r.Merchants, r.Keys)
 	floor := r.floor()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tseconds\tApiKeys/s\town CPU s\tkube-apiserver CPU s\twrites\treads\tpasses\tof ApiKeys\tfailed\tMiB\tMiB at most\t")
+	fmt.Fprintln(table, "\tseconds\tApiKeys/s\town CPU s\tkube-apiserver CPU s\twrites\treads\tpasses\tof ApiKeys\tfailed\tMiB\tat most\t")
 	for _, row := range []struct {
 		name string
 		measured
