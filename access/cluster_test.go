@@ -22,6 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
@@ -43,10 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	sharedConfig = environment.Config
 	sharedConfig.QPS = -1
-	m.Run()
-	if err := stop(); err != nil {
-		log.Fatal(err)
-	}
+	leaks.Run(m, stop)
 }
 
 // cluster is a namespace of the real API server, with what guards ask of it counted.

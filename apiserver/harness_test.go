@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -46,24 +47,22 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func runTests(m *testing.M) (err error) {
+func runTests(m *testing.M) error {
 	environment, stop, err := kubetest.New()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
 	kubeConfig = environment.Config
 	kubeConfig.QPS = -1
 	if kube, err = kubernetes.NewForConfig(kubeConfig); err != nil {
-		return err
+		return errors.Join(err, stop())
 	}
 	server, closeRedis, err := redistest.New()
 	if err != nil {
-		return err
+		return errors.Join(err, stop())
 	}
-	defer closeRedis()
 	sharedRedis = server
-	m.Run()
+	leaks.Run(m, func() error { closeRedis(); return stop() })
 	return nil
 }
 

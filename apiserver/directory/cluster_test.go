@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // patience bounds every wait for something that takes milliseconds on an idle machine.
@@ -35,10 +36,7 @@ func TestMain(m *testing.M) {
 		log.Fatal(err)
 	}
 	sharedConfig = environment.Config
-	m.Run()
-	if err := stop(); err != nil {
-		log.Fatal(err)
-	}
+	leaks.Run(m, stop)
 }
 
 // cluster is a namespace of the real API server and a directory of it.

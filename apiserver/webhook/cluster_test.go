@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // sharedConfig is of the one API server; each test has a namespace of its own.
@@ -30,10 +31,7 @@ func TestMain(m *testing.M) {
 		log.Fatal(err)
 	}
 	sharedConfig = environment.Config
-	m.Run()
-	if err := stop(); err != nil {
-		log.Fatal(err)
-	}
+	leaks.Run(m, stop)
 }
 
 // cluster is a namespace of the real API server.

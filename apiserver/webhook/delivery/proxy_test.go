@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/delivery"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // Every test runs where the environment names a proxy, which net/http reads only once. There is none
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	m.Run()
+	leaks.Run(m, func() error { return nil })
 }
 
 // A proxy would resolve and connect where the guard cannot see. (One is never used for loopback
