@@ -27,14 +27,13 @@ func randomBase62(n int) string {
 	}
 }
 
-// base62 writes v with the given number of digits, padded with zeros.
-func base62(v uint32, digits int) string {
-	out := make([]byte, digits)
-	for i := digits - 1; i >= 0; i-- {
-		out[i] = alphabet[v%uint32(len(alphabet))]
+// base62 writes a checksum, padded with zeros.
+func base62(v uint32) (digits [checkSize]byte) {
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = alphabet[v%uint32(len(alphabet))]
 		v /= uint32(len(alphabet))
 	}
-	return string(out)
+	return digits
 }
 
 func isBase62(s string) bool {

@@ -45,21 +45,31 @@ func New(keyID string) (Key, error) {
 		return Key{}, fmt.Errorf("key id %q: want %d characters of lower-case base32", keyID, idLength)
 	}
 	body := label + keyID + "_" + randomBase62(secretSize)
-	return keyOf(body + checksum(body)), nil
+	sum := checksum(body)
+	return keyOf(body + string(sum[:])), nil
 }
 
 // Parse reads a generated key. The error is ErrMalformed whatever is wrong.
 func Parse(s string) (Key, error) {
-	if len(s) != Length || !strings.HasPrefix(s, label) || s[secretStart-1] != '_' {
-		return Key{}, ErrMalformed
-	}
-	if !validID(s[len(label):secretStart-1]) || !isBase62(s[secretStart:]) {
-		return Key{}, ErrMalformed
-	}
-	if checksum(s[:checkStart]) != s[checkStart:] {
+	if _, ok := IDOf(s); !ok {
 		return Key{}, ErrMalformed
 	}
 	return keyOf(s), nil
+}
+
+// IDOf returns the key id of a generated key; false: s is none. It shares the memory of s.
+func IDOf(s string) (id string, ok bool) {
+	if len(s) != Length || !strings.HasPrefix(s, label) || s[secretStart-1] != '_' {
+		return "", false
+	}
+	id = s[len(label) : secretStart-1]
+	if !validID(id) || !isBase62(s[secretStart:]) {
+		return "", false
+	}
+	if sum := checksum(s[:checkStart]); string(sum[:]) != s[checkStart:] {
+		return "", false
+	}
+	return id, true
 }
 
 // Plausible reports whether s could be an API key at all, generated or made elsewhere: 32 to 256
@@ -108,9 +118,7 @@ func (k Key) part(from, to int) string {
 
 // checksum is CRC-32 (IEEE) of all before it, as six base62 digits. It is no secret: it only tells
 // a mistyped key from a wrong one.
-func checksum(body string) string {
-	return base62(crc32.ChecksumIEEE([]byte(body)), checkSize)
-}
+func checksum(body string) [checkSize]byte { return base62(crc32.ChecksumIEEE([]byte(body))) }
 
 func validID(s string) bool {
 	if len(s) != idLength {

@@ -9,10 +9,12 @@ const subscriberBits = 64
 // Subject returns who is counted for an address: the IPv4 address, or the /64 block of an IPv6 one,
 // as in ip:203.0.113.7 and ip:2001:db8:0:1::/64.
 func Subject(address netip.Addr) string {
+	const enough = 48 // for any address
+	text := append(make([]byte, 0, enough), "ip:"...)
 	if address.Is4() {
-		return "ip:" + address.String()
+		return string(address.AppendTo(text))
 	}
-	return "ip:" + netip.PrefixFrom(address, subscriberBits).Masked().String()
+	return string(netip.PrefixFrom(address, subscriberBits).Masked().AppendTo(text))
 }
 
 // Subscriber returns the same as an address: the first one of the block.

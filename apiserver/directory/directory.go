@@ -55,10 +55,10 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		if !found.elsewhere {
 			prefix = apikey.PrefixOf(presented)
 		}
-	} else if parsed, err := apikey.Parse(presented); err == nil {
-		prefix = parsed.Prefix()
+	} else if id, ok := apikey.IDOf(presented); ok {
+		prefix = apikey.PrefixOf(presented)
 		if found == nil {
-			found = d.index.keys[published.KeyName(parsed.ID())]
+			found = d.index.keys[published.KeyName(id)]
 		}
 	}
 	if found == nil {

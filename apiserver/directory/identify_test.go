@@ -108,15 +108,3 @@ func TestIdentify(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkIdentify(b *testing.B) {
-	s := newScene()
-	_ = s.merchantFeed.Add(configMapOf(b, merchantRecord("acme")))
-	key, _ := s.publish(b, "till", "acme")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Identify(key, now); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

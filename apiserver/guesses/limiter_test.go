@@ -3,6 +3,7 @@ package guesses
 import (
 	"encoding/binary"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,10 +102,28 @@ func TestNoLimiterLimitsNobody(t *testing.T) {
 	}
 }
 
-func BenchmarkWait(b *testing.B) {
+// Those who share a group with somebody who must wait are told apart from him, and so are many at once.
+func TestNobodyWaitsForAnother(t *testing.T) {
 	l, _ := newLimiter()
-	l.Wrong(guesser)
-	for b.Loop() {
-		l.Wait(other)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for range 1000 {
+			l.Wrong(guesser)
+		}
+	})
+	const perGroup = 20
+	for half := range 2 {
+		asking.Go(func() {
+			for n := range perGroup * groups / 2 {
+				if wait := l.Wait(numbered(half*perGroup*groups/2 + n)); wait != 0 {
+					t.Errorf("address %d must wait %s", n, wait)
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+	if l.Wait(guesser) == 0 {
+		t.Error("the guesser need not wait")
 	}
 }
