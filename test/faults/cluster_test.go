@@ -11,9 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,7 +41,9 @@ type cluster struct {
 	dir         string
 	logs        *logtest.Buffer // of all processes
 	operator    *process
-	asked       *counter // what the operator asks the Kubernetes API
+	asked       *counter       // what the operator asks the Kubernetes API
+	metrics     logtest.Buffer // of all processes, as they showed them before they ended
+	spans       *spans         // of all processes
 
 	mu      sync.Mutex
 	secrets []string
@@ -67,6 +67,8 @@ func startCluster() (c *cluster, err error) {
 	if output, err := exec.Command("go", "build", "-o", c.program, "../..").CombinedOutput(); err != nil {
 		return c, fmt.Errorf("build: %w\n%s", err, output)
 	}
+	c.spans = receiveSpans()
+	c.closers = append(c.closers, func() error { c.spans.Close(); return nil })
 	environment, stopKube, err := kubetest.New()
 	if err != nil {
 		return c, err
@@ -133,29 +135,6 @@ func (c *cluster) account(name string) (*envtest.AuthenticatedUser, error) {
 		Name:   "system:serviceaccount:" + systemNamespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
 	}, nil)
-}
-
-// secret remembers what must never be logged.
-func (c *cluster) secret(text string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.secrets = append(c.secrets, text)
-	return text
-}
-
-// searchLogs looks for every key, signing secret and token there was.
-func (c *cluster) searchLogs(t *testing.T) {
-	t.Helper()
-	logs := c.logs.String()
-	if logs == "" || len(c.secrets) == 0 {
-		t.Error("nothing was logged or issued, so nothing was searched")
-	}
-	for _, secret := range c.secrets {
-		if strings.Contains(logs, secret[strings.LastIndexByte(secret, '_')+1:]) {
-			t.Errorf("a secret was logged: %.12s…", secret)
-		}
-	}
-	t.Logf("searched %d bytes of logs for %d secrets", len(logs), len(c.secrets))
 }
 
 // logger is for roles that run in this process.

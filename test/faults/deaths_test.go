@@ -13,7 +13,7 @@ func stormFaults() []fault {
 			s := newStorm(t, 2, 2)
 			times := times * *intensity
 			s.rage(times, try(s))
-			return times, s.audit()
+			return times, s.audit() + "; " + s.connections()
 		}
 	}
 	return []fault{

@@ -40,6 +40,7 @@ type ending struct{ err error }
 func (p *process) launch() error {
 	cmd := exec.Command(shared.program, p.args...)
 	cmd.Stdout, cmd.Stderr = shared.logs, shared.logs
+	cmd.Env = append(os.Environ(), shared.spans.variables()...)
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)

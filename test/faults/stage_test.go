@@ -70,6 +70,14 @@ func (s *stage) open(replicas, dispatchers int) {
 	for n := range dispatchers {
 		s.addDispatcher(n)
 	}
+	s.t.Cleanup(func() { // before they are killed
+		for _, r := range s.replicas {
+			r.keepMetrics()
+		}
+		for _, d := range s.dispatchers {
+			d.keepMetrics()
+		}
+	})
 }
 
 // way lays one to the Kubernetes API for an account of the data plane.

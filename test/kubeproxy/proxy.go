@@ -67,6 +67,9 @@ func (p *Proxy) Kubeconfig(dir, name string) (string, error) {
 	return path, os.Chmod(path, 0o600)
 }
 
+// URL is where clients find it.
+func (p *Proxy) URL() string { return p.server.URL }
+
 // FreezeWatches holds back every event of open and new watches until ThawWatches. Nothing is lost:
 // the events arrive late.
 func (p *Proxy) FreezeWatches() { p.watches.shut() }
