@@ -3,28 +3,27 @@ package webhook
 import (
 	"context"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
 // countBacklog counts what waits, and for how long it has, for the metrics.
 func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
+	outlooks, err := d.store.Look(ctx)
+	if err != nil {
+		return false, err
+	}
 	var total store.Backlog
 	var longest store.Overdue
-	for i := range session.Buckets {
-		backlog, err := d.store.Backlog(ctx, session.Bucket(i))
-		if err != nil {
-			return false, err
-		}
-		overdue, err := d.store.Overdue(ctx, session.Bucket(i))
+	for _, outlook := range outlooks {
+		backlog, err := d.store.Backlog(ctx, outlook.Bucket)
 		if err != nil {
 			return false, err
 		}
 		total.Due += backlog.Due
 		total.Dead += backlog.Dead
 		total.Troubled += backlog.Troubled
-		longest.Event = max(longest.Event, overdue.Event)
-		longest.Session = max(longest.Session, overdue.Session)
+		longest.Event = max(longest.Event, outlook.Overdue.Event)
+		longest.Session = max(longest.Session, outlook.Overdue.Session)
 	}
 	d.metrics.due.Set(float64(total.Due))
 	d.metrics.dead.Set(float64(total.Dead))

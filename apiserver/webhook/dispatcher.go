@@ -15,8 +15,7 @@ import (
 
 // How often a dispatcher looks. Between two looks of its own there are those of its peers.
 const (
-	leaseInterval   = 200 * time.Millisecond
-	sweepInterval   = 500 * time.Millisecond
+	lookInterval    = 200 * time.Millisecond
 	healthInterval  = 2 * time.Second
 	backlogInterval = 15 * time.Second
 	rotatedInterval = time.Second
@@ -64,6 +63,7 @@ type dispatcher struct {
 	holder string
 	now    func() time.Time
 
+	work  *work
 	lanes *lanes
 	// attempts is the context of attempts, and records of what is written of them: an attempt can be cut off, and what
 	// came of it is still to be written then.
@@ -77,6 +77,7 @@ type dispatcher struct {
 func (d *dispatcher) prepare(ctx context.Context) {
 	d.attempts, d.records = ctx, context.WithoutCancel(ctx)
 	d.healthNews = make(chan struct{}, 1)
+	d.work = newWork()
 	d.outage = outage{log: d.options.Log, now: d.now}
 	d.lanes = &lanes{
 		limits: lanesLimits{
@@ -115,32 +116,39 @@ func (d *dispatcher) run(ctx context.Context) error {
 	return errCutOff
 }
 
-// loops run until ctx ends.
+// loops run until ctx ends. Those of the buckets sleep until a look finds something for them to do.
 func (d *dispatcher) loops(ctx context.Context) {
 	var loops sync.WaitGroup
 	for i := range session.Buckets {
 		bucket := session.Bucket(i)
 		loops.Go(func() {
-			d.loop(ctx, leaseInterval, nil, func(ctx context.Context) (bool, error) { return d.lease(ctx, bucket) })
+			d.loop(ctx, asleep, d.work.lease[i], func(ctx context.Context) (bool, error) { return d.lease(ctx, bucket) })
 		})
 		loops.Go(func() {
-			d.loop(ctx, sweepInterval, nil, func(ctx context.Context) (bool, error) { return d.sweep(ctx, bucket) })
+			d.loop(ctx, asleep, d.work.sweep[i], func(ctx context.Context) (bool, error) { return d.sweep(ctx, bucket) })
 		})
 	}
+	loops.Go(func() { d.loop(ctx, lookInterval, nil, d.look) })
 	loops.Go(func() { d.loop(ctx, healthInterval, d.healthNews, d.reportHealth) })
 	loops.Go(func() { d.loop(ctx, rotatedInterval, d.rotations.news, d.recordRotations) })
 	loops.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
 	loops.Wait()
 }
 
+// asleep is the interval of a loop that works only when it is woken.
+const asleep time.Duration = 0
+
 // loop does a step again and again until ctx ends: at once when the step says that there is more, else after the
 // interval, or when it is woken.
 func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-chan struct{},
 	step func(context.Context) (more bool, err error),
 ) {
-	// The buckets' loops would else all look at the same moment.
+	// Dispatchers that were started together would else all look at the same moment.
 	timer := time.NewTimer(time.Duration(drawLot() * float64(interval)))
 	defer timer.Stop()
+	if interval == asleep {
+		timer.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,14 +157,14 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 		case <-timer.C:
 		}
 		more, err := step(ctx)
-		pause := interval
 		switch {
 		case err != nil && ctx.Err() == nil:
 			d.outage.tell(err)
-			pause = max(interval, outagePause)
+			timer.Reset(max(interval, outagePause))
 		case more:
-			pause = 0
+			timer.Reset(0)
+		case interval != asleep:
+			timer.Reset(later(interval, drawLot())) // nor should they fall into step
 		}
-		timer.Reset(pause)
 	}
 }

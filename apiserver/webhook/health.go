@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 )
@@ -47,8 +46,15 @@ var errNoMerchant = errors.New("the Merchant is gone")
 // reportHealth passes on which endpoints are disabled, and starts those again that have another target now. What it
 // cannot pass on it passes on later, or another dispatcher does: Redis remembers what has been said.
 func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
-	for i := range session.Buckets {
-		states, err := d.store.TroubledEndpoints(ctx, session.Bucket(i))
+	outlooks, err := d.store.Look(ctx)
+	if err := d.partly(ctx, err, outlooks); err != nil {
+		return false, err
+	}
+	for _, outlook := range outlooks {
+		if !outlook.Troubled {
+			continue
+		}
+		states, err := d.store.TroubledEndpoints(ctx, outlook.Bucket)
 		if err != nil {
 			return false, err
 		}

@@ -100,9 +100,4 @@ func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) 
 }
 
 // wake asks to pass on at once how endpoints fare.
-func (d *dispatcher) wake() {
-	select {
-	case d.healthNews <- struct{}{}:
-	default:
-	}
-}
+func (d *dispatcher) wake() { wake(d.healthNews) }

@@ -36,10 +36,7 @@ func (r *rotations) heard(key published.KeyRecord, merchantName string) {
 	r.mu.Lock()
 	r.pending[key.KeyID] = outbox.KeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
 	r.mu.Unlock()
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
+	wake(r.news)
 }
 
 func (r *rotations) unrecorded() []outbox.Event {
