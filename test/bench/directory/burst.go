@@ -35,25 +35,25 @@ func (s *stand) measureBursts(ctx context.Context, results *results) error {
 		return err
 	}
 	changing, steady := s.many.keys[:s.settings.changes], s.many.keys[s.settings.changes:]
-	target := r.asks(steady, accepted)
+	schedule := load.Schedule{Connections: burstConnections, WarmUp: burstLength, Duration: burstLength}
 	for i := range s.settings.bursts {
-		calm, err := load.Run(ctx, target, load.Schedule{Connections: burstConnections, WarmUp: burstLength, Duration: burstLength})
+		calm, err := r.measure(ctx, steady, accepted, schedule)
 		if err != nil {
 			return err
 		}
-		results.Calm = append(results.Calm, calm.P99)
+		results.Calm = append(results.Calm, calm)
 		proxy.FreezeWatches()
 		if err := s.rotate(ctx, s.many, len(changing), int64(i)+2); err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
 		release := time.AfterFunc(burstLength, proxy.ThawWatches)
-		burst, err := load.Run(ctx, target, load.Schedule{Connections: burstConnections, WarmUp: burstLength, Duration: burstLength})
+		burst, err := r.measure(ctx, steady, accepted, schedule)
 		release.Stop()
 		proxy.ThawWatches()
 		if err != nil {
 			return err
 		}
-		results.Burst = append(results.Burst, burst.P99)
+		results.Burst = append(results.Burst, burst)
 		if err := process.Eventually(ctx, func() error { return allAccepted(ctx, r, changing) }); err != nil {
 			return fmt.Errorf("the replica did not take the changes in: %w", err)
 		}

@@ -42,7 +42,7 @@ func (r *replica) asks(keys []string, status int) load.Target {
 // measureLookups asks both replicas in turn.
 func (s *stand) measureLookups(ctx context.Context, results *results) error {
 	results.Lookups = map[string][]sample{}
-	const connections = 16
+	const connections, warmUp = 16, 4 // parts of the length
 	for range s.settings.rounds {
 		for _, status := range []int{refused, accepted} {
 			for _, one := range []struct {
@@ -54,7 +54,9 @@ func (s *stand) measureLookups(ctx context.Context, results *results) error {
 				if status == refused {
 					keys = s.strangers
 				}
-				measured, err := one.replica.measure(ctx, keys, status, connections, s.settings.length)
+				measured, err := one.replica.measure(ctx, keys, status, load.Schedule{
+					Connections: connections, WarmUp: s.settings.length / warmUp, Duration: s.settings.length,
+				})
 				if err != nil {
 					return err
 				}
@@ -66,13 +68,12 @@ func (s *stand) measureLookups(ctx context.Context, results *results) error {
 	return nil
 }
 
-func (r *replica) measure(ctx context.Context, keys []string, status, connections int, length time.Duration) (sample, error) {
+func (r *replica) measure(ctx context.Context, keys []string, status int, schedule load.Schedule) (sample, error) {
 	before, err := process.CPU(r.PID())
 	if err != nil {
 		return sample{}, err
 	}
-	const warmUp = 4 // parts of the length
-	result, err := load.Run(ctx, r.asks(keys, status), load.Schedule{Connections: connections, WarmUp: length / warmUp, Duration: length})
+	result, err := load.Run(ctx, r.asks(keys, status), schedule)
 	if err != nil {
 		return sample{}, fmt.Errorf("ask for answers of %d: %w", status, err)
 	}

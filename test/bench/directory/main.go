@@ -48,14 +48,20 @@ type settings struct {
 const most = 15 * time.Minute
 
 func settingsOf(args []string) (settings, error) {
-	s := settings{few: 100, starts: 3, rounds: 7, bursts: 7, changes: 1000, length: time.Second}
+	s := settings{few: 100, changes: 1000, length: time.Second}
 	flags := flag.NewFlagSet("bench-directory", flag.ContinueOnError)
 	flags.StringVar(&s.binary, "binary", "bin/merchant-operator", "the product")
 	flags.StringVar(&s.output, "output", "bin/bench-directory.json", "where to write what was measured")
 	flags.IntVar(&s.keys, "keys", 100_000, "how many keys one replica knows; the other one knows 100")
 	flags.IntVar(&s.merchants, "merchants", 1000, "how many merchants they are of")
+	flags.IntVar(&s.starts, "starts", 3, "how often each replica is started")
+	flags.IntVar(&s.rounds, "rounds", 7, "how often each kind of request is measured")
+	flags.IntVar(&s.bursts, "bursts", 9, "how many bursts of changes there are")
 	if err := flags.Parse(args); err != nil {
 		return s, err
+	}
+	if s.starts < 1 || s.rounds < 1 || s.bursts < 1 {
+		return s, errors.New("-starts, -rounds and -bursts are at least 1")
 	}
 	if s.merchants < 1 || s.keys < 2*s.changes {
 		return s, fmt.Errorf("-merchants is at least 1, -keys %d", 2*s.changes)

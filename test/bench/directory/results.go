@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -27,12 +28,14 @@ type results struct {
 	FewStarts      []start             `json:"startsWithFew"`
 	ManyStarts     []start             `json:"startsWithMany"`
 	Lookups        map[string][]sample `json:"lookups"` // by replica and status, in the order of the rounds
-	Calm           []time.Duration     `json:"p99CalmNanoseconds"`
-	Burst          []time.Duration     `json:"p99BurstNanoseconds"`
+	Calm           []sample            `json:"calm"`
+	Burst          []sample            `json:"burst"`
 	Ratios         report.Ratios       `json:"ratios"`
 }
 
 func lookupName(replica string, status int) string { return fmt.Sprintf("%s@%d", replica, status) }
+
+func cpuMicros(s sample) float64 { return s.CPUMicros }
 
 func heap(s start) float64 { return s.HeapBytes }
 
@@ -59,11 +62,11 @@ func (r *results) compare() {
 }
 
 func (r *results) cpu(name string) float64 {
-	return middle(r.Lookups[name], func(s sample) float64 { return s.CPUMicros })
+	return middle(r.Lookups[name], cpuMicros)
 }
 
-func p99(of []time.Duration) time.Duration {
-	median, _ := report.Middle(of, func(d time.Duration) time.Duration { return d })
+func p99(of []sample) time.Duration {
+	median, _ := report.Middle(of, func(s sample) time.Duration { return s.P99 })
 	return median
 }
 
@@ -90,24 +93,25 @@ func (r *results) print(out io.Writer) {
 	fmt.Fprintln(table, "\nanswer\tkeys\trequests/s\tp50\tp99\tserver CPU µs\t")
 	for _, status := range []int{accepted, refused} {
 		for _, replica := range []string{knowsFew, knowsMany} {
-			r.row(table, replica, status)
+			keys := r.Keys
+			if replica == knowsFew {
+				keys = r.Few
+			}
+			row(table, strconv.Itoa(status), keys, r.Lookups[lookupName(replica, status)])
 		}
 	}
+	row(table, "while nothing changes, 200", r.Keys, r.Calm)
+	row(table, "in a burst of changes, 200", r.Keys, r.Burst)
 	_ = table.Flush()
-	fmt.Fprintf(out, "\np99 while nothing changes %s, in a burst of changes %s (medians of %d each)\n\n",
-		p99(r.Calm).Round(time.Microsecond), p99(r.Burst).Round(time.Microsecond), len(r.Calm))
+	fmt.Fprintln(out)
 	r.Ratios.Print(out)
 }
 
-func (r *results) row(table io.Writer, replica string, status int) {
-	samples := r.Lookups[lookupName(replica, status)]
-	keys := r.Keys
-	if replica == knowsFew {
-		keys = r.Few
-	}
+func row(table io.Writer, answer string, keys int, samples []sample) {
 	median := func(value func(sample) float64) float64 { return middle(samples, value) }
-	fmt.Fprintf(table, "%d\t%d\t%.0f\t%.0f µs\t%.0f µs\t%.1f\t\n", status, keys,
+	fmt.Fprintf(table, "%s\t%d\t%.0f\t%.0f µs\t%.0f µs\t%.1f\t\n", answer, keys,
 		median(func(s sample) float64 { return s.PerSecond }),
 		median(func(s sample) float64 { return float64(s.P50.Microseconds()) }),
-		median(func(s sample) float64 { return float64(s.P99.Microseconds()) }), r.cpu(lookupName(replica, status)))
+		median(func(s sample) float64 { return float64(s.P99.Microseconds()) }),
+		middle(samples, cpuMicros))
 }
