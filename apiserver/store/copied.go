@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,25 +11,20 @@ import (
 // copiedSettlements are answered when replicas have them, so that a failover does not undo what a rail was told. They have
 // connections of their own: one that waits for replicas delays no charge.
 type copiedSettlements struct {
-	link    *link.Link
-	copies  link.Copies
-	timeout time.Duration // of a settlement with the wait
+	link   *link.Link
+	copies link.Copies
 }
 
 func openSettlements(options Options) (*copiedSettlements, error) {
 	if options.SettlementReplicas == 0 {
 		return nil, nil
 	}
-	timeout := options.Timeout + options.SettlementWait
+	timeout := options.Timeout + options.SettlementWait // the wait comes after the script
 	opened, err := link.Open(link.Options{URL: options.URL, Timeout: timeout, PoolSize: options.PoolSize})
 	if err != nil {
 		return nil, err
 	}
-	return &copiedSettlements{
-		link:    opened,
-		copies:  link.Copies{Replicas: options.SettlementReplicas, Within: options.SettlementWait},
-		timeout: timeout,
-	}, nil
+	return &copiedSettlements{opened, link.Copies{Replicas: options.SettlementReplicas, Within: options.SettlementWait}}, nil
 }
 
 func (c *copiedSettlements) close() error {
@@ -58,5 +52,5 @@ func (s *Store) runSettle(ctx context.Context, key string, args ...any) (*reply,
 	if s.settled == nil {
 		return s.run(ctx, settleScript, keys, args...)
 	}
-	return s.runBy(ctx, settling{s.settled, key}, s.settled.timeout, settleScript, commandOf(keys, args))
+	return s.runBy(ctx, settling{s.settled, key}, settleScript, commandOf(keys, args))
 }

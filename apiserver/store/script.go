@@ -57,7 +57,7 @@ func part(file string) string {
 // was restarted, or it is the new master) says so without having run anything, so only then is it
 // sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.
 func (s *Store) run(ctx context.Context, program *script, keys []string, args ...any) (*reply, error) {
-	return s.runBy(ctx, s.link, s.timeout, program, commandOf(keys, args))
+	return s.runBy(ctx, s.link, program, commandOf(keys, args))
 }
 
 // commandOf leaves room for the first two words.
@@ -72,19 +72,17 @@ func commandOf(keys []string, args []any) []any {
 
 // runWords is run for what each request needs: it allocates less.
 func (s *Store) runWords(ctx context.Context, program *script, w *words) (*reply, error) {
-	return s.runBy(ctx, s.link, s.timeout, program, w.command())
+	return s.runBy(ctx, s.link, program, w.command())
 }
 
 // way is one to Redis and back.
 type way interface {
-	// Process sends a command and returns its error once it is answered.
+	// Process sends a command and returns its error once it is answered, or has taken too long.
 	Process(ctx context.Context, command *redis.Cmd) error
 }
 
 // runBy fills in the first two words of the command.
-func (s *Store) runBy(ctx context.Context, by way, timeout time.Duration, program *script, command []any) (*reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+func (s *Store) runBy(ctx context.Context, by way, program *script, command []any) (*reply, error) {
 	ctx, span := s.tracer.Script(ctx, program.operation)
 	start := time.Now()
 	command[0], command[1] = "evalsha", &program.sha
