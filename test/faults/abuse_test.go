@@ -29,6 +29,7 @@ func abuseFaults() []fault {
 		{"header bombs of 1 MiB and of 10,000 headers", headerBombs},
 		{"bodies without end, announced and chunked", endlessBodies},
 		{"connections opened and reset at once", resetFlood},
+		{"HTTP/2 in the clear, with rapid resets of streams", resetStreams},
 	} {
 		all = append(all, fault{"P10", a.name, promised, func(t *testing.T) (int, string) { t.Helper(); return beside(t, a.try) }})
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 func smugglingFaults() []fault {
 	return []fault{
 		{"P10", "requests that proxies may frame otherwise", "refused, or one answer and the connection closed", trySmuggling},
-		{"P10", "HTTP/2 spoken to an HTTP/1.1 port", "refused, or answered as HTTP/1.1", tryHTTP2},
 	}
 }
 
@@ -76,20 +74,4 @@ func converse(t *testing.T, host, text string) string {
 	_ = connection.SetReadDeadline(time.Now().Add(time.Second))
 	answers, _ := io.ReadAll(connection) // what came is what counts
 	return string(answers)
-}
-
-func tryHTTP2(t *testing.T) (int, string) {
-	t.Helper()
-	s := newStage(t, 1, 0)
-	host := strings.TrimPrefix(s.replicas[0].public, "http://")
-	preface := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	resets := strings.Repeat("\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08", 10_000)
-	tried := 20 * *intensity
-	for range tried {
-		if answer := converse(t, host, preface+resets); answer != "" && !strings.HasPrefix(answer, "HTTP/1.1 ") {
-			t.Errorf("it speaks HTTP/2: %.40q", answer)
-		}
-	}
-	s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodGet, me, "", "")
-	return tried, "the preface is no request: 10,000 resets after it reach nobody"
 }
