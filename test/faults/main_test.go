@@ -15,6 +15,8 @@ var (
 	soaking = flag.Duration("soak", 5*time.Second, "how long the soak takes")
 	// tableFile takes the table of the faults.
 	tableFile = flag.String("table", "", "file for the table of faults; empty: the test's log only")
+	// updatePage puts it where it is published, if nothing broke.
+	updatePage = flag.Bool("page", false, "put the table of faults into docs/guarantees.md, if no promise broke")
 )
 
 // shared is the Kubernetes API with the operator; each fault has its own Redis and roles of the data plane.
