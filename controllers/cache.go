@@ -27,7 +27,7 @@ func cacheOptions(o Options) (cache.Options, error) {
 	}
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            new(slim).transform,
 		DefaultNamespaces:           watched(o),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:    inCredentials(labels.NewSelector().Add(*secrets)),
@@ -48,7 +48,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		Scheme:                      mgr.GetScheme(),
 		Mapper:                      mgr.GetRESTMapper(),
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            new(slim).transform,
 		DefaultNamespaces:           watched(o),
 		DefaultLabelSelector:        selector,
 	})

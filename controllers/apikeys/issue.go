@@ -2,7 +2,6 @@ package apikeys
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +24,7 @@ func (r *Reconciler) issue(ctx context.Context, p plan) (published.KeyRecord, er
 	}
 	record := p.newKey.base.Rotated(current, p.newKey.cause, p.newKey.overlap, p.now)
 	if err := r.publish(ctx, p.published, record); err != nil {
-		return published.KeyRecord{}, errors.Join(err, r.takeBack(ctx, p, err))
+		return published.KeyRecord{}, r.takeBack(ctx, p, err)
 	}
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
 	r.Metrics.rotated(p.newKey.cause)
@@ -34,12 +33,16 @@ func (r *Reconciler) issue(ctx context.Context, p plan) (published.KeyRecord, er
 }
 
 // takeBack deletes what was delivered as the first key, if publishing has shown that it is not: the
-// next pass would take it for the one in force, of the same generation.
+// next pass would take it for the one in force, of the same generation. The error is the failure, or
+// why that could not be done, which must not pass for a lost race.
 func (r *Reconciler) takeBack(ctx context.Context, p plan, failure error) error {
 	if !p.first || !apierrors.IsAlreadyExists(failure) {
-		return nil
+		return failure
 	}
-	return r.Secrets.Withdraw(ctx, p.apiKey, []string{p.target()})
+	if err := r.Secrets.Withdraw(ctx, p.apiKey, []string{p.target()}); err != nil {
+		return fmt.Errorf("take back a key that is not in force: %w", err)
+	}
+	return failure
 }
 
 // obtain returns the key to be published, delivered if it was made here.
