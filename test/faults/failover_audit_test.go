@@ -1,0 +1,88 @@
+//go:build faults
+
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// failedOver is what came of failovers.
+type failedOver struct {
+	charges, settlements         int // acknowledged
+	lostCharges, lostSettlements int
+	lostPlainly                  int // of both, with a replica that followed
+	refused                      int // with 503
+	slowest, away                time.Duration
+}
+
+func (f *failedOver) add(other failedOver) {
+	f.charges += other.charges
+	f.settlements += other.settlements
+	f.lostCharges += other.lostCharges
+	f.lostSettlements += other.lostSettlements
+	f.lostPlainly += other.lostPlainly
+	f.refused += other.refused
+	f.slowest, f.away = max(f.slowest, other.slowest), max(f.away, other.away)
+}
+
+// String is for the table.
+func (f *failedOver) String() string {
+	return fmt.Sprintf("%d of %d acknowledged charges lost and %d of %d settlements, %d of these with a replica that had followed; none doubled; "+
+		"%d calls got 503, the slowest answer took %d ms; served again after %.1f s",
+		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.refused, f.slowest.Milliseconds(), f.away.Seconds())
+}
+
+// audit asks for every session that was acknowledged, and counts those that are lost. With settlements that wait for the
+// replica none of these may be.
+func (f *failover) audit(cutOff bool) {
+	f.t.Helper()
+	f.refused = int(f.refusals.Load())
+	c := newCaller()
+	for _, o := range f.orders {
+		var alive []string
+		for _, id := range o.ids {
+			got, err := c.call(f.replicas[0].public, http.MethodGet, sessions+"/"+id, o.key, "")
+			switch {
+			case err == nil && got.status == http.StatusOK:
+				alive = append(alive, id)
+			case err == nil && got.status == http.StatusNotFound:
+				f.lostCharges++
+			default:
+				f.t.Fatalf("a session got %d, %v", got.status, err)
+			}
+			if id == o.settled {
+				f.settlements++
+				if got.text("status") != "COMPLETED" {
+					f.lostSettlements++
+				}
+			}
+		}
+		f.charges += len(o.ids)
+		if len(alive) > 1 {
+			f.t.Errorf("%s is charged more than once: %s", o.name, strings.Join(alive, ", "))
+		}
+	}
+	if !cutOff {
+		f.lostPlainly = f.lostCharges + f.lostSettlements
+	}
+	if f.slowest > bound {
+		f.t.Errorf("the slowest answer took %s, want at most %s", f.slowest, bound)
+	}
+	if f.safe && f.lostSettlements > 0 {
+		f.t.Errorf("%d of %d acknowledged settlements are lost", f.lostSettlements, f.settlements)
+	}
+	f.t.Logf("replica cut off: %v; %s", cutOff, f.failedOver.String())
+	f.told()
+}
+
+// told waits for the webhook of a charge that is made now: the dispatcher works again as well.
+func (f *failover) told() {
+	f.t.Helper()
+	own := f.sellers[0]
+	id := f.mustCall(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).text("sessionId")
+	f.mustCall(http.StatusOK, f.replicas[0].public, http.MethodPost, sessions+"/"+id+"/cancel", own.key, "")
+	eventually(f.t, "the webhook of a new charge arrives", func() bool { return f.hooks.heardOf(id) })
+}
