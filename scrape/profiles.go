@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // it adds itself to the default mux, which nobody here serves
+	"net/http/pprof" // adds itself to the default mux as well, which nobody here serves
 	"net/netip"
 )
 

@@ -1,6 +1,7 @@
 package apikey_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -16,6 +17,16 @@ func TestDigestIsSHA256(t *testing.T) {
 	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	if got := apikey.DigestOf("abc").Hex(); got != abc {
 		t.Errorf("DigestOf(abc) = %s, want %s", got, abc)
+	}
+}
+
+// A caller presents as much as fits into a header.
+func TestDigestOfAnyLength(t *testing.T) {
+	for length := range 2 * apikey.MaxLength {
+		presented := strings.Repeat("k", length)
+		if apikey.DigestOf(presented) != sha256.Sum256([]byte(presented)) {
+			t.Fatalf("the digest of %d characters is not their SHA-256", length)
+		}
 	}
 }
 

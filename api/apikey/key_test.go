@@ -30,6 +30,12 @@ func TestParseReadsAKnownKey(t *testing.T) {
 	if got, want := key.Prefix(), "mk_live_abcdefgh2345_0123"; got != want {
 		t.Errorf("Prefix() = %q, want %q", got, want)
 	}
+	if id, ok := apikey.IDOf(known); id != keyID || !ok {
+		t.Errorf("IDOf() = %q, %v, want %q", id, ok, keyID)
+	}
+	if got, want := apikey.PrefixOf(known), key.Prefix(); got != want {
+		t.Errorf("PrefixOf() = %q, want %q", got, want)
+	}
 	if got, want := key.Digest().Hex(), "549b7bbefdd30b3e2ea7560bf24bbbbeb20f89c923ba085222c0bf9459e774c7"; got != want {
 		t.Errorf("Digest() = %s, want %s", got, want)
 	}
@@ -59,6 +65,9 @@ func TestParseRefuses(t *testing.T) {
 			_, err := apikey.Parse(s)
 			if !errors.Is(err, apikey.ErrMalformed) {
 				t.Fatalf("Parse: %v, want ErrMalformed", err)
+			}
+			if id, ok := apikey.IDOf(s); id != "" || ok {
+				t.Errorf("IDOf() = %q, %v", id, ok)
 			}
 			if len(s) > 0 && strings.Contains(err.Error(), s) {
 				t.Error("the error quotes what was presented")

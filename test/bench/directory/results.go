@@ -77,7 +77,7 @@ func (r *results) print(out io.Writer) {
 	r.compare()
 	fmt.Fprintf(out, "\n%s\n\n", r.Machine)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "keys\tready after\tCPU until then\theap\tRSS\tRSS at most\t")
+	fmt.Fprintln(table, "keys\tready after\tCPU until then\theap\tRSS\tits most\t")
 	for _, row := range []struct {
 		keys   int
 		starts []start
