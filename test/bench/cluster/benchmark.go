@@ -18,6 +18,7 @@ type results struct {
 	Shares    []shares            `json:"shares"`
 	Samples   map[string][]sample `json:"samples"` // by kind and side, in the order of the rounds
 	Memory    memory              `json:"memory"`
+	Roomy     memory              `json:"memoryWithRoomyHashes"`
 	Moved     moves               `json:"moved"`
 	Ratios    report.Ratios       `json:"ratios"`
 }
@@ -74,6 +75,9 @@ func benchmark(ctx context.Context, settings settings, out io.Writer) (err error
 	}
 	fmt.Fprintln(out, "==> moving buckets until no primary has two more than another, while all charge")
 	if r.Moved, err = s.cluster.even(ctx, s.merchants); err != nil {
+		return err
+	}
+	if r.Roomy, err = s.single.weighRoomy(ctx, s.merchants); err != nil {
 		return err
 	}
 	return s.finish(ctx, first, r, settings, out)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +22,25 @@ type memory struct {
 	// BytesPerCharge is all that the server took, for each session: the session, its Idempotency-Key if it has one, its place among those
 	// that expire, the event of every one that was cancelled, and the tables of Redis.
 	BytesPerCharge float64 `json:"bytesPerCharge"`
+}
+
+// roomyHashes is a setting of Redis: hashes with values up to so many bytes stay in their compact form, 64 if nothing is said.
+const roomyHashes = "hash-max-listpack-value"
+
+// weighRoomy weighs the same records on a server that is told to keep them compact. It empties the server for it.
+func (s *side) weighRoomy(ctx context.Context, merchants []merchant) (memory, error) {
+	n := s.nodes[0]
+	if err := errors.Join(n.client.ConfigSet(ctx, roomyHashes, "512").Err(), n.client.FlushAll(ctx).Err()); err != nil {
+		return memory{}, err
+	}
+	empty, err := n.fact(ctx, "memory", "used_memory")
+	if err != nil {
+		return memory{}, err
+	}
+	if v := s.caller.check(ctx, merchants, "roomy"); v.Wrong > 0 {
+		return memory{}, fmt.Errorf("%d answers were wrong with %s: %q", v.Wrong, roomyHashes, v.Examples)
+	}
+	return n.weighAll(ctx, empty)
 }
 
 // weighAll takes how much the server had used when it was empty.

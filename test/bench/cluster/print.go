@@ -38,9 +38,9 @@ func (r *results) print(s *stand, out io.Writer) {
 	for _, example := range slices.Concat(r.Checked.Examples, m.During.Examples, m.After.Examples) {
 		fmt.Fprintln(out, "wrong:", example)
 	}
-	fmt.Fprintln(out, "\nBytes of Redis for each key, as MEMORY USAGE tells:")
+	fmt.Fprintf(out, "\nBytes of Redis for each key, as MEMORY USAGE tells; in brackets with %s 512:\n", roomyHashes)
 	for _, kind := range slices.Sorted(maps.Keys(r.Memory.Records)) {
-		fmt.Fprintf(out, "%9.0f  %s (%d keys)\n", r.Memory.Records[kind].Bytes, kind, r.Memory.Records[kind].Keys)
+		fmt.Fprintf(out, "%9.0f (%.0f)  %s (%d keys)\n", r.Memory.Records[kind].Bytes, r.Roomy.Records[kind].Bytes, kind, r.Memory.Records[kind].Keys)
 	}
 	fmt.Fprintln(out)
 	r.Ratios.Print(out)
@@ -88,6 +88,9 @@ func (r *results) compare(s *stand) {
 	for kind, weighed := range r.Memory.Records {
 		if weighed.Keys > 1 && kind != "expiry" && kind != "due" {
 			r.Ratios["bytes@"+kind] = weighed.Bytes
+			if roomy := r.Roomy.Records[kind].Bytes; roomy > 0 {
+				r.Ratios["bytes_roomy@"+kind] = roomy
+			}
 		}
 	}
 }
