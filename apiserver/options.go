@@ -64,7 +64,7 @@ type Options struct {
 	// SettlementReplicas is how many replicas of Redis must have a settlement before the rail gets its answer; fewer: 503,
 	// and the rail reports again. Default 0: the master's word is enough.
 	SettlementReplicas int
-	// SettlementWait is how long a settlement waits for them. Default 500 ms.
+	// SettlementWait is how long a settlement waits for them. Default 300 ms.
 	SettlementWait time.Duration
 
 	// DrainDelay is between turning unready and closing the listeners, for load balancers to
@@ -94,7 +94,7 @@ func DefaultOptions() Options {
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		WrongKeyLimit:        v1alpha1.RateLimit{RequestsPerSecond: 20, Burst: 200},
 		RailVerdictLifetime:  10 * time.Second,
-		SettlementWait:       500 * time.Millisecond,
+		SettlementWait:       300 * time.Millisecond,
 		DrainDelay:           5 * time.Second,
 		ShutdownTimeout:      20 * time.Second,
 		Log:                  slog.Default(),

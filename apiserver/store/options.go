@@ -24,7 +24,7 @@ type Options struct {
 	// SettlementReplicas is how many replicas of Redis must have a settlement before it is answered. Default 0: its master
 	// alone.
 	SettlementReplicas int
-	// SettlementWait is how long to wait for them, beside Timeout. Default 500 ms.
+	// SettlementWait is how long to wait for them, beside Timeout. Default 300 ms.
 	SettlementWait time.Duration
 	// Registerer takes the metrics of the operations. Default: nothing is counted.
 	Registerer prometheus.Registerer
@@ -35,7 +35,7 @@ type Options struct {
 const (
 	defaultTimeout   = 300 * time.Millisecond
 	defaultRetention = 72 * time.Hour
-	defaultWait      = 500 * time.Millisecond
+	defaultWait      = 300 * time.Millisecond
 )
 
 func (o Options) withDefaults() Options {
