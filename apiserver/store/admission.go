@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ type Admitted struct {
 	ratelimit.Quota
 	// Now is the time of Redis, the clock of every session.
 	Now time.Time
-	// LastUsedAt is when the key was last used before this request, to within a minute; zero: never.
+	// LastUsedAt is when the key was last used before this request, to within a minute; zero: never. Only Admit tells it.
 	LastUsedAt time.Time
 }
 
@@ -44,29 +45,39 @@ type Admitted struct {
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
 	call := words{text: make([]byte, 0, typicalText)}
 	admission.keys(&call)
-	admission.args(&call)
+	call.key(admission.keyspace(), usedKind, admission.KeyID)
+	s.admissionArgs(&call, &admission)
 	answer, err := s.runWords(ctx, admitScript, &call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
-	admitted, _, err := admittedOf(answer, admission.Limit)
+	admitted, _, err := s.admittedOf(answer, &call, &admission)
 	return admitted, err
 }
 
 func (a *Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
 
-// keys and args write those of limiter.lua and admission.lua; the operation's own follow each.
+// keys writes those of limiter.lua and admission.lua; the operation's own follow.
 func (a *Admission) keys(call *words) {
 	space := a.keyspace()
 	call.key(space, rateKind, a.MerchantID)
 	call.key(space, overrideKind, a.KeyID)
-	call.key(space, usedKind, a.KeyID)
 }
 
-func (a *Admission) args(call *words) {
+// admissionArgs writes those of limiter.lua and admission.lua; the operation's own follow.
+func (s *Store) admissionArgs(call *words, a *Admission) {
 	limitArgs(call, a.Limit)
 	call.claim(a.Revision, a.Digest[:])
-	call.add(flag(a.Live), flag(a.Blocked))
+	if !a.Live {
+		call.text = append(call.text, 'D')
+	}
+	if a.Blocked {
+		call.text = append(call.text, 'B')
+	}
+	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
+		call.text = append(call.text, 'U')
+	}
+	call.end()
 }
 
 func limitArgs(call *words, limit ratelimit.Policy) {
@@ -80,6 +91,15 @@ const (
 	wordCreated  = "CREATED"
 	wordReplayed = "REPLAYED"
 )
+
+// admittedOf is that of a merchant's request. Once it is admitted, the last use of the key is written.
+func (s *Store) admittedOf(answer *reply, call *words, a *Admission) (Admitted, string, error) {
+	admitted, word, err := admittedOf(answer, a.Limit)
+	if call.use && !admitted.Now.IsZero() && !errors.Is(err, ErrRateLimited) {
+		s.uses.wrote(a.KeyID)
+	}
+	return admitted, word, err
+}
 
 // admittedOf reads what every answer begins with, and returns its first word. With ErrNotFound and
 // ErrIdempotencyMismatch the request was admitted nevertheless.

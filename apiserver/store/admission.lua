@@ -1,12 +1,12 @@
 -- Decides whether a merchant's request is admitted, and answers if not. No function: it is run by every request.
--- KEYS[2] is the key's override, KEYS[3] its last use.
--- ARGV[3] is the claim, '<revision this replica knows> <digest (hex) of the presented key>'. ARGV[4] is what this replica's
--- directory says, two flags: '1' if it accepts the key, '1' if the merchant is not active.
--- Uses stored, the values of KEYS[1..3]. Leaves admitted, the end of each answer:
--- '<seconds> <microseconds> <debt, see limiter> <last use in ms, or 0>'.
+-- KEYS[2] is the key's override.
+-- ARGV[3] is the claim, '<revision this replica knows> <digest (hex) of the presented key>'. ARGV[4] is what is out of the
+-- ordinary, mostly nothing: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if
+-- the key's last use is to be written.
+-- Uses stored, the values of KEYS[1] and KEYS[2]. Leaves debt, see limiter.
 
-if stored[2] or ARGV[4] ~= '10' then
-  local accepted = string.sub(ARGV[4], 1, 1) == '1'
+if stored[2] or ARGV[4] ~= '' then
+  local accepted = not string.find(ARGV[4], 'D', 1, true)
   -- An override is '<revision>' and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
   -- if it is as new as what the directory knows, or newer; else it is history.
   if stored[2] then
@@ -27,7 +27,7 @@ if stored[2] or ARGV[4] ~= '10' then
   if not accepted then
     return 'REJECTED'
   end
-  if string.sub(ARGV[4], 2, 2) == '1' then
+  if string.find(ARGV[4], 'B', 1, true) then
     return 'BLOCKED'
   end
 end
@@ -36,9 +36,7 @@ end
 local paid_until = stored[1]
 -- include: limiter
 
-local used = stored[3] and tonumber(stored[3]) or 0
--- Once a minute is exact enough for people, and spares nearly every request a write. Kept for 90 days.
-if now_ms - used >= 60000 then
-  call('SET', KEYS[3], now_ms, 'PX', 7776000000)
+-- '{bNN}:key:<key id>' and '{bNN}:used:<key id>' are of one key. Its last use is kept for 90 days.
+if ARGV[4] ~= '' and string.find(ARGV[4], 'U', 1, true) then
+  call('SET', string.sub(KEYS[2], 1, 6) .. 'used:' .. string.sub(KEYS[2], 11), now_ms, 'PX', 7776000000)
 end
-local admitted = clock[1] .. ' ' .. clock[2] .. ' ' .. debt .. ' ' .. (stored[3] or '0')

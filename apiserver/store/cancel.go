@@ -15,14 +15,14 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	call := words{text: make([]byte, 0, 2*typicalText)}
 	admission.keys(&call)
 	call.key(admission.keyspace(), sessionKind, id.String())
-	admission.args(&call)
+	s.admissionArgs(&call, &admission)
 	call.add(admission.MerchantID, "")
 	call.add(cancelRules, "")
 	answer, err := s.runWords(ctx, cancelScript, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
 	}
-	admitted, _, err := admittedOf(answer, admission.Limit)
+	admitted, _, err := s.admittedOf(answer, &call, &admission)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}

@@ -1,24 +1,27 @@
 -- Cancels a session for its merchant.
--- KEYS[4] is the session, ARGV[5] the merchant id, ARGV[6] the rules.
+-- KEYS[3] is the session, ARGV[5] the merchant id, ARGV[6] the rules.
 
 -- include: prelude
-local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local stored = call('MGET', KEYS[1], KEYS[2])
 -- include: admission
 -- include: event
 -- include: expiry
 -- include: transition
-local fields = read_session(KEYS[4])
+local fields = read_session(KEYS[3])
 -- Two merchants may share a bucket, so the key alone does not tell whose session this is.
 local owner = ARGV[5] .. ' '
 if not fields[4] or string.sub(fields[4], 1, #owner) ~= owner then
-  return 'NOT_FOUND ' .. admitted
+  return 'NOT_FOUND '
+  -- include: admitted
 end
 local verdict = verdict_of(ARGV[6], 'unheard', status_of(fields), true)
 if not verdict then
   return 'CORRUPT'
 end
 if verdict == 'applied' then
-  end_session(KEYS[4], {s = 'CANCELLED', e = now_ms})
-  fields = read_session(KEYS[4])
+  end_session(KEYS[3], {s = 'CANCELLED', e = now_ms})
+  fields = read_session(KEYS[3])
 end
-return {'OK ' .. admitted, verdict, fields}
+local head = 'OK '
+-- include: admitted
+return {head, verdict, fields}

@@ -25,7 +25,7 @@ func TestAPendingSessionIsCancelledOnce(t *testing.T) {
 	if diff := cmp.Diff(want, cancelled, sameSession); diff != "" {
 		t.Errorf("cancelled (-want +got):\n%s", diff)
 	}
-	if admitted.Policy != asks.Limit || admitted.LastUsedAt.IsZero() {
+	if admitted.Policy != asks.Limit || admitted.Now.IsZero() {
 		t.Errorf("admitted: %+v", admitted)
 	}
 	for name, read := range map[string]func() (store.Admitted, session.Session, error){

@@ -38,11 +38,12 @@ type Created struct {
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
 	id := session.NewID(session.BucketOf(admission.MerchantID))
-	answer, err := s.runWords(ctx, createScript, s.createCall(admission, wanted, id))
+	call := s.createCall(&admission, &wanted, id)
+	answer, err := s.runWords(ctx, createScript, call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
-	admitted, word, err := admittedOf(answer, admission.Limit)
+	admitted, word, err := s.admittedOf(answer, call, &admission)
 	if err != nil {
 		return admitted, Created{}, err
 	}
@@ -54,7 +55,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 }
 
 // createCall writes what create.lua takes.
-func (s *Store) createCall(admission Admission, wanted NewSession, id session.ID) *words {
+func (s *Store) createCall(admission *Admission, wanted *NewSession, id session.ID) *words {
 	call := &words{text: make([]byte, 0, typicalText)}
 	space, once := admission.keyspace(), !wanted.Idempotency.IsZero()
 	lifetime := decimal(wanted.Lifetime.Milliseconds())
@@ -64,10 +65,9 @@ func (s *Store) createCall(admission Admission, wanted NewSession, id session.ID
 	if once {
 		call.key(space, idempotencyKind+admission.MerchantID+":", wanted.Idempotency.Hash())
 	}
-	admission.args(call)
+	s.admissionArgs(call, admission)
 	call.add(lifetime, "")
 	call.integer((wanted.Lifetime + s.retention).Milliseconds())
-	call.add(id.String(), "")
 	call.fixed(admission.MerchantID, wanted)
 	if once || wanted.TellCreated || wanted.Charge.CustomerEmail != "" {
 		call.add(flag(wanted.TellCreated), "")

@@ -29,7 +29,7 @@ type fixed struct {
 }
 
 // fixed writes what createCall knows of a session; create.lua adds expiresAt by the clock of Redis.
-func (w *words) fixed(merchantID string, wanted NewSession) {
+func (w *words) fixed(merchantID string, wanted *NewSession) {
 	charge := wanted.Charge
 	w.text = append(append(w.text, merchantID...), ' ')
 	w.text = append(strconv.AppendInt(w.text, charge.AmountCents, 10), ' ')

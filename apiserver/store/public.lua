@@ -5,9 +5,9 @@
 local paid_until = call('GET', KEYS[1])
 -- include: limiter
 local fields = call('HMGET', KEYS[2], 's', 'x', 'f')
-local admitted = clock[1] .. ' ' .. clock[2] .. ' ' .. debt .. ' 0'
 if not fields[3] then
-  return 'NOT_FOUND ' .. admitted
+  return 'NOT_FOUND '
+  -- include: admitted
 end
 -- include: due
 if due then
@@ -16,4 +16,6 @@ if due then
   expire_if_due(KEYS[2], {fields[1], fields[2]})
   fields[1] = 'EXPIRED'
 end
-return {'OK ' .. admitted, fields[1], fields[3]}
+local head = 'OK '
+-- include: admitted
+return {head, fields[1], fields[3]}

@@ -15,12 +15,12 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	call := words{text: make([]byte, 0, typicalText)}
 	admission.keys(&call)
 	call.key(admission.keyspace(), sessionKind, id.String())
-	admission.args(&call)
+	s.admissionArgs(&call, &admission)
 	answer, err := s.runWords(ctx, readScript, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
 	}
-	admitted, _, err := admittedOf(answer, admission.Limit)
+	admitted, _, err := s.admittedOf(answer, &call, &admission)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}

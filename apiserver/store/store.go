@@ -14,6 +14,7 @@ type Store struct {
 	settled   *copiedSettlements // nil: settlements travel like all else
 	timeout   time.Duration
 	retention time.Duration
+	uses      *lastUses
 	metrics   *metrics
 	tracer    *tracing.Tracer
 }
@@ -38,6 +39,7 @@ func Open(options Options) (*Store, error) {
 		settled:   settled,
 		timeout:   options.Timeout,
 		retention: options.SessionRetention,
+		uses:      newLastUses(),
 		metrics:   newMetrics(options.Registerer),
 		tracer:    options.Tracer,
 	}, nil

@@ -1,7 +1,7 @@
 -- Expires sessions whose time is over, the longest overdue first.
 -- KEYS[1] is the zset that tells what is due; ARGV[1] how many sessions to look at.
 -- In that zset, by when they are due, are the lines and single sessions. A line is named by the lifetime of its sessions in
--- ms and due when its first one is: they wait in the list behind ':<lifetime>' in the order of their creation. A session is
+-- ms and due when its first one is: they wait in the list behind ':<lifetime>', by their keys and in the order of their creation. A session is
 -- there by itself when it could not be read in its turn.
 
 -- include: prelude
@@ -57,16 +57,16 @@ end
 -- Looks at a line from its first session on.
 local function serve(lifetime, since)
   local line = KEYS[1] .. ':' .. lifetime
-  local ids, served, due_at = redis.pcall('LRANGE', line, 0, left - 1), 0, since
-  if ids.err then
-    must_be_of_another_type(ids)
+  local keys, served, due_at = redis.pcall('LRANGE', line, 0, left - 1), 0, since
+  if keys.err then
+    must_be_of_another_type(keys)
     left, looked, corrupt = left - 1, looked + 1, corrupt + 1
     call('ZADD', KEYS[1], now_ms + 3600000, lifetime)
     return
   end
-  local full = left > 0 and #ids == left
-  for _, id in ipairs(ids) do
-    local outcome, expires = look(id)
+  local full = left > 0 and #keys == left
+  for _, key in ipairs(keys) do
+    local outcome, expires = look(string.sub(key, #space + 9)) -- behind 'session:'
     if outcome == 'waits' then
       due_at, full = expires, true
       break

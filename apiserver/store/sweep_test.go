@@ -51,7 +51,9 @@ func pendingIn(t checker, c *redis.Client, bucket session.Bucket) []string {
 		if err != nil || len(line) == 0 {
 			t.Fatal("the line of lifetime", entry, "is empty:", err)
 		}
-		ids = append(ids, line...)
+		for _, key := range line {
+			ids = append(ids, strings.TrimPrefix(key, bucketTagOf(bucket)+"session:"))
+		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

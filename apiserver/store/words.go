@@ -12,6 +12,8 @@ type words struct {
 	ends  [maxWords]int
 	count int
 	keys  int
+	// use: the last use of the API key is among what is to be written.
+	use bool
 }
 
 // maxWords is what the longest call has: that which creates a session.
