@@ -33,7 +33,7 @@ func failoverFaults() []fault {
 func failovers(start func(*testing.T) pairs, flags ...string) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
 		t.Helper()
-		rounds := 2 * *intensity
+		rounds := 2 * max(1, *intensity/2) // each takes about ten seconds
 		var total failedOver
 		for n := range rounds {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
