@@ -28,6 +28,9 @@ const (
 	leaseBatch, sweepBatch = 64, 100
 	// attemptMargin is what an attempt may take beyond its timeout, to be recorded while its lease lasts.
 	attemptMargin = 2 * time.Second
+	// redisTimeout is longer than that of the API, whose callers wait: events whose lease is granted in an answer that comes too
+	// late wait until it ends. An outcome can be recorded again within the margin.
+	redisTimeout = time.Second
 	// waiting bounds the events that wait here for one endpoint, and waitingPlaces those for all, for each place.
 	waiting, waitingPlaces = 64, 4
 )

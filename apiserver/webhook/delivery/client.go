@@ -15,12 +15,13 @@ import (
 // Timeout is how long one attempt may take, from name resolution to the end of the answer.
 const Timeout = 15 * time.Second
 
-// Bounds of what one Client keeps and reads.
+// Bounds of what one Client keeps and reads. What is kept is for the attempts that are under way at once when there is much to
+// deliver, to one endpoint and to several merchants' of one host: a connection that is not kept is made again for each event.
 const (
 	maxAnswerBytes    = 4 << 10
 	maxHeaderBytes    = 16 << 10
-	maxIdle           = 256
-	maxIdlePerHost    = 8
+	maxIdle           = 1024
+	maxIdlePerHost    = 64
 	maxIdleConnection = 60 * time.Second
 )
 

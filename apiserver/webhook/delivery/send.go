@@ -38,7 +38,8 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	case err != nil:
 		return Result{Reason: ReasonBadURL}
 	}
-	signed := signatures(request.Secrets, request.ID, request.timestamp(), request.Body)
+	timestamp := request.timestamp()
+	signed := signatures(request.Secrets, request.ID, timestamp, request.Body)
 	if signed == "" {
 		return Result{Reason: ReasonUnsigned}
 	}
@@ -50,7 +51,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	// The transport itself, for a http.Client would follow redirects and keep cookies.
-	answer, err := c.transport.RoundTrip(post(traced, target, signed, request))
+	answer, err := c.transport.RoundTrip(post(traced, target, timestamp, signed, request))
 	if err != nil {
 		if ctx.Err() != nil {
 			return Result{Reason: ReasonInterrupted}
@@ -65,7 +66,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	return judge(answer, request.Now)
 }
 
-func post(ctx context.Context, target *url.URL, signed string, request Request) *http.Request {
+func post(ctx context.Context, target *url.URL, timestamp, signed string, request Request) *http.Request {
 	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(request.Body)), nil }
 	first, _ := body()
 	return (&http.Request{
@@ -73,11 +74,11 @@ func post(ctx context.Context, target *url.URL, signed string, request Request) 
 		URL:    target,
 		Host:   target.Host,
 		Header: http.Header{
-			"Content-Type":                           {"application/json"},
-			"User-Agent":                             {userAgent},
-			http.CanonicalHeaderKey(headerID):        {request.ID},
-			http.CanonicalHeaderKey(headerTimestamp): {request.timestamp()},
-			http.CanonicalHeaderKey(headerSignature): {signed},
+			"Content-Type":  {"application/json"},
+			"User-Agent":    {userAgent},
+			headerID:        {request.ID},
+			headerTimestamp: {timestamp},
+			headerSignature: {signed},
 		},
 		Body:          first,
 		GetBody:       body,

@@ -10,11 +10,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// The headers of the Standard Webhooks specification.
+// The headers of the Standard Webhooks specification, as net/http spells them.
 const (
-	headerID        = "webhook-id"
-	headerTimestamp = "webhook-timestamp"
-	headerSignature = "webhook-signature"
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
 )
 
 // signatures returns the value of webhook-signature: one signature for each secret, so that a
