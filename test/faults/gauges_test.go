@@ -21,7 +21,7 @@ const (
 // What a process may take more than before, for what its callers hold and for what is freed late.
 const (
 	spareGoroutines = 150
-	spareMemory     = 64 << 20
+	spareMemory     = 96 << 20
 )
 
 // gauges reads what the process at an ops port shows.
