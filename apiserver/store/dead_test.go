@@ -168,7 +168,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"list":     second(s.DeadLetters(ctx, store.DeadLetterFilter{})),
 		"resend":   second(s.Resend(ctx, lease.Event.ID)),
 		"count":    second(s.Backlog(ctx, s.bucket())),
-		"overdue":  second(s.Overdue(ctx, s.bucket())),
+		"look":     second(s.Look(ctx)),
 		"resume":   second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
 		"troubled": second(s.TroubledEndpoints(ctx, s.bucket())),
 		"told":     s.EndpointTold(ctx, store.EndpointState{MerchantID: s.asks.MerchantID}),

@@ -42,9 +42,6 @@ var outboxOperations = []struct {
 	{"count", func(ctx context.Context, s outboxScene, _ store.Lease) error {
 		return second(s.Backlog(ctx, s.bucket()))
 	}},
-	{"overdue", func(ctx context.Context, s outboxScene, _ store.Lease) error {
-		return second(s.Overdue(ctx, s.bucket()))
-	}},
 }
 
 // A real cluster refuses a script whose keys are of more than one slot.

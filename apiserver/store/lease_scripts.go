@@ -13,5 +13,4 @@ var (
 	endpointResumeScript   = newScript("resume_endpoint", "endpoint_resume")
 	endpointTroubledScript = newScript("troubled_endpoints", "endpoint_troubled")
 	endpointToldScript     = newScript("endpoint_told", "endpoint_told")
-	overdueScript          = newScript("count_overdue", "overdue")
 )

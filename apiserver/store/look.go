@@ -24,6 +24,14 @@ type Outlook struct {
 	Overdue Overdue
 }
 
+// Overdue is for how long what has waited longest in a bucket is due; zero: nothing is.
+type Overdue struct {
+	// Event waits for an attempt to deliver it, or for the end of a crashed dispatcher's lease.
+	Event time.Duration
+	// Session has passed its expiry and is still pending.
+	Session time.Duration
+}
+
 // Look tells of all buckets what there is to do, in one trip: those who do it need not ask each bucket in vain. It changes
 // nothing. Of a Redis Cluster it takes a trip to each server, and what those tell that answered is returned beside the error of the
 // others. The error is ErrCorrupt or ErrUnavailable.
@@ -63,7 +71,12 @@ func (s *Store) lookAround(ctx context.Context, cluster *redis.ClusterClient, bu
 	for i, bucket := range buckets {
 		asked[i] = together.EvalSha(bounded, lookScript.sha, lookKeys(bucket))
 	}
-	_, _ = together.Exec(bounded) // each has its own error
+	start := time.Now()
+	_, err := together.Exec(bounded) // the first; each has its own
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		err = nil
+	}
+	s.metrics.observe(lookScript.operation, time.Since(start), causeOf(err))
 	var all []Outlook
 	var errs []error
 	for i, bucket := range buckets {
