@@ -44,7 +44,7 @@ func benchmark(ctx context.Context, settings settings, out io.Writer) (err error
 		return err
 	}
 	s.say("the operator")
-	if results.Operator, err = s.measureOperator(ctx, func(at standing, part float64) bool {
+	if results.Operator, err = s.measureOperator(ctx, rarely, func(at standing, part float64) bool {
 		return float64(at.readyKeys) >= part*float64(settings.keys) && float64(at.readyMerchants) >= part*float64(settings.merchants)
 	}); err != nil {
 		return err
@@ -54,7 +54,7 @@ func benchmark(ctx context.Context, settings settings, out io.Writer) (err error
 		return err
 	}
 	s.say("the operator once more, with nothing to do")
-	if results.Restart, err = s.measureOperator(ctx, func(at standing, part float64) bool {
+	if results.Restart, err = s.measureOperator(ctx, often, func(at standing, part float64) bool {
 		return float64(at.keyPasses) >= part*float64(settings.keys) && (part < 1 || at.queued == 0)
 	}); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (f *floor) measure(ctx context.Context, results *results, from, to int) err
 }
 
 // measureOperator starts an operator, waits until it has done what is wanted, of which it can tell a part too, and has nothing to do
-// any more, and stops it.
-func (s *stand) measureOperator(ctx context.Context, wanted func(at standing, part float64) bool) (measured, error) {
+// any more, and stops it. At first it asks the operator no more often than every so long.
+func (s *stand) measureOperator(ctx context.Context, every time.Duration, wanted func(at standing, part float64) bool) (measured, error) {
 	before, err := s.load(ctx)
 	if err != nil {
 		return measured{}, err
@@ -107,7 +107,7 @@ func (s *stand) measureOperator(ctx context.Context, wanted func(at standing, pa
 	}
 	defer o.Stop()
 	const most, all = 0.9, 1
-	if _, err := o.wait(ctx, rarely, func(at standing) bool { return wanted(at, most) }); err != nil {
+	if _, err := o.wait(ctx, every, func(at standing) bool { return wanted(at, most) }); err != nil {
 		return measured{}, err
 	}
 	if _, err := o.wait(ctx, often, func(at standing) bool { return wanted(at, all) }); err != nil {
