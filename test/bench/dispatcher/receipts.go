@@ -40,7 +40,9 @@ func (r receipts) events(ctx context.Context) (all []delivery, err error) {
 	return all, err
 }
 
-func (r receipts) forget(ctx context.Context) error { return r.ask(ctx, http.MethodPost, forgetPath, nil) }
+func (r receipts) forget(ctx context.Context) error {
+	return r.ask(ctx, http.MethodPost, forgetPath, nil)
+}
 
 // await waits until that many different events have come, and looks often enough to tell the time it took.
 func (r receipts) await(ctx context.Context, events int) error {

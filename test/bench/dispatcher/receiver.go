@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -56,8 +55,8 @@ func receive(ctx context.Context, out io.Writer) error {
 	control.HandleFunc("GET "+seenPath, r.tellSeen)
 	control.HandleFunc("GET "+eventsPath, r.tellEvents)
 	control.HandleFunc("POST "+forgetPath, r.forget)
-	endpoints := &http.Server{Handler: http.HandlerFunc(r.take), ConnState: r.connection} //nolint:gosec // it serves the benchmark alone
-	controls := &http.Server{Handler: control}                                            //nolint:gosec // the same
+	endpoints := &http.Server{Handler: http.HandlerFunc(r.take), ConnState: r.connection}
+	controls := &http.Server{Handler: control}
 	var where address
 	var listeners []net.Listener
 	for i := range merchants + 1 {
@@ -125,14 +124,18 @@ func (r *receiver) take(w http.ResponseWriter, request *http.Request) {
 func (r *receiver) tellSeen(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(seen{len(r.events), len(r.distinct), r.dials})
+	tell(w, seen{len(r.events), len(r.distinct), r.dials})
 }
 
 func (r *receiver) tellEvents(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := json.NewEncoder(w).Encode(r.events); err != nil {
-		panic(fmt.Errorf("tell events: %w", err)) // ends this connection
+	tell(w, r.events)
+}
+
+func tell(w http.ResponseWriter, what any) {
+	if err := json.NewEncoder(w).Encode(what); err != nil {
+		panic(http.ErrAbortHandler) // ends this connection
 	}
 }
 

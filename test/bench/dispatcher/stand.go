@@ -78,7 +78,8 @@ func newStand(ctx context.Context, settings settings) (s *stand, err error) {
 	if err := os.WriteFile(kubeconfig, cluster.KubeConfig, 0o600); err != nil {
 		return s, err
 	}
-	return s, s.startDispatcher(ctx, kubeconfig, server.URL())
+	err = s.startDispatcher(ctx, kubeconfig, server.URL())
+	return s, err
 }
 
 // onStop has do done when the stand stops, the last first.
