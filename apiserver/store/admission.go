@@ -43,7 +43,7 @@ type Admitted struct {
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
 // ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, ErrCorrupt, ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
-	call := words{text: make([]byte, 0, typicalText)}
+	var call words
 	admission.keys(&call)
 	call.key(admission.keyspace(), usedKind, admission.KeyID)
 	s.admissionArgs(&call, &admission)
@@ -67,15 +67,15 @@ func (a *Admission) keys(call *words) {
 // admissionArgs writes those of limiter.lua and admission.lua; the operation's own follow.
 func (s *Store) admissionArgs(call *words, a *Admission) {
 	limitArgs(call, a.Limit)
-	call.claim(a.Revision, a.Digest[:])
+	call.claim(a.Revision, a.Digest)
 	if !a.Live {
-		call.text = append(call.text, 'D')
+		call.text.WriteByte('D')
 	}
 	if a.Blocked {
-		call.text = append(call.text, 'B')
+		call.text.WriteByte('B')
 	}
 	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
-		call.text = append(call.text, 'U')
+		call.text.WriteByte('U')
 	}
 	call.end()
 }

@@ -106,12 +106,70 @@ func BenchmarkPublicRead(b *testing.B) {
 	})
 }
 
+// Its redis-µs/op are of one script of the two.
+func BenchmarkCreateAndCancel(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, created, err := s.CreateSession(ctx, asks, wanted)
+			if err != nil {
+				return err
+			}
+			_, _, err = s.Cancel(ctx, asks, created.Session.ID)
+			return err
+		}
+	})
+}
+
+// A request of a key that was rotated a moment ago: the override decides.
+func BenchmarkAdmitByOverride(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		override := store.Override{
+			MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: asks.Revision + 1,
+			Accepted: []store.Accepted{{Digest: asks.Digest}},
+		}
+		if err := s.WriteOverride(b.Context(), override); err != nil {
+			b.Fatal(err)
+		}
+		return func(ctx context.Context) error {
+			_, err := s.Admit(ctx, asks)
+			return err
+		}
+	})
+}
+
+func BenchmarkWriteOverride(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		revision := int64(0)
+		return func(ctx context.Context) error {
+			revision++
+			return s.WriteOverride(ctx, store.Override{
+				MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: revision,
+				Accepted: []store.Accepted{{Digest: asks.Digest}},
+			})
+		}
+	})
+}
+
+// What a dispatcher asks once a second and for each bucket where there is something to expire.
+func BenchmarkSweepOfNothing(b *testing.B) {
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		created := mustCreate(b, s, busyMerchant(), newSession()).Session
+		return func(ctx context.Context) error {
+			_, err := s.Sweep(ctx, created.ID.Bucket(), 100)
+			return err
+		}
+	})
+}
+
 var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
 func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) error) {
 	b.Helper()
 	server := redistest.Start(b)
-	s := open(b, server.URL(), func(o *store.Options) { o.PoolSize = 32 })
+	s := open(b, server.URL())
 	request := prepare(s)
 	if err := request(b.Context()); err != nil { // the server gets to know the script
 		b.Fatal(err)
@@ -121,17 +179,11 @@ func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) er
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if err := request(b.Context()); err != nil {
-				b.Error(err)
-				return
-			}
+	for b.Loop() {
+		if err := request(b.Context()); err != nil {
+			b.Fatal(err)
 		}
-	})
-	b.StopTimer()
+	}
 	found := usecPerCall.FindStringSubmatch(c.Info(b.Context(), "commandstats").Val())
 	if found == nil {
 		b.Fatal("Redis tells no statistics")

@@ -12,12 +12,12 @@ import (
 // the session is returned as well.
 func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
 	// In the merchant's own bucket, as with Session.
-	call := words{text: make([]byte, 0, 2*typicalText)}
+	var call words
 	admission.keys(&call)
 	call.key(admission.keyspace(), sessionKind, id.String())
 	s.admissionArgs(&call, &admission)
-	call.add(admission.MerchantID, "")
-	call.add(cancelRules, "")
+	call.add(admission.MerchantID)
+	call.add(cancelRules)
 	answer, err := s.runWords(ctx, cancelScript, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)

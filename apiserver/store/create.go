@@ -38,12 +38,13 @@ type Created struct {
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
 	id := session.NewID(session.BucketOf(admission.MerchantID))
-	call := s.createCall(&admission, &wanted, id)
-	answer, err := s.runWords(ctx, createScript, call)
+	var call words
+	s.createCall(&call, &admission, &wanted, id)
+	answer, err := s.runWords(ctx, createScript, &call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
-	admitted, word, err := s.admittedOf(answer, call, &admission)
+	admitted, word, err := s.admittedOf(answer, &call, &admission)
 	if err != nil {
 		return admitted, Created{}, err
 	}
@@ -55,8 +56,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 }
 
 // createCall writes what create.lua takes.
-func (s *Store) createCall(admission *Admission, wanted *NewSession, id session.ID) *words {
-	call := &words{text: make([]byte, 0, typicalText)}
+func (s *Store) createCall(call *words, admission *Admission, wanted *NewSession, id session.ID) {
 	space, once := admission.keyspace(), !wanted.Idempotency.IsZero()
 	lifetime := decimal(wanted.Lifetime.Milliseconds())
 	admission.keys(call)
@@ -66,19 +66,18 @@ func (s *Store) createCall(admission *Admission, wanted *NewSession, id session.
 		call.key(space, idempotencyKind+admission.MerchantID+":", wanted.Idempotency.Hash())
 	}
 	s.admissionArgs(call, admission)
-	call.add(lifetime, "")
+	call.add(lifetime)
 	call.integer((wanted.Lifetime + s.retention).Milliseconds())
 	call.fixed(admission.MerchantID, wanted)
 	if once || wanted.TellCreated || wanted.Charge.CustomerEmail != "" {
-		call.add(flag(wanted.TellCreated), "")
-		call.add(wanted.Charge.CustomerEmail, "")
+		call.add(flag(wanted.TellCreated))
+		call.add(wanted.Charge.CustomerEmail)
 	}
 	if once {
 		call.integer(max(wanted.Lifetime, idempotencyLifetime).Milliseconds())
-		call.add(wanted.Charge.Fingerprint(), "")
-		call.add(flag(wanted.RejectMismatch), "")
+		call.add(wanted.Charge.Fingerprint())
+		call.add(flag(wanted.RejectMismatch))
 	}
-	return call
 }
 
 // newSession is the session create.lua has just written.

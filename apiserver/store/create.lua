@@ -33,8 +33,8 @@ end
 local expires = format('%d', now_ms + ARGV[5])
 -- Sessions of one lifetime expire in the order of their creation, so they need only queue; the sweep is told when the first
 -- of them is due. Both before the session: one that no sweep will look at must not be.
-if call('RPUSH', KEYS[4], KEYS[3]) == 1 then
-  call('ZADD', string.sub(KEYS[4], 1, -2 - #ARGV[5]), expires, ARGV[5])
+if call('RPUSH', KEYS[4], KEYS[3]) % 64 == 1 then -- now and then anew, should the line have got lost
+  call('ZADD', string.sub(KEYS[4], 1, -2 - #ARGV[5]), 'NX', expires, ARGV[5])
 end
 call('HSET', KEYS[3], 'x', expires, 'f', ARGV[7])
 call('PEXPIRE', KEYS[3], ARGV[6])

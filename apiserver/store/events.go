@@ -82,13 +82,6 @@ func (f *eventFields) integer(name string) int64 {
 
 func (f *eventFields) millis(name string) time.Time { return time.UnixMilli(f.integer(name)).UTC() }
 
-func (f *eventFields) optionalInteger(name string) *int64 {
-	if _, ok := f.fields[name]; !ok {
-		return nil
-	}
-	return new(f.integer(name))
-}
-
 func (f *eventFields) optionalMillis(name string) time.Time {
 	if _, ok := f.fields[name]; !ok {
 		return time.Time{}

@@ -31,18 +31,24 @@ type fixed struct {
 // fixed writes what createCall knows of a session; create.lua adds expiresAt by the clock of Redis.
 func (w *words) fixed(merchantID string, wanted *NewSession) {
 	charge := wanted.Charge
-	w.text = append(append(w.text, merchantID...), ' ')
-	w.text = append(strconv.AppendInt(w.text, charge.AmountCents, 10), ' ')
-	w.text = append(strconv.AppendInt(w.text, wanted.Lifetime.Milliseconds(), 10), ' ')
-	for _, cents := range []*int64{charge.TaxCents, charge.TipCents} {
+	w.text.WriteString(merchantID)
+	for _, n := range [...]int64{charge.AmountCents, wanted.Lifetime.Milliseconds()} {
+		w.text.WriteByte(' ')
+		w.digits(n)
+	}
+	for _, cents := range [...]*int64{charge.TaxCents, charge.TipCents} {
+		w.text.WriteByte(' ')
 		if cents == nil {
-			w.text = append(w.text, '-', ' ')
+			w.text.WriteByte('-')
 		} else {
-			w.text = append(strconv.AppendInt(w.text, *cents, 10), ' ')
+			w.digits(*cents)
 		}
 	}
-	w.text = append(strconv.AppendInt(w.text, int64(len(wanted.MerchantName)), 10), ' ')
-	w.text = append(append(w.text, wanted.MerchantName...), charge.OrderRef...)
+	w.text.WriteByte(' ')
+	w.digits(int64(len(wanted.MerchantName)))
+	w.text.WriteByte(' ')
+	w.text.WriteString(wanted.MerchantName)
+	w.text.WriteString(charge.OrderRef)
 	w.end()
 }
 

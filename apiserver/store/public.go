@@ -30,7 +30,7 @@ func (s *Store) PublicSession(
 	ctx context.Context, admission PublicAdmission, id session.ID,
 ) (ratelimit.Quota, PublicSession, error) {
 	space := keyspaceOf(id.Bucket())
-	call := words{text: make([]byte, 0, typicalText)}
+	var call words
 	call.key(space, rateKind, admission.Subject)
 	call.key(space, sessionKind, id.String())
 	limitArgs(&call, admission.Limit)

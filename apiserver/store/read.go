@@ -12,7 +12,7 @@ import (
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
 	// Looked up in the merchant's own bucket, whatever bucket the id names: sessions of merchants in
 	// other buckets cannot be reached from here at all.
-	call := words{text: make([]byte, 0, typicalText)}
+	var call words
 	admission.keys(&call)
 	call.key(admission.keyspace(), sessionKind, id.String())
 	s.admissionArgs(&call, &admission)

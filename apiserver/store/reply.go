@@ -102,14 +102,6 @@ func (r *reply) optionalText() string {
 	return r.text()
 }
 
-func (r *reply) optionalInteger() *int64 {
-	if r.absent() {
-		return nil
-	}
-	number := r.integer()
-	return &number
-}
-
 func (r *reply) optionalMillis() time.Time {
 	if r.absent() {
 		return time.Time{}

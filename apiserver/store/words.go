@@ -3,12 +3,15 @@ package store
 import (
 	"encoding/hex"
 	"strconv"
+	"strings"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 )
 
 // words are the keys and then the arguments of a script, written one behind the other: one text for all of them costs a
 // request less than a text for each.
 type words struct {
-	text  []byte
+	text  strings.Builder
 	ends  [maxWords]int
 	count int
 	keys  int
@@ -16,52 +19,68 @@ type words struct {
 	use bool
 }
 
-// maxWords is what the longest call has: that which creates a session.
-const maxWords = 20
+const (
+	// maxWords is what the longest call has: that which creates a session.
+	maxWords = 20
+	// typicalText is room for the words of most calls.
+	typicalText = 416
+)
 
-// typicalText is room for the words of most calls.
-const typicalText = 768
-
+// end ends a word.
 func (w *words) end() {
-	w.ends[w.count] = len(w.text)
+	w.ends[w.count] = w.text.Len()
 	w.count++
 }
 
-// add writes a word of two parts.
-func (w *words) add(first, second string) {
-	w.text = append(append(w.text, first...), second...)
+// add writes a word.
+func (w *words) add(word string) {
+	w.text.WriteString(word)
 	w.end()
 }
 
-// key writes the name of a key, and arguments follow the last of them.
+// key writes the name of a key. All keys come before all arguments.
 func (w *words) key(space keyspace, kind, name string) {
-	w.text = append(append(append(w.text, space...), kind...), name...)
+	if w.count == 0 {
+		w.text.Grow(typicalText)
+	}
+	w.text.WriteString(string(space))
+	w.text.WriteString(kind)
+	w.text.WriteString(name)
 	w.end()
 	w.keys = w.count
 }
 
+// digits write a part of a word.
+func (w *words) digits(n int64) {
+	var room [20]byte
+	w.text.Write(strconv.AppendInt(room[:0], n, 10))
+}
+
 func (w *words) integer(n int64) {
-	w.text = strconv.AppendInt(w.text, n, 10)
+	w.digits(n)
 	w.end()
 }
 
-// claim writes a number and a digest.
-func (w *words) claim(n int64, digest []byte) {
-	w.text = append(strconv.AppendInt(w.text, n, 10), ' ')
-	w.text = hex.AppendEncode(w.text, digest)
+// claim writes a revision and a digest.
+func (w *words) claim(revision int64, digest apikey.Digest) {
+	w.digits(revision)
+	w.text.WriteByte(' ')
+	var room [2 * len(digest)]byte
+	hex.Encode(room[:], digest[:])
+	w.text.Write(room[:])
 	w.end()
 }
 
 // command returns the whole call, but for its first two words. Its texts are pointers, which need not be boxed one by one.
 func (w *words) command() []any {
-	whole := string(w.text)
+	whole := w.text.String()
 	texts := make([]string, w.count)
-	command := make([]any, 3, 3+maxWords)
+	command := make([]any, 3+w.count)
 	command[2] = w.keys
 	start := 0
 	for i, end := range w.ends[:w.count] {
 		texts[i] = whole[start:end]
-		command = append(command, &texts[i])
+		command[3+i] = &texts[i]
 		start = end
 	}
 	return command
