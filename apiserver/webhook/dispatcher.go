@@ -31,8 +31,9 @@ const (
 	// redisTimeout is longer than that of the API, whose callers wait: events whose lease is granted in an answer that comes too
 	// late wait until it ends. An outcome can be recorded again within the margin.
 	redisTimeout = time.Second
-	// waiting bounds the events that wait here for one endpoint, and waitingPlaces those for all, for each place.
-	waiting, waitingPlaces = 64, 4
+	// waiting bounds the events that wait here for one endpoint, and waitingPlaces those for all, for each place. What finds no
+	// room is leased again and again, so there is room for what a quick endpoint takes in some seconds.
+	waiting, waitingPlaces = 256, 16
 )
 
 // index knows where events go.

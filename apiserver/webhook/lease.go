@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
@@ -93,8 +94,10 @@ func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) 
 		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: p.lease, Delay: later(after, drawLot())})
 	}
 	for bucket, deferrals := range byBucket {
-		if err := d.store.DeferEvents(d.records, bucket, deferrals...); err != nil {
-			d.outage.tell(err) // they come due with the end of their leases
+		for some := range slices.Chunk(deferrals, leaseBatch) {
+			if err := d.store.DeferEvents(d.records, bucket, some...); err != nil {
+				d.outage.tell(err) // they come due with the end of their leases
+			}
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (s *stand) measureIdle(ctx context.Context) (idle, error) {
 	if err != nil {
 		return idle{}, err
 	}
-	timer := time.NewTimer(s.settings.length)
+	timer := time.NewTimer(s.settings.rest())
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -63,6 +63,9 @@ type settings struct {
 	flags []string
 }
 
+// rest is long enough for what a dispatcher does every 15 seconds.
+func (s settings) rest() time.Duration { return s.length * 3 / 2 }
+
 // The load. A merchant has an endpoint of its own; the dispatcher's default is 8 attempts at a time to each.
 const (
 	merchants   = 64

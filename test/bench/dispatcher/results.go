@@ -45,7 +45,7 @@ func benchmark(ctx context.Context, settings settings, out io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "==> nothing for %s\n", settings.length)
+	fmt.Fprintf(out, "==> nothing for %s\n", settings.rest())
 	idle, err := s.measureIdle(ctx)
 	if err != nil {
 		return err
