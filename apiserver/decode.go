@@ -40,12 +40,11 @@ func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
 
 // readBody reads a body whose length was told into as much room as it takes, and another as it comes.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	bounded := http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	if r.ContentLength <= 0 || r.ContentLength > maxBodyBytes {
-		return io.ReadAll(bounded)
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	}
 	body := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(bounded, body)
+	_, err := io.ReadFull(r.Body, body)
 	return body, err
 }
 

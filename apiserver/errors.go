@@ -78,17 +78,13 @@ const (
 // answerTo finds an error's answer: in the table, or in the error itself where it is about the
 // request and was worded for its sender.
 func answerTo(err error) answer {
-	var (
-		refused  unauthorizedError
-		request  requestError
-		badField *session.FieldError
-	)
-	switch {
-	case errors.As(err, &refused):
+	if _, ok := errors.AsType[unauthorizedError](err); ok {
 		return answer{http.StatusUnauthorized, unauthorizedMessage}
-	case errors.As(err, &badField):
-		return answer{http.StatusBadRequest, badField.Error()}
-	case errors.As(err, &request):
+	}
+	if field, ok := errors.AsType[*session.FieldError](err); ok {
+		return answer{http.StatusBadRequest, field.Error()}
+	}
+	if request, ok := errors.AsType[requestError](err); ok {
 		return answer{http.StatusBadRequest, request.Error()}
 	}
 	for _, row := range answers {

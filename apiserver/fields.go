@@ -14,8 +14,8 @@ func fieldsOf(body string) (*object, error) {
 	if !braced {
 		return nil, errNotAnObject
 	}
-	const usual = 5
-	fields := &object{fields: make([]field, 0, usual)}
+	fields := &object{}
+	fields.fields = fields.room[:0]
 	for {
 		rest = strings.TrimLeft(rest, jsonSpace+",")
 		if rest == "" || rest[0] == '}' {

@@ -12,6 +12,7 @@ type object struct {
 	fields []field
 	// places are where fields are, once there are so many that looking through them would be a caller's way to keep this process busy.
 	places map[string]int
+	room   [5]field // of most objects
 }
 
 // field is a name and the JSON that is its value.

@@ -17,8 +17,9 @@ import (
 
 // respond writes an answer as JSON.
 func respond(w http.ResponseWriter, status int, body any) error {
-	var buffer bytes.Buffer
-	if err := json.NewEncoder(&buffer).Encode(body); err != nil {
+	const usual = 256
+	buffer := bytes.NewBuffer(make([]byte, 0, usual))
+	if err := json.NewEncoder(buffer).Encode(body); err != nil {
 		return fmt.Errorf("%w: %w", errMarshalling, err)
 	}
 	w.Header()["Content-Type"] = jsonContent
@@ -34,6 +35,7 @@ var (
 	noSniff     = []string{"nosniff"}
 	noStore     = []string{"no-store"}
 	anyOrigin   = []string{"*"}
+	bearerOnly  = []string{"Bearer"}
 	exposed     = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch"}
 )
 
@@ -86,7 +88,7 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refusal := answerTo(err)
 	switch refusal.status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header()["Www-Authenticate"] = bearerOnly
 		uniform(w.Header(), r)
 		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
 	case http.StatusServiceUnavailable:
@@ -109,8 +111,8 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // uniform takes away what would tell one 401 from another: that the key died after it was admitted,
 // or that it was good enough for the body to be read.
 func uniform(header http.Header, r *http.Request) {
-	header.Del("RateLimit")
-	header.Del("RateLimit-Policy")
+	delete(header, limitHeader)
+	delete(header, policyHeader)
 	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
 		header.Set("Connection", "close")
 	}
