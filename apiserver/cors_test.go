@@ -41,16 +41,20 @@ func TestBrowsersMayReadTheAnswers(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, got := range []answer{
 		r.call(http.MethodGet, public+"/"+id, "", "", "Origin", "https://shop.example"),
-		r.call(http.MethodGet, public+"/x", "", ""),
-		r.call(http.MethodPost, sessions, "", ""),
-		r.call(http.MethodPost, sessions, key, `{`),
-		r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, ""),
-		r.call(http.MethodDelete, sessions, "", ""),
-		r.call(http.MethodGet, "/api/v1/nothing", "", ""),
+		r.call(http.MethodGet, public+"/x", "", "", "Origin", "https://shop.example"),
+		r.call(http.MethodPost, sessions, "", "", "Origin", "https://shop.example"),
+		r.call(http.MethodPost, sessions, key, `{`, "Origin", "https://shop.example"),
+		r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "", "Origin", "https://shop.example"),
+		r.call(http.MethodDelete, sessions, "", "", "Origin", "https://shop.example"),
+		r.call(http.MethodGet, "/api/v1/nothing", "", "", "Origin", "https://shop.example"),
 	} {
 		if got.header.Get("Access-Control-Allow-Origin") != "*" || got.header.Get("Access-Control-Allow-Credentials") != "" ||
 			got.header.Get("Access-Control-Expose-Headers") != "Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch" {
 			t.Errorf("status %d: headers %v", got.status, got.header)
 		}
+	}
+	other := r.call(http.MethodGet, public+"/"+id, "", "")
+	if other.header.Get("Access-Control-Allow-Origin") != "*" || other.header.Get("Access-Control-Expose-Headers") != "" {
+		t.Errorf("to who is no browser: headers %v", other.header)
 	}
 }

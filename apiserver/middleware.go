@@ -130,7 +130,9 @@ func cors(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		header["Access-Control-Expose-Headers"] = exposed
+		if r.Header["Origin"] != nil { // else it is no browser's script that asks
+			header["Access-Control-Expose-Headers"] = exposed
+		}
 		next.ServeHTTP(w, r)
 	})
 }

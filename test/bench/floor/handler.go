@@ -29,7 +29,8 @@ func Handler(plan Plan) (http.Handler, error) {
 	f := &floors{link: opened, plan: plan}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+BarePath, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, http.StatusCreated, plan.CreateAnswer)
+		readBody(r)
+		answer(w, http.StatusCreated, plan.CreateAnswer)
 	})
 	mux.HandleFunc("POST "+CreatePath, f.create)
 	mux.HandleFunc("GET "+ReadPath, f.read)
@@ -43,14 +44,15 @@ type floors struct {
 }
 
 func (f *floors) create(w http.ResponseWriter, r *http.Request) {
+	readBody(r) // before the call, for nobody can create what he has not read
 	if f.call(w, r, f.plan.Create.anew(f.count.Add(1)), "CREATED") {
-		answer(w, r, http.StatusCreated, f.plan.CreateAnswer)
+		answer(w, http.StatusCreated, f.plan.CreateAnswer)
 	}
 }
 
 func (f *floors) read(w http.ResponseWriter, r *http.Request) {
 	if f.call(w, r, f.plan.Read.again(), "OK") {
-		answer(w, r, http.StatusOK, f.plan.ReadAnswer)
+		answer(w, http.StatusOK, f.plan.ReadAnswer)
 	}
 }
 
@@ -76,8 +78,9 @@ func begins(command *redis.Cmd, want string) bool {
 	return ok && strings.HasPrefix(word, want)
 }
 
-func answer(w http.ResponseWriter, r *http.Request, status int, body string) {
-	_, _ = io.Copy(io.Discard, r.Body)
+func readBody(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+
+func answer(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
