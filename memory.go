@@ -3,8 +3,6 @@ package main
 import (
 	"log/slog"
 	"math"
-	"os"
-	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -18,11 +16,8 @@ func fitMemory(log *slog.Logger) {
 	}
 }
 
-// collectLess is for roles that keep little and throw much away: the default, to collect garbage whenever there is as much of it as
-// of what is kept, has them do so fifty times a second. GOGC in the environment takes its place.
-func collectLess() {
-	const percent = 400
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-	}
-}
+// ballast is for roles that keep little and throw much away. The collector sets to work when there is as much garbage as of
+// what is kept, which would be fifty times a second; what is kept and never touched counts for it, and takes no memory. So there may
+// be so much garbage more, and no more than that under any load, as there would be with a higher GOGC. The caller
+// keeps it alive for as long as the role runs.
+func ballast() []byte { return make([]byte, 32<<20) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +44,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.Log = logger()
 			fitMemory(options.Log)
-			collectLess()
+			defer runtime.KeepAlive(ballast())
 			return apiserver.Run(cmd.Context(), options)
 		},
 	}
@@ -80,7 +81,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.Log = logger()
 			fitMemory(options.Log)
-			collectLess()
+			defer runtime.KeepAlive(ballast())
 			return webhook.Run(cmd.Context(), options)
 		},
 	}

@@ -38,9 +38,11 @@ func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
 	return fieldsOf(string(body))
 }
 
-// readBody reads a body whose length was told into as much room as it takes, and another as it comes.
+// readBody reads a body as short as most are into as much room as it takes, and another as it comes: whoever only announces a long one
+// shall not be given room for it.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength <= 0 || r.ContentLength > maxBodyBytes {
+	const short = 1 << 10
+	if r.ContentLength <= 0 || r.ContentLength > short {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	}
 	body := make([]byte, r.ContentLength)
