@@ -33,7 +33,7 @@ func Run(ctx context.Context, options Options) error {
 	defer stopTracing()
 	registry := ops.NewRegistry()
 	redis, err := store.Open(store.Options{
-		URL: options.RedisURL, SessionRetention: options.SessionRetention, Registerer: registry, Tracer: tracer,
+		URL: options.RedisURL, SessionRetention: options.SessionRetention, Log: options.Log, Registerer: registry, Tracer: tracer,
 		SettlementReplicas: options.SettlementReplicas, SettlementWait: options.SettlementWait,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,9 @@ type Options struct {
 	SettlementReplicas int
 	// SettlementWait is how long to wait for them, beside Timeout. Default 300 ms.
 	SettlementWait time.Duration
+	// Log takes what the client says of its connections. The client has one log for the whole process: that of the Store which was
+	// opened last. Default: nothing is logged, for each operation returns its error.
+	Log *slog.Logger
 	// Registerer takes the metrics of the operations. Default: nothing is counted.
 	Registerer prometheus.Registerer
 	// Tracer makes spans of the operations. Default: none.
@@ -47,6 +51,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SettlementWait == 0 {
 		o.SettlementWait = defaultWait
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

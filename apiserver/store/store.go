@@ -34,6 +34,7 @@ func Open(options Options) (*Store, error) {
 		_ = opened.Close()
 		return nil, err
 	}
+	link.LogTo(options.Log)
 	return &Store{
 		link:      opened,
 		settled:   settled,

@@ -31,7 +31,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer stopTracing()
 	registry := ops.NewRegistry()
-	redis, err := store.Open(store.Options{URL: options.RedisURL, Timeout: redisTimeout, Registerer: registry, Tracer: tracer})
+	redis, err := store.Open(store.Options{URL: options.RedisURL, Timeout: redisTimeout, Log: options.Log, Registerer: registry, Tracer: tracer})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
