@@ -108,7 +108,7 @@ func (f *Feed) take(object any) (name string) {
 
 // refuse drops what an object said before it could not be decoded.
 func (f *Feed) refuse(seen *seen) {
-	f.source.Kind.Drop(seen.name)
+	f.source.Kind.Spoil(seen.name)
 	if f.undecodable[seen.name] == seen.version { // a relist brings the same object again
 		return
 	}

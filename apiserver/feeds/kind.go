@@ -20,11 +20,13 @@ type Kind interface {
 	Put(name string, record any) error
 	// Drop takes out what there is under the name, if anything.
 	Drop(name string)
+	// Spoil is Drop for an object that is there and cannot be decoded.
+	Spoil(name string)
 	// Names are those of everything that is in.
 	Names() []string
 }
 
-// Decoded is the Kind of objects of type O that decode to a record R. Every field is required.
+// Decoded is the Kind of objects of type O that decode to a record R. Every field but Spoilt is required.
 type Decoded[O metav1.Object, R any] struct {
 	Decode func(O) (R, error)
 	// Take puts the record of an object of that name into the index; an error says that the index cannot use it.
@@ -32,6 +34,8 @@ type Decoded[O metav1.Object, R any] struct {
 	// Forget takes out what there is under the name of an object, and All are the names there are.
 	Forget func(name string)
 	All    func() []string
+	// Spoilt is called in place of Forget when an object is there and cannot be decoded; nil: that makes no difference.
+	Spoilt func(name string)
 }
 
 // Read decodes an object.
@@ -54,6 +58,15 @@ func (d Decoded[O, R]) Put(name string, record any) error {
 
 // Drop has it forgotten.
 func (d Decoded[O, R]) Drop(name string) { d.Forget(name) }
+
+// Spoil has it forgotten, or remembered as one that is there.
+func (d Decoded[O, R]) Spoil(name string) {
+	if d.Spoilt == nil {
+		d.Forget(name)
+		return
+	}
+	d.Spoilt(name)
+}
 
 // Names are all there are.
 func (d Decoded[O, R]) Names() []string { return d.All() }

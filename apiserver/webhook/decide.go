@@ -27,11 +27,12 @@ type decision struct {
 
 // Why an event is put off. They label a metric.
 const (
-	deferredBusy     = "busy"
-	deferredBroken   = "breaker"
-	deferredStopping = "stopping"
-	deferredUnsigned = "no_secret"
-	deferredUnknown  = "unknown_merchant"
+	deferredBusy       = "busy"
+	deferredBroken     = "breaker"
+	deferredStopping   = "stopping"
+	deferredUnsigned   = "no_secret"
+	deferredUnknown    = "unknown_merchant"
+	deferredUnreadable = "unreadable_merchant"
 )
 
 // reasonDisabled is why an event for a disabled endpoint is a dead letter.
@@ -44,6 +45,8 @@ const (
 	// away, and its secret a pass of the operator; only one that is gone is asked for until the watches prove it, which
 	// hear of the Kubernetes API about once a minute.
 	knowledgePause = 2 * time.Second
+	// repairPause is after which time a merchant is looked at again that could not be decoded: somebody has to put it right.
+	repairPause = 30 * time.Second
 	// indexLag is how much later than the API server's clock the index may be, beyond its age.
 	indexLag = 5 * time.Second
 )
@@ -53,6 +56,8 @@ const (
 // event that is dropped is lost.
 func decide(lease store.Lease, endpoint endpoints.Endpoint, known bool, knownUntil time.Time) decision {
 	switch {
+	case endpoint.Unreadable:
+		return decision{wait, deferredUnreadable, repairPause}
 	case !known && !knownUntil.After(lease.Event.OccurredAt.Add(indexLag)):
 		return decision{wait, deferredUnknown, knowledgePause}
 	case !known, !endpoint.Wants(lease.Event.Kind):

@@ -37,6 +37,7 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"not asked for, and disabled":    {lease(created, disabled), signed, true, occurred, decision{move: drop}},
 		"nobody, and the index is old":   {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag), decision{wait, deferredUnknown, knowledgePause}},
 		"nobody, and the index is newer": {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag + time.Millisecond), decision{move: drop}},
+		"there, but unreadable":          {lease(completed, store.EndpointState{}), endpoints.Endpoint{Unreadable: true}, false, occurred.Add(time.Hour), decision{wait, deferredUnreadable, repairPause}},
 		"no secret yet":                  {lease(completed, store.EndpointState{}), unsigned, true, occurred, decision{wait, deferredUnsigned, knowledgePause}},
 		"disabled":                       {lease(completed, disabled), signed, true, occurred, decision{move: bury}},
 		"disabled, and no secret":        {lease(completed, disabled), unsigned, true, occurred, decision{move: bury}},

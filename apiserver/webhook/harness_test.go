@@ -61,7 +61,7 @@ func (i *fakeIndex) Endpoint(merchantID string) (endpoints.Endpoint, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	endpoint, known := i.known[merchantID]
-	return endpoint, known
+	return endpoint, known && !endpoint.Unreadable
 }
 
 func (i *fakeIndex) Age() time.Duration {

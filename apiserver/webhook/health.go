@@ -74,6 +74,8 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
 	endpoint, known := d.index.Endpoint(state.MerchantID)
 	switch {
+	case endpoint.Unreadable:
+		return false, nil
 	case known && state.Disabled() && state.Target != endpoint.Target:
 		return d.store.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)
 	case state.Disabled() && state.Told, known && endpoint.UID == "":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/apiserver/webhook/endpoints"
 )
 
 func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
@@ -53,6 +54,24 @@ func TestEventsAreKeptWhileTheIndexMayBeBehind(t *testing.T) {
 	start(t, d)
 	eventually(t, "it is put off", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
 	acme.MerchantID = stranger
+	s.index.put(acme)
+	s.hasten(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+// However old the event is, and however much the index knows.
+func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
+	s := newScene(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := s.endpointAt(shop.URL, 7)
+	s.index.put(endpoints.Endpoint{MerchantID: acme.MerchantID, Unreadable: true})
+	id := s.event(t, acme.MerchantID)
+	s.sayLongAgo(t, id)
+	d := s.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is put off", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnreadable)) >= 1 })
 	s.index.put(acme)
 	s.hasten(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].id != id {

@@ -19,6 +19,8 @@ type Endpoint struct {
 	// another object of the same name; it is empty in what older operators published.
 	Merchant types.NamespacedName
 	UID      types.UID
+	// Unreadable: there is such a merchant, but what is published of it cannot be decoded, and nothing else is known here.
+	Unreadable bool
 
 	// URL is empty for a merchant without a webhook.
 	URL string

@@ -16,6 +16,7 @@ import (
 type Endpoints struct {
 	mu        sync.RWMutex
 	merchants map[string]published.MerchantRecord // by the name of the published object
+	spoilt    map[string]bool                     // names of published merchants that cannot be decoded
 	secrets   map[string]published.WebhookRecord  // by the name of the published object
 	rotations rotations
 
@@ -42,6 +43,7 @@ type Options struct {
 func New(options Options) *Endpoints {
 	e := &Endpoints{
 		merchants: map[string]published.MerchantRecord{},
+		spoilt:    map[string]bool{},
 		secrets:   map[string]published.WebhookRecord{},
 		rotations: rotations{tell: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
 		now:       options.Now,
@@ -50,13 +52,17 @@ func New(options Options) *Endpoints {
 	return e
 }
 
-// Endpoint returns where the events of a merchant go; false: no such merchant is known. One without a
-// webhook has an Endpoint that wants nothing.
+// Endpoint returns where the events of a merchant go; false: no such merchant is known, or none that can be read, which
+// the Endpoint then says. One without a webhook has an Endpoint that wants nothing.
 func (e *Endpoints) Endpoint(merchantID string) (Endpoint, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	merchant, known := e.merchants[published.MerchantName(merchantID)]
-	return e.endpointOf(merchant), known
+	name := published.MerchantName(merchantID)
+	merchant, known := e.merchants[name]
+	if !known {
+		return Endpoint{Unreadable: e.spoilt[name]}, false
+	}
+	return e.endpointOf(merchant), true
 }
 
 // All returns the endpoints of all merchants that have a webhook.

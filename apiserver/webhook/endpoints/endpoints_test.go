@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clock "k8s.io/utils/clock/testing"
@@ -116,6 +117,37 @@ func TestEndpointOfAMerchant(t *testing.T) {
 	if e, _ := s.Endpoint(id); e.URL != "" || len(s.All()) != 0 {
 		t.Error("the endpoint outlived its webhook")
 	}
+}
+
+// What cannot be read is still there: its events wait, where those of nobody are dropped.
+func TestAMerchantThatCannotBeDecoded(t *testing.T) {
+	s := newScene()
+	id := published.ID("acme-uid")
+	spoil := func() {
+		_ = s.Feed("merchant").Update(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id), ResourceVersion: "7"}})
+	}
+	want := func(desc string, unreadable, known bool) {
+		t.Helper()
+		e, ok := s.Endpoint(id)
+		if e.Unreadable != unreadable || ok != known || len(s.All()) != 0 && !known {
+			t.Errorf("%s: unreadable is %t, known is %t", desc, e.Unreadable, ok)
+		}
+	}
+	s.publish(t, merchant(hook))
+	spoil()
+	want("spoilt", true, false)
+	s.key(t, "till", 2)
+	s.publish(t, merchant(hook))
+	want("repaired", false, true)
+	if diff := cmp.Diff([]string{"till of Acme"}, *s.told); diff != "" {
+		t.Error(diff)
+	}
+	spoil()
+	_ = s.Feed("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
+	want("deleted", false, false)
+	spoil()
+	_ = s.Feed("merchant").Replace(nil, "")
+	want("not on the next list", false, false)
 }
 
 // Both secrets sign for a day, then the newer one alone, whether or not the operator has tidied up.

@@ -17,14 +17,14 @@ func (e *Endpoints) sources() []feeds.Source {
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
 			Kind: feeds.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
 				Decode: published.DecodeMerchant, Take: e.takeMerchant,
-				Forget: forget(e, e.merchants), All: names(e, e.merchants),
+				Forget: e.forgetMerchant, Spoilt: e.spoilMerchant, All: names(e, e.merchants),
 			},
 		},
 		{
 			Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook,
 			Kind: feeds.Decoded[*corev1.Secret, published.WebhookRecord]{
 				Decode: published.DecodeWebhook, Take: e.takeSecret,
-				Forget: forget(e, e.secrets), All: names(e, e.secrets),
+				Forget: e.forgetSecret, All: names(e, e.secrets),
 			},
 		},
 		{
@@ -42,8 +42,24 @@ func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.merchants[name] = record
+	delete(e.spoilt, name)
 	e.rotations.merchantSeen(record)
 	return nil
+}
+
+func (e *Endpoints) forgetMerchant(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.merchants, name)
+	delete(e.spoilt, name)
+}
+
+// spoilMerchant remembers that the merchant exists: events of one that does not are dropped.
+func (e *Endpoints) spoilMerchant(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.merchants, name)
+	e.spoilt[name] = true
 }
 
 func (e *Endpoints) takeSecret(name string, record published.WebhookRecord) error {
@@ -74,12 +90,10 @@ func (e *Endpoints) waitingKeys() []string {
 	return e.rotations.names()
 }
 
-func forget[R any](e *Endpoints, records map[string]R) func(name string) {
-	return func(name string) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(records, name)
-	}
+func (e *Endpoints) forgetSecret(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.secrets, name)
 }
 
 func names[R any](e *Endpoints, records map[string]R) func() []string {
