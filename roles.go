@@ -56,6 +56,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.PublicAddress, "public-address", options.PublicAddress, "listen address of the API, the one an ingress routes to")
 	flags.StringVar(&options.InternalAddress, "internal-address", options.InternalAddress, "listen address for rails inside the cluster")
 	addOps(flags, &options.OpsAddress, &options.SecureMetrics, &options.OpsCertificateDir, &options.Profiles)
+	flags.IntVar(&options.MaxConnections, "max-connections", options.MaxConnections, "connections of clients at once, of some 23 KiB each; past it those are closed that have waited longest for a request")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks whose X-Forwarded-For is believed, comma-separated; empty: nobody's")
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry")

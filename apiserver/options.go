@@ -43,6 +43,10 @@ type Options struct {
 	// that path, and else on a loopback address only. Default: not at all.
 	Profiles bool
 
+	// MaxConnections of clients are open at most. Past it, those are closed that have waited longest for a request. An idle one
+	// takes some 23 KiB. Default 10,000.
+	MaxConnections int
+
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
 	// TrustedProxies are the blocks whose X-Forwarded-For is believed. Default none.
@@ -90,6 +94,7 @@ func DefaultOptions() Options {
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",
 		OpsAddress:           ":9090",
+		MaxConnections:       10_000,
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		WrongKeyLimit:        v1alpha1.RateLimit{RequestsPerSecond: 20, Burst: 200},
@@ -120,6 +125,8 @@ func (o Options) Validate() error {
 		return errors.New("the Redis URL is missing")
 	case o.PublicAddress == "" || o.InternalAddress == "" || o.OpsAddress == "":
 		return errors.New("a listen address is missing")
+	case o.MaxConnections < 1:
+		return errors.New("the number of connections must be at least 1")
 	case !schemeForm.MatchString(o.QRScheme):
 		return fmt.Errorf("QR scheme %q: want a URI scheme such as pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:

@@ -49,7 +49,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
-	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), failed: make(chan error, 3)} // of each listener
+	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), registry: registry, failed: make(chan error, 3)} // of each listener
 	news := newAnnouncer(redis, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
 	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/merchant-operator/merchant-operator/apiserver/listen"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -13,31 +15,34 @@ import (
 
 // replica is this process with its listeners.
 type replica struct {
-	options Options
-	redis   *store.Store
-	phase   *ops.Phase
-	failed  chan error // receives what ended a listener before its time
-}
-
-func (r *replica) listen(ctx context.Context, name, address string, handler http.Handler) (*listen.Server, error) {
-	return listen.Serve(ctx, listen.Port{Name: name, Address: address, Handler: handler, Log: r.options.Log}, r.failed)
+	options  Options
+	redis    *store.Store
+	phase    *ops.Phase
+	registry *prometheus.Registry
+	failed   chan error // receives what ended a listener before its time
 }
 
 // serve listens for requests until ctx ends, and drains.
 func (r *replica) serve(ctx context.Context, public, internal http.Handler) error {
-	publicServer, err := r.listen(ctx, "public", r.options.PublicAddress, public)
+	log := r.options.Log
+	publicServer, err := listen.Serve(ctx, listen.Port{
+		Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
+		Handler: public, Log: log, Registerer: r.registry,
+	}, r.failed)
 	if err != nil {
 		return err
 	}
 	defer publicServer.Close()
-	internalServer, err := r.listen(ctx, "internal", r.options.InternalAddress, internal)
+	internalServer, err := listen.Serve(ctx, listen.Port{
+		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
+	}, r.failed)
 	if err != nil {
 		return err
 	}
 	defer internalServer.Close()
 
 	answered := make(chan error, 1)
-	go func() { answered <- ops.AwaitRedis(ctx, r.redis, r.options.Log) }()
+	go func() { answered <- ops.AwaitRedis(ctx, r.redis, log) }()
 	select {
 	case err := <-answered:
 		if err != nil {
@@ -53,7 +58,7 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 	case <-ctx.Done():
 	}
 	r.phase.Set(ops.Draining)
-	r.options.Log.Info("draining", "delay", r.options.DrainDelay)
+	log.Info("draining", "delay", r.options.DrainDelay)
 	select {
 	case err := <-r.failed:
 		return err

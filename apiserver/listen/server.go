@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits of every listener. A request takes milliseconds, a rotation seconds; what takes longer is
@@ -19,6 +22,8 @@ const (
 	writeTimeout      = 15 * time.Second
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 16 << 10
+	// fewConnections are enough for a port that only the cluster reaches.
+	fewConnections = 1000
 )
 
 // Server is one listener and what it serves.
@@ -27,14 +32,19 @@ type Server struct {
 	http *http.Server
 }
 
-// Port is what to listen for. Only TLS may be empty.
+// Port is what to listen for. Only TLS and MaxConnections may be empty.
 type Port struct {
 	// Name says in logs and errors what the requests are for.
 	Name, Address string
 	Handler       http.Handler
 	// TLS is the configuration of the server; nil: plain HTTP.
 	TLS *tls.Config
-	Log *slog.Logger
+	// MaxConnections are open at most; 0: as many as are enough within a cluster. Past it, those are closed that have waited
+	// longest for a request.
+	MaxConnections int
+	Log            *slog.Logger
+	// Registerer takes the metrics of the connections.
+	Registerer prometheus.Registerer
 }
 
 // Serve binds the address and serves until Shutdown or Close. What ends the listener before that goes
@@ -44,10 +54,11 @@ func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s requests: %w", port.Name, err)
 	}
-	var listener net.Listener = shapedListener{bound}
+	var listener net.Listener = owner{bound}
 	if port.TLS != nil {
-		listener = tls.NewListener(bound, port.TLS)
+		listener = tls.NewListener(listener, port.TLS)
 	}
+	open := newConnections(cmp.Or(port.MaxConnections, fewConnections), port.Registerer, port.Name)
 	s := &Server{port.Name, &http.Server{
 		Handler:                      port.Handler,
 		ReadHeaderTimeout:            readHeaderTimeout,
@@ -55,6 +66,7 @@ func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error)
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
+		ConnState:                    open.changed,
 		DisableGeneralOptionsHandler: true, // OPTIONS * gets our 404, in our shape
 		ErrorLog:                     slog.NewLogLogger(port.Log.Handler(), slog.LevelDebug),
 	}}

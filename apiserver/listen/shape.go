@@ -12,23 +12,9 @@ type ErrorBody struct {
 	Error string `json:"error"`
 }
 
-// shapedListener's connections give the shape of all errors to the answers net/http writes by
-// itself, as plain text, to what it cannot parse: control characters in a header, too large a
-// header, an unknown transfer encoding. There is no hook for them but the connection.
-type shapedListener struct{ net.Listener }
-
-// Accept waits for the next connection.
-func (l shapedListener) Accept() (net.Conn, error) {
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	if tcp, ok := connection.(*net.TCPConn); ok {
-		return shapedConn{tcp}, nil
-	}
-	return connection, nil
-}
-
+// shapedConn gives the shape of all errors to the answers net/http writes by itself, as plain text, to
+// what it cannot parse: control characters in a header, too large a header, an unknown transfer
+// encoding. There is no hook for them but the connection.
 type shapedConn struct{ *net.TCPConn }
 
 // What net/http writes, in one piece (func (c *conn) serve). No handler's answer begins like this, for

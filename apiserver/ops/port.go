@@ -26,7 +26,7 @@ type Options struct {
 func Serve(ctx context.Context, options Options, replica Replica, registry *prometheus.Registry, kube kubernetes.Interface,
 	log *slog.Logger, failed chan<- error,
 ) (*listen.Server, error) {
-	port := listen.Port{Name: "ops", Address: options.Address, Log: log}
+	port := listen.Port{Name: "ops", Address: options.Address, Log: log, Registerer: registry}
 	if options.Secure {
 		var err error
 		if port.TLS, err = scrape.TLS(options.CertificateDir); err != nil {

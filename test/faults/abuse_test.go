@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,66 +34,6 @@ func abuseFaults() []fault {
 	}
 	return all
 }
-
-// abuse is what an attacker does to the API at host, with a key that is good; it returns how often it has tried. While
-// looks holds what the API then takes.
-type abuse func(t *testing.T, host, key string, while func()) (tried int, note string)
-
-// beside lets a well-behaved client charge while somebody abuses the API.
-func beside(t *testing.T, try abuse) (tried int, seen string) {
-	t.Helper()
-	s := newStage(t, 1, 0)
-	s.merchant("coffee")
-	key, other := s.apiKey("till", "coffee"), s.apiKey("other", "coffee")
-	api := s.replicas[0]
-	before := gauges(t, api.ops)
-	done := make(chan struct{})
-	var calling sync.WaitGroup
-	var served atomic.Int64
-	var slowest time.Duration
-	calling.Go(func() {
-		c := newCaller()
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			got, err := c.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
-			if err != nil || got.status != http.StatusCreated {
-				t.Errorf("the well-behaved client got %d, %v", got.status, err)
-				return
-			}
-			served.Add(1)
-			slowest = max(slowest, got.took)
-		}
-	})
-	during := before
-	tried, note := try(t, strings.TrimPrefix(api.public, "http://"), other, func() {
-		if now := gauges(t, api.ops); now[resident] > during[resident] {
-			during = now
-		}
-	})
-	target := served.Load() + 20
-	eventually(t, "the well-behaved client is served", func() bool { return served.Load() > target || t.Failed() })
-	close(done)
-	calling.Wait()
-	if grown := during[resident] - before[resident] - float64(tried)*memoryEach; grown > spareMemory {
-		t.Errorf("%.0f MB more for %d tries", (during[resident]-before[resident])/1e6, tried)
-	}
-	if slowest > bound {
-		t.Errorf("the well-behaved client waited %s", slowest)
-	}
-	eventually(t, "goroutines and connections are as many as before", func() bool {
-		now := gauges(t, api.ops)
-		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
-	})
-	return tried, fmt.Sprintf("%s; %d charges beside it, the slowest %d ms; memory %.0f MB, %.0f at most",
-		note, served.Load(), slowest.Milliseconds(), before[resident]/1e6, during[resident]/1e6)
-}
-
-// memoryEach is what an open connection may cost.
-const memoryEach = 24 << 10
 
 // connect opens connections, and closes them when the test ends at the latest.
 func connect(t *testing.T, host string, n int) []net.Conn {
@@ -173,20 +112,23 @@ func slowBodies(t *testing.T, host, key string, while func()) (int, string) {
 
 func idleConnections(t *testing.T, host, _ string, while func()) (int, string) {
 	t.Helper()
-	all := connect(t, host, min(2000**intensity, 8000))
-	for _, connection := range all { // one cheap request, so that it may idle for long
-		_, _ = io.WriteString(connection, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
-	}
-	for _, connection := range all {
-		if status := statusOn(connection); status != http.StatusNotFound {
+	const many = 15_000 // whatever the intensity: as many as a process may usually open
+	all := make([]net.Conn, many)
+	for i := range all {
+		all[i] = connect(t, host, 1)[0]
+		// One cheap request, so that it may idle for long.
+		_, _ = io.WriteString(all[i], "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status := statusOn(all[i]); status != http.StatusNotFound {
 			t.Fatalf("a connection got %d before it idles", status)
 		}
+		if i%1000 == 999 {
+			while()
+		}
 	}
-	while()
 	for _, connection := range all {
 		_ = connection.Close()
 	}
-	return len(all), fmt.Sprintf("%d held at once", len(all))
+	return many, "all answered once, those that had idled longest closed for others"
 }
 
 // unreadAnswers asks for a long document again and again and reads none of it.

@@ -16,6 +16,8 @@ const (
 	resident   = "process_resident_memory_bytes"
 	openFiles  = "process_open_fds"
 	inFlight   = "merchant_operator_http_requests_in_flight"
+	// connections are of the public listener.
+	connections = "merchant_operator_http_connections"
 )
 
 // What a process may take more than before, for what its callers hold and for what is freed late.
@@ -43,6 +45,11 @@ func gauges(t testing.TB, ops string) map[string]float64 {
 	}
 	if api := families[inFlight].GetMetric(); len(api) > 0 {
 		shown[inFlight] = api[0].GetGauge().GetValue()
+	}
+	for _, listener := range families[connections].GetMetric() {
+		if listener.GetLabel()[0].GetValue() == "public" {
+			shown[connections] = listener.GetGauge().GetValue()
+		}
 	}
 	return shown
 }

@@ -52,6 +52,7 @@ var bounded = map[string]*regexp.Regexp{
 	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|gone|failing|timeout|connection|answer|cancelled)$`),
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|)$`),
 	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|unknown)$`),
+	"listener":  regexp.MustCompile(`^(public|internal|ops)$`),
 	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
 }
 
