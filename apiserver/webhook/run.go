@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/cache"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
 	"github.com/merchant-operator/merchant-operator/apiserver/ops"
@@ -53,6 +55,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // of the whole process; the reporter's client logs what the API server warns of
 	reporter, err := newKubeReporter(cluster, holder)
 	if err != nil {
 		return err
