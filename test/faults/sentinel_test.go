@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ type pairs struct {
 	url      string // where the roles find whoever is the master
 	masters  []*redistest.Server
 	replicas []*redistest.Server
+	watchers []*redis.SentinelClient // those of the Sentinels
 }
 
 // sentinels decide together, two of three, about one master that is silent for a second.
@@ -37,8 +39,10 @@ func watchedBySentinels(t *testing.T) pairs {
 	for range sentinels {
 		addresses = append(addresses, startSentinel(t, port))
 	}
+	var watchers []*redis.SentinelClient
 	for _, address := range addresses {
 		watcher := redis.NewSentinelClient(&redis.Options{Addr: address})
+		watchers = append(watchers, watcher)
 		t.Cleanup(func() { _ = watcher.Close() })
 		eventually(t, "a Sentinel knows the replica and the other Sentinels", func() bool {
 			return len(watcher.Replicas(t.Context(), "pay").Val()) == 1 && len(watcher.Sentinels(t.Context(), "pay").Val()) == sentinels-1
@@ -46,7 +50,7 @@ func watchedBySentinels(t *testing.T) pairs {
 	}
 	return pairs{
 		url:     "redis+sentinel://" + addresses[0] + "/0?master_name=pay&addr=" + strings.Join(addresses[1:], "&addr="),
-		masters: []*redistest.Server{master}, replicas: []*redistest.Server{replica},
+		masters: []*redistest.Server{master}, replicas: []*redistest.Server{replica}, watchers: watchers,
 	}
 }
 
@@ -58,9 +62,15 @@ func (p pairs) rejoin(t *testing.T, pair int) {
 	eventually(t, "the replica is the master", func() bool {
 		return strings.Contains(keeper.Info(t.Context(), "replication").Val(), "role:master")
 	})
+	host, port, _ := net.SplitHostPort(is.Addr())
+	for _, watcher := range p.watchers {
+		// One that has not heard of it yet would have the new master follow the old one, which is empty.
+		eventually(t, "a Sentinel knows the new master", func() bool {
+			return slices.Equal(watcher.GetMasterAddrByName(t.Context(), "pay").Val(), []string{host, port})
+		})
+	}
 	was.Start()
 	if len(p.masters) == 1 { // a Redis Cluster sees to it by itself
-		host, port, _ := net.SplitHostPort(is.Addr())
 		if err := keeperOf(t, was).ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +106,15 @@ func startSentinel(t *testing.T, masterPort string) (address string) {
 func awaitReplication(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	keeper := keeperOf(t, replica)
+	seen := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the replica at %s said of itself last:\n%s", replica.Addr(), seen)
+		}
+	})
 	eventually(t, "the replica follows", func() bool {
-		return strings.Contains(keeper.Info(t.Context(), "replication").Val(), "master_link_status:up")
+		seen = keeper.Info(t.Context(), "replication").Val()
+		return strings.Contains(seen, "master_link_status:up")
 	})
 }
 
