@@ -3,11 +3,13 @@ package listen
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/scrape"
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 )
 
 const patience = 30 * time.Second
@@ -34,12 +37,11 @@ type room struct {
 func newRoom(t *testing.T, secure bool) *room {
 	t.Helper()
 	r := &room{t: t, tls: secure, registry: prometheus.NewRegistry(), staying: make(chan struct{}), end: make(chan struct{})}
-	reserved, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	number, err := freeport.Choose()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.address = reserved.Addr().String()
-	_ = reserved.Close()
+	r.address = fmt.Sprintf("127.0.0.1:%d", number)
 	port := Port{
 		Name: "test", Address: r.address, MaxConnections: 3, Log: slog.New(slog.DiscardHandler), Registerer: r.registry,
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
@@ -96,14 +98,9 @@ func (g *guest) wantAnswer(who string) {
 
 func (g *guest) wantClosed(who string) {
 	g.t.Helper()
-	if n, err := io.Copy(io.Discard, g.answers); n > 0 || isTimeout(err) {
+	if n, err := io.Copy(io.Discard, g.answers); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		g.t.Errorf("%s was not closed: %d bytes, %v", who, n, err)
 	}
-}
-
-func isTimeout(err error) bool {
-	timeout, ok := err.(net.Error) //nolint:errorlint // it is not wrapped
-	return ok && timeout.Timeout()
 }
 
 func (r *room) wantCounts(open, evicted int) {
