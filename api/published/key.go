@@ -31,6 +31,10 @@ type KeyRecord struct {
 	// Previous are older digests still in their overlap, the newest first.
 	Previous []Previous `json:"previous,omitempty"`
 
+	// Superseded is set by the API on a record that was put back although a newer key was in force
+	// already. It opens nothing, and the operator issues a new key.
+	Superseded bool `json:"superseded,omitempty"`
+
 	State     v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt *time.Time           `json:"expiresAt,omitempty"`
 
@@ -57,7 +61,7 @@ type Source struct {
 	UID       types.UID `json:"uid"`
 }
 
-// Current is the key in force. Prefix is empty for a key made elsewhere.
+// Current is the key in force. Prefix is empty for an externally generated key.
 type Current struct {
 	Digest    apikey.Digest `json:"digest"`
 	Prefix    string        `json:"prefix,omitempty"`

@@ -47,6 +47,14 @@ func TestLive(t *testing.T) {
 			mutate: func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled },
 		},
 		{
+			desc: "the current key of a superseded record", digest: current, now: issued,
+			mutate: func(r *published.KeyRecord) { r.Superseded = true },
+		},
+		{
+			desc: "a previous key of a superseded record", digest: previous, now: issued,
+			mutate: func(r *published.KeyRecord) { r.Superseded = true },
+		},
+		{
 			desc: "a record of unknown state", digest: current, now: issued,
 			mutate: func(r *published.KeyRecord) { r.State = "" },
 		},

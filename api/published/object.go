@@ -3,6 +3,7 @@ package published
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,22 +17,32 @@ const (
 	LabelKey      = "key"
 	LabelMerchant = "merchant"
 	LabelWebhook  = "webhook"
+	// LabelTombstone is of a Tombstone, LabelDigest of a DigestClaim.
+	LabelTombstone = "tombstone"
+	LabelDigest    = "digest"
 )
 
 // The types of published Secrets.
 const (
 	KeySecretType     corev1.SecretType = "merchant-operator.io/api-key"
 	WebhookSecretType corev1.SecretType = "merchant-operator.io/webhook"
+	DigestSecretType  corev1.SecretType = "merchant-operator.io/digest"
 )
 
 const (
 	keyPrefix      = "key-"
 	merchantPrefix = "merchant-"
 	webhookPrefix  = "webhook-"
+	digestPrefix   = "digest-"
 
-	keyData      = "record.json"
-	merchantData = "merchant.json"
-	webhookData  = "webhook.json"
+	keyTombstonePrefix      = "tombstone-key-"
+	merchantTombstonePrefix = "tombstone-merchant-"
+
+	keyData       = "record.json"
+	merchantData  = "merchant.json"
+	webhookData   = "webhook.json"
+	tombstoneData = "tombstone.json"
+	claimData     = "claim.json"
 
 	// recordVersion is of all records. It rises only when an older reader would misread.
 	recordVersion = 1
@@ -52,6 +63,12 @@ func MerchantID(name string) string { return strings.TrimPrefix(name, merchantPr
 // WebhookName is the name of the Secret that a merchant id's events are signed with.
 func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 
+// KeyTombstoneName is the name of the ConfigMap that remembers the end of a key id.
+func KeyTombstoneName(keyID string) string { return keyTombstonePrefix + keyID }
+
+// MerchantTombstoneName is the name of the ConfigMap that remembers the end of a merchant id.
+func MerchantTombstoneName(merchantID string) string { return merchantTombstonePrefix + merchantID }
+
 // decode reads one record of this package's version, which is where the record's own Version is.
 func decode(data []byte, record any, version *int) error {
 	if len(data) == 0 {
@@ -67,6 +84,9 @@ func decode(data []byte, record any, version *int) error {
 	}
 	if err := unmarshal(data, &header); err != nil {
 		return err
+	}
+	if header.Version > recordVersion {
+		return fmt.Errorf("%w: version %d, this program reads version %d", errNewer, header.Version, recordVersion)
 	}
 	if header.Version != recordVersion {
 		return invalid("version %d, this program reads version %d", header.Version, recordVersion)

@@ -27,7 +27,7 @@ func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
 
 // Usable reports whether any key of the record is accepted at the time now.
 func (r KeyRecord) Usable(now time.Time) bool {
-	return r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
+	return !r.Superseded && r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
 }
 
 // Accepted is a digest that a record accepts until a time; zero: without an end.
@@ -63,7 +63,8 @@ func (r KeyRecord) NextRevision(now time.Time) int64 {
 
 // Rotated returns the record after one rotation: the generation and the revision rise and next is in force.
 // With an overlap the key that was in force stays valid for that long, beside previous ones until
-// their own end; without one, it and all previous ones are dead at once.
+// their own end; without one, it and all previous ones are dead at once. Times of creation rise by a
+// millisecond at least, whatever the clocks say, because replicas order what they know by them.
 func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap time.Duration, now time.Time) KeyRecord {
 	out := r
 	out.Previous = nil
@@ -74,7 +75,11 @@ func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap t
 	}
 	out.Generation++
 	out.Revision = r.NextRevision(now)
+	if after := r.Current.CreatedAt.Add(time.Millisecond); next.CreatedAt.Before(after) {
+		next.CreatedAt = after
+	}
 	out.Current = next
+	out.Superseded = false
 	out.LastRotation = RotationEvent{Time: next.CreatedAt, Cause: cause}
 	return out
 }

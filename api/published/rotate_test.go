@@ -68,6 +68,33 @@ func TestRotated(t *testing.T) {
 	}
 }
 
+// Replicas order what they know of a key by when it was created, so a clock that is behind must not
+// make a newer key look older.
+func TestRotatedRaisesTheTimeOfCreation(t *testing.T) {
+	for desc, tc := range map[string]struct{ next, want time.Time }{
+		"a later time":            {issued.Add(time.Second), issued.Add(time.Second)},
+		"a millisecond later":     {issued.Add(time.Millisecond), issued.Add(time.Millisecond)},
+		"less than a millisecond": {issued.Add(time.Microsecond), issued.Add(time.Millisecond)},
+		"the same time":           {issued, issued.Add(time.Millisecond)},
+		"a clock that is behind":  {issued.Add(-time.Hour), issued.Add(time.Millisecond)},
+	} {
+		next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: tc.next}
+		rotated := keyRecord().Rotated(next, v1alpha1.RotationAPI, 0, tc.next)
+		if !rotated.Current.CreatedAt.Equal(tc.want) || !rotated.LastRotation.Time.Equal(tc.want) {
+			t.Errorf("%s: created at %s, rotated at %s, want %s", desc, rotated.Current.CreatedAt, rotated.LastRotation.Time, tc.want)
+		}
+	}
+}
+
+func TestRotatedIsNotSuperseded(t *testing.T) {
+	record := keyRecord()
+	record.Superseded = true
+	next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: issued.Add(time.Hour)}
+	if rotated := record.Rotated(next, v1alpha1.RotationInitial, 0, next.CreatedAt); !rotated.Live(next.Digest, next.CreatedAt) {
+		t.Error("the key that takes the place of a superseded one is not accepted")
+	}
+}
+
 func TestRotatedKeepsTheNewestPrevious(t *testing.T) {
 	record, now := keyRecord(), issued
 	record.Previous = nil

@@ -2,7 +2,6 @@ package published_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -66,21 +65,14 @@ func TestWebhookRecordsRoundTrip(t *testing.T) {
 }
 
 func drawWebhookRecord(t *rapid.T) published.WebhookRecord {
-	moment := rapid.Custom(func(t *rapid.T) time.Time {
-		return time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
-	})
 	retired := rapid.Custom(func(t *rapid.T) published.RetiredSecret {
-		return published.RetiredSecret{Secret: published.NewSigningSecret(), ValidUntil: moment.Draw(t, "validUntil")}
+		return published.RetiredSecret{Secret: published.NewSigningSecret(), ValidUntil: drawMoment.Draw(t, "validUntil")}
 	})
 	return published.WebhookRecord{
-		Version:    1,
-		MerchantID: rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "merchantID"),
-		Source: published.Source{
-			Namespace: rapid.StringN(1, 63, 253).Draw(t, "namespace"),
-			Name:      rapid.StringN(1, 63, 253).Draw(t, "name"),
-			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
-		},
-		Current:        published.IssuedSecret{Secret: published.NewSigningSecret(), CreatedAt: moment.Draw(t, "createdAt")},
+		Version:        1,
+		MerchantID:     rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "merchantID"),
+		Source:         drawSource(t),
+		Current:        published.IssuedSecret{Secret: published.NewSigningSecret(), CreatedAt: drawMoment.Draw(t, "createdAt")},
 		Retired:        rapid.SliceOfN(retired, 0, published.MaxRetired).Draw(t, "retired"),
 		HandledTrigger: rapid.String().Draw(t, "trigger"),
 	}
@@ -89,38 +81,32 @@ func drawWebhookRecord(t *rapid.T) published.WebhookRecord {
 func drawKeyRecord(t *rapid.T) published.KeyRecord {
 	id := rapid.StringMatching(`[a-z2-7]{12}`)
 	digest := rapid.Custom(func(t *rapid.T) apikey.Digest { return apikey.DigestOf(rapid.String().Draw(t, "key")) })
-	moment := rapid.Custom(func(t *rapid.T) time.Time {
-		return time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
-	})
 	previous := rapid.Custom(func(t *rapid.T) published.Previous {
-		return published.Previous{Digest: digest.Draw(t, "digest"), ValidUntil: moment.Draw(t, "validUntil")}
+		return published.Previous{Digest: digest.Draw(t, "digest"), ValidUntil: drawMoment.Draw(t, "validUntil")}
 	})
 	record := published.KeyRecord{
 		Version:    1,
 		KeyID:      id.Draw(t, "keyID"),
 		MerchantID: id.Draw(t, "merchantID"),
-		Source: published.Source{
-			Namespace: rapid.StringN(1, 63, 253).Draw(t, "namespace"),
-			Name:      rapid.StringN(1, 63, 253).Draw(t, "name"),
-			UID:       types.UID(rapid.StringN(1, 36, 144).Draw(t, "uid")),
-		},
+		Source:     drawSource(t),
 		Generation: rapid.Int64Range(1, 1<<53-1).Draw(t, "generation"),
 		Revision:   rapid.Int64Range(1, 1<<53-1).Draw(t, "revision"),
 		Current: published.Current{
 			Digest:    digest.Draw(t, "current"),
 			Prefix:    rapid.String().Draw(t, "prefix"),
-			CreatedAt: moment.Draw(t, "createdAt"),
+			CreatedAt: drawMoment.Draw(t, "createdAt"),
 		},
 		Previous:       rapid.SliceOfN(previous, 0, published.MaxPrevious).Draw(t, "previous"),
 		State:          rapid.SampledFrom([]v1alpha1.ApiKeyState{"Active", "Disabled"}).Draw(t, "state"),
-		LastRotation:   published.RotationEvent{Time: moment.Draw(t, "rotated"), Cause: "Trigger"},
+		LastRotation:   published.RotationEvent{Time: drawMoment.Draw(t, "rotated"), Cause: "Trigger"},
 		HandledTrigger: rapid.String().Draw(t, "trigger"),
 	}
+	record.Superseded = rapid.Bool().Draw(t, "superseded")
 	if rapid.Bool().Draw(t, "expires") {
-		expires := moment.Draw(t, "expiresAt")
+		expires := drawMoment.Draw(t, "expiresAt")
 		record.ExpiresAt = &expires
 	}
-	if rapid.Bool().Draw(t, "made elsewhere") {
+	if rapid.Bool().Draw(t, "external") {
 		handled := digest.Draw(t, "handledDigest")
 		record.HandledDigest = &handled
 	}

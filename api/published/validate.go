@@ -11,6 +11,12 @@ import (
 // an error says which field is wrong, never what it holds.
 var ErrInvalid = errors.New("invalid published object")
 
+// ErrNewerVersion is wrapped, beside ErrInvalid, when the object was written by a newer program. It is
+// left as it is: to replace it would undo what the newer program knows.
+var ErrNewerVersion = errors.New("written by a newer version")
+
+var errNewer = fmt.Errorf("%w: %w", ErrInvalid, ErrNewerVersion)
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
@@ -23,7 +29,7 @@ func (r KeyRecord) validate() error {
 		return invalid("keyID is not an id")
 	case !validID(r.MerchantID):
 		return invalid("merchantID is not an id")
-	case r.Source.Namespace == "" || r.Source.Name == "" || r.Source.UID == "":
+	case r.Source.incomplete():
 		return invalid("source is incomplete")
 	case r.Generation < 1 || r.Generation >= maxNumber:
 		return invalid("generation %d is out of range", r.Generation)
@@ -78,12 +84,44 @@ func (r MerchantRecord) validate() error {
 	return err
 }
 
+// validate refuses a tombstone that says nobody's end.
+func (t Tombstone) validate() error {
+	switch {
+	case t.Kind != TombstoneApiKey && t.Kind != TombstoneMerchant:
+		return invalid("kind is neither ApiKey nor Merchant")
+	case !validID(t.ID):
+		return invalid("id is not an id")
+	case t.Source.incomplete():
+		return invalid("source is incomplete")
+	case t.EndedAt.IsZero():
+		return invalid("endedAt is missing")
+	}
+	return nil
+}
+
+// validate refuses a claim that is nobody's.
+func (c DigestClaim) validate() error {
+	switch {
+	case c.Digest.IsZero():
+		return invalid("digest is missing")
+	case c.Source.incomplete():
+		return invalid("source is incomplete")
+	case !validID(c.KeyID):
+		return invalid("keyID is not an id")
+	case c.ClaimedAt.IsZero():
+		return invalid("claimedAt is missing")
+	}
+	return nil
+}
+
+func (s Source) incomplete() bool { return s.Namespace == "" || s.Name == "" || s.UID == "" }
+
 // validate refuses a record that nothing could be signed with.
 func (r WebhookRecord) validate() error {
 	switch {
 	case !validID(r.MerchantID):
 		return invalid("merchantID is not an id")
-	case r.Source.Namespace == "" || r.Source.Name == "" || r.Source.UID == "":
+	case r.Source.incomplete():
 		return invalid("source is incomplete")
 	case r.Current.Secret.IsZero():
 		return invalid("current.secret is missing")
