@@ -59,7 +59,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.MaxConnections, "max-connections", options.MaxConnections, "connections of clients at once, of some 23 KiB each; past it those are closed that have waited longest for a request")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks whose X-Forwarded-For is believed, comma-separated; empty: nobody's")
-	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry")
+	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry; one that a rail has reported of, for at least 30 days")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second and client address")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads that one client address may make at once")
 	flags.Int32Var(&options.WrongKeyLimit.RequestsPerSecond, "wrong-key-rate", options.WrongKeyLimit.RequestsPerSecond, "keys per second and client address that may be refused before no key of the address is looked at; 0: no limit")

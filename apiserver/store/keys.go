@@ -7,11 +7,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
-// How long what is kept beside sessions is kept. The limiter's entry ends by itself when its debt is
-// paid; a session is kept for its lifetime and Options.SessionRetention.
+// How long things are kept. The limiter's entry ends by itself when its debt is paid; a session that no rail has reported of is
+// kept for its lifetime and Options.SessionRetention.
 const (
 	// idempotencyLifetime is the least; an Idempotency-Key never ends before its session expires.
 	idempotencyLifetime = 24 * time.Hour
+	// longestLifetime is the most that a Merchant may ask for.
+	longestLifetime = 24 * time.Hour
+	// reportLifetime is the least from a rail's report on: a session must be known for as long as a rail repeats its reports, and
+	// never ends sooner for one.
+	reportLifetime = 30 * 24 * time.Hour
 	// eventLifetime is from the record of an event on, delivered or not.
 	eventLifetime = 30 * 24 * time.Hour
 	// toldLifetime is longer than any key should go without a rotation.

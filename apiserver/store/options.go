@@ -20,7 +20,7 @@ type Options struct {
 	// each server of a Redis Cluster.
 	PoolSize int
 	// SessionRetention is how long a session outlives its expiry. Default 72 h, at least 24 h: a
-	// session must outlive the Idempotency-Key that names it.
+	// session must outlive the Idempotency-Key that names it. What a rail has reported of is kept for 30 days at least.
 	SessionRetention time.Duration
 	// SettlementReplicas is how many replicas of Redis must have a settlement before it is answered. Default 0: its master
 	// alone.

@@ -40,7 +40,8 @@ func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payme
 	}
 	answer, err := s.runSettle(ctx, keyspaceOf(id.Bucket()).session(id),
 		rules, string(payment.Outcome), payment.Ref, payment.AmountCents, paidAt, reason,
-		string(outbox.MarkLate(payment.Ref)), string(outbox.MarkMismatch(payment.Ref)))
+		string(outbox.MarkLate(payment.Ref)), string(outbox.MarkMismatch(payment.Ref)),
+		max(reportLifetime, longestLifetime+s.retention).Milliseconds(), flag(s.settled != nil))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}

@@ -1,7 +1,8 @@
 -- Settles a session with a payment, for a rail.
 -- KEYS[1] is the session. ARGV[1] are the rules for the payment's outcome, ARGV[2] is the outcome, ARGV[3] the payment
 -- reference, ARGV[4] the amount in cents, ARGV[5] when it was paid in ms and ARGV[6] why it failed, both empty if not
--- told, ARGV[7] and ARGV[8] the ends of the ids of the events that tell of a late and of a mismatching payment.
+-- told, ARGV[7] and ARGV[8] the ends of the ids of the events that tell of a late and of a mismatching payment, ARGV[9] how
+-- long to keep the session from a report on in ms, ARGV[10] '1' if the answer waits for replicas.
 
 -- include: prelude
 -- include: event
@@ -40,5 +41,12 @@ elseif verdict == 'late' then
   refuse('session.late_payment', ARGV[7])
 elseif verdict == 'mismatched' then
   refuse('session.payment_mismatch', ARGV[8])
+end
+if verdict == 'applied' or verdict == 'late' or verdict == 'mismatched' then
+  call('PEXPIRE', KEYS[1], ARGV[9]) -- a report that is repeated gets the first one's answer for as long
+elseif ARGV[10] == '1' then
+  -- WAIT waits for the last write of its own connection (Redis 7.2, Valkey), and this answer rests on what another one may have
+  -- written. A field written as it is makes no difference but to that: replicas confirm in order.
+  call('HSET', KEYS[1], 'x', fields[2])
 end
 return {'OK', verdict, fields}
