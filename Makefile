@@ -55,10 +55,25 @@ clean: ## Remove what was built. The control plane stays in its cache.
 ##@ Check
 
 .PHONY: test
-test: redis compiler ## Run every test, on a real kube-apiserver and Redis. PKG and ARGS narrow it.
+test: redis nodejs compiler ## Run every test, on a real kube-apiserver and Redis. PKG and ARGS narrow it.
 	@assets=$(assets); \
 	echo "==> go test -race $(ARGS) $(PKG) (the first run compiles for minutes before it prints)"; \
 	KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 20m $(ARGS) $(PKG)
+
+.PHONY: test-redis
+test-redis: redis ## Run the suites that start a Redis, on the server that REDIS_SERVER names: redis-server, if none.
+	@server=$${REDIS_SERVER:-redis-server}; echo "==> the suites that start a Redis, on $$("$$server" --version)"; \
+	packages=$$($(redis-packages)); \
+	[[ -n $$packages ]] || { echo "no tests import test/redistest" >&2; exit 1; }; \
+	$(MAKE) --no-print-directory test PKG="$$packages"
+
+.PHONY: test-valkey
+test-valkey: redis ## Run them on Valkey 8, which is fetched if it is missing.
+	@server=$$(hack/install.sh valkey); $(MAKE) --no-print-directory test-redis REDIS_SERVER="$$server"
+
+# The packages whose tests start a Redis: those of which the test binary has test/redistest in it.
+redis-packages = go list -test -f '{{range .Deps}}{{if eq . "'"$$(go list ./test/redistest)"'"}}{{$$.ImportPath}}{{"\n"}}{{end}}{{end}}' ./... \
+	| sed -n 's/\.test$$//p' | paste -sd ' '
 
 .PHONY: bench
 bench: redis build ## Measure the API beside its floors and a naive service, in minutes. BENCH_SECONDS is for each measurement.
@@ -180,8 +195,12 @@ controlplane: ## Build kube-apiserver, etcd and kubectl into their cache; print 
 	@hack/controlplane/build.sh
 
 .PHONY: redis
-redis: ## Install redis-server, if it is missing.
+redis: ## Install redis-server, if it is missing and REDIS_SERVER names no other.
 	@hack/install.sh redis
+
+.PHONY: nodejs
+nodejs: ## Install Node.js and npm, if they are missing.
+	@hack/install.sh nodejs
 
 .PHONY: compiler
 compiler: ## Install a C compiler for the race detector, if it is missing.

@@ -1,14 +1,27 @@
 #!/usr/bin/env bash
-# Installs what the tests need and Go modules cannot give: a real redis-server, and a C compiler for the race
-# detector; and what a native node of hack/cluster runs on. Does nothing when it is there already.
+# Installs what the tests need and Go modules cannot give: a real redis-server, Valkey, Node.js for the generator of
+# TypeScript clients, and a C compiler for the race detector; and what a native node of hack/cluster runs on. Does nothing
+# when it is there already.
 #
-#   hack/install.sh redis | compiler | node
+#   hack/install.sh redis | valkey | nodejs | compiler | node
+#
+# `valkey` prints the path of its server, for REDIS_SERVER. Nothing else goes to stdout.
 set -euo pipefail
 
 case ${1:-} in
   redis)
     command=redis-server why="the tests run against a real redis-server"
     debian=redis-server brew=redis
+    if [[ -n ${REDIS_SERVER:-} ]]; then # which is there, or the tests say that it is not
+      exit
+    fi
+    ;;
+  valkey)
+    exec "$(dirname "${BASH_SOURCE[0]}")/valkey.sh"
+    ;;
+  nodejs)
+    command="node npm" why="the tests generate a TypeScript client"
+    debian="nodejs npm" brew=node
     ;;
   compiler)
     # What cgo uses, which may be more than a name.
@@ -22,7 +35,7 @@ case ${1:-} in
     debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
     ;;
   *)
-    echo "usage: $0 redis | compiler | node" >&2
+    echo "usage: $0 redis | valkey | nodejs | compiler | node" >&2
     exit 2
     ;;
 esac

@@ -29,7 +29,9 @@ func startSentinel(t *testing.T, masterPort string) string {
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	lines := fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort)
 	must(t, os.WriteFile(config, lines, 0o600))
-	process := exec.CommandContext(t.Context(), "redis-server", config, "--sentinel")
+	binary, err := redistest.Binary()
+	must(t, err)
+	process := exec.CommandContext(t.Context(), binary, config, "--sentinel")
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 	process.WaitDelay = patience
 	must(t, process.Start())

@@ -10,29 +10,40 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // TestRun is the contract that scripts rely on: .dev/env appears when everything works, and soon after a stop of
 // whatever kind, it is gone and so is everything else.
 func TestRun(t *testing.T) {
 	root := buildRoot(t)
+	server, err := redistest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
-		name, path, redis string
-		stop              syscall.Signal
-		wantExit          int
+		name     string
+		env      []string
+		redis    string
+		stop     syscall.Signal
+		wantExit int
 	}{
-		{name: "redis-server, SIGTERM", path: os.Getenv("PATH"), redis: "redis-server", stop: syscall.SIGTERM, wantExit: 0},
-		{name: "embedded Redis, SIGKILL", path: t.TempDir(), redis: "embedded", stop: syscall.SIGKILL, wantExit: -1},
+		{name: "a Redis server, SIGTERM", redis: server, stop: syscall.SIGTERM, wantExit: 0},
+		{
+			name: "embedded Redis, SIGKILL", env: []string{"PATH=" + t.TempDir(), "REDIS_SERVER="},
+			redis: "embedded", stop: syscall.SIGKILL, wantExit: -1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			run := start(t, root, test.path)
+			run := start(t, root, test.env...)
 			env := run.waitForEnv(t)
 			chargeAndSettle(t, env)
 			if said := run.said(t); !strings.Contains(said, test.redis) || !strings.Contains(said, "curl -s "+env["API_URL"]) {
 				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, said)
 			}
 
-			second := start(t, root, test.path)
+			second := start(t, root, test.env...)
 			<-second.ended
 			if said := second.said(t); second.exitCode() == 0 || !strings.Contains(said, "already") {
 				t.Errorf("a second one ended with %d and said:\n%s", second.exitCode(), said)

@@ -4,15 +4,21 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os/exec"
+	"os"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// startRedis prefers a real redis-server. Without one it embeds a stand-in, which is good enough to try things out.
+// startRedis prefers a real server: the one that REDIS_SERVER names, else redis-server. Without redis-server it embeds a
+// stand-in, which is good enough to try things out.
 func (e *environment) startRedis(ctx context.Context) error {
-	path, err := exec.LookPath("redis-server")
+	path, err := redistest.Binary()
+	if err != nil && os.Getenv("REDIS_SERVER") != "" {
+		return err
+	}
 	if err != nil {
 		return e.startMiniredis(ctx)
 	}

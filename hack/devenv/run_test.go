@@ -47,7 +47,7 @@ type run struct {
 	output  string // the file with what it says
 }
 
-func start(t *testing.T, root, path string) *run {
+func start(t *testing.T, root string, env ...string) *run {
 	t.Helper()
 	output, err := os.CreateTemp(root, "output")
 	if err != nil {
@@ -56,7 +56,7 @@ func start(t *testing.T, root, path string) *run {
 	defer func() { _ = output.Close() }()
 	r := &run{root: root, process: exec.Command(filepath.Join(root, "bin", "devenv")), ended: make(chan struct{}), output: output.Name()}
 	r.process.Dir = root
-	r.process.Env = append(os.Environ(), "PATH="+path)
+	r.process.Env = append(os.Environ(), env...)
 	r.process.Stdout, r.process.Stderr = output, output
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)

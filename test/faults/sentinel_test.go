@@ -92,7 +92,11 @@ func startSentinel(t *testing.T, masterPort string) (address string) {
 	if err := os.WriteFile(config, lines, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	process := exec.Command("redis-server", config, "--sentinel")
+	binary, err := redistest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(binary, config, "--sentinel")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,41 @@ func mustSay(t *testing.T, server *redistest.Server, command, want string) {
 	}
 	if !strings.Contains(answer, want) {
 		t.Fatalf("%s answered %q, want %q", command, answer, want)
+	}
+}
+
+// The suites run on whatever server a person or CI names.
+func TestTheServerIsTheOneThatIsNamed(t *testing.T) {
+	named := filepath.Join(t.TempDir(), "another-server")
+	binary, err := redistest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nexec " + binary + ` "$@" --maxclients 55` + "\n"
+	if err := os.WriteFile(named, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("REDIS_SERVER", named)
+	mustSay(t, redistest.Start(t), "CONFIG GET maxclients", "55")
+
+	t.Chdir(filepath.Dir(named))
+	t.Setenv("REDIS_SERVER", "./another-server")
+	if _, err := redistest.Binary(); err == nil || !strings.Contains(err.Error(), "absolute") {
+		t.Errorf("a relative path: %v, want an error that asks for an absolute one", err)
+	}
+}
+
+func TestANamedServerThatIsMissingFails(t *testing.T) {
+	for _, name := range []string{"/no/such/server", "no-such-server"} {
+		t.Setenv("REDIS_SERVER", name)
+		if _, err := redistest.Binary(); err == nil || !strings.Contains(err.Error(), "REDIS_SERVER") {
+			t.Errorf("REDIS_SERVER=%s: %v, want an error that names the variable", name, err)
+		}
+	}
+	t.Setenv("REDIS_SERVER", "")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := redistest.Binary(); err == nil || !strings.Contains(err.Error(), "make redis") {
+		t.Errorf("without any server: %v, want an error that says how to install one", err)
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *Server) signal(sig syscall.Signal) {
 		return
 	}
 	if err := s.process.Process.Signal(sig); err != nil {
-		s.fatal(fmt.Errorf("send %s to redis-server: %w", sig, err))
+		s.fatal(fmt.Errorf("send %s to %s: %w", sig, s.binary, err))
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *Server) start() error {
 	process.WaitDelay = patience
 	if err := process.Start(); err != nil {
 		cancel()
-		return fmt.Errorf("start redis-server: %w", err)
+		return fmt.Errorf("start %s: %w", s.binary, err)
 	}
 	stopped := make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (s *Server) start() error {
 	s.process, s.stop, s.stopped = process, cancel, stopped
 	if err := s.waitUntilReady(); err != nil {
 		s.Stop()
-		return fmt.Errorf("start redis-server on port %d: %w; it said:\n%s", s.port, err, s.output)
+		return fmt.Errorf("start %s on port %d: %w; it said:\n%s", s.binary, s.port, err, s.output)
 	}
 	return nil
 }

@@ -1,16 +1,18 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 )
 
-// Start starts a redis-server that belongs to t (GinkgoTB() will do) and stops with it. extraArgs are
+// Start starts a Redis server that belongs to t (GinkgoTB() will do) and stops with it. extraArgs are
 // appended to the command line, as in "--maxmemory", "1mb". It fails t when the server cannot be started.
 func Start(t testing.TB, extraArgs ...string) *Server {
 	t.Helper()
@@ -43,11 +45,27 @@ func New(extraArgs ...string) (server *Server, closeServer func(), err error) {
 	}, nil
 }
 
+// Binary finds the server to run: what the variable REDIS_SERVER names, a name on the PATH or an absolute path, else
+// redis-server. Any server of that family will do, also as a Sentinel and in a cluster.
+func Binary() (string, error) {
+	name := cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server")
+	path, err := exec.LookPath(name)
+	switch {
+	case err != nil && name == "redis-server":
+		return "", fmt.Errorf("find redis-server: %w; run `make redis` to install it, or name another server with REDIS_SERVER", err)
+	case err != nil:
+		return "", fmt.Errorf("find the server that REDIS_SERVER names: %w", err)
+	case !filepath.IsAbs(path): // tests run in the directory of their package
+		return "", fmt.Errorf("REDIS_SERVER=%s is a relative path; use an absolute one, or a name on the PATH", name)
+	}
+	return path, nil
+}
+
 // start tries a few ports, as another process may take one between the choice and its use.
 func start(dir string, extraArgs []string) (*Server, error) {
-	binary, err := exec.LookPath("redis-server")
+	binary, err := Binary()
 	if err != nil {
-		return nil, fmt.Errorf("this test needs redis-server; run `make redis` to install it: %w", err)
+		return nil, err
 	}
 	var failures []error
 	for range 5 {

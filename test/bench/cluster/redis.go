@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -162,14 +163,19 @@ func (n *node) shards(ctx context.Context) (map[string][]slotRange, error) {
 	return parts, nil
 }
 
-// redisCLI runs redis-cli, and returns what it said if it failed.
+// redisCLI runs redis-cli, or the one that is beside another server, and returns what it said if it failed.
 func redisCLI(ctx context.Context, args ...string) error {
+	server, err := redistest.Binary()
+	if err != nil {
+		return err
+	}
+	cli := filepath.Join(filepath.Dir(server), strings.Replace(filepath.Base(server), "-server", "-cli", 1))
 	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, "redis-cli", args...)
+	command := exec.CommandContext(ctx, cli, args...)
 	command.WaitDelay = time.Second
 	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("redis-cli %s: %w: %s", strings.Join(args, " "), err, said)
+		return fmt.Errorf("%s %s: %w: %s", cli, strings.Join(args, " "), err, said)
 	}
 	return nil
 }

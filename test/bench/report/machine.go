@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // Machine says what was measured on.
@@ -50,13 +52,17 @@ func processorName() string {
 }
 
 func redisVersion() string {
-	text, err := exec.Command("redis-server", "--version").Output()
+	binary, err := redistest.Binary()
 	if err != nil {
 		return "Redis"
 	}
-	words := strings.Fields(string(text))
+	text, err := exec.Command(binary, "--version").Output()
+	if err != nil {
+		return "Redis"
+	}
+	words := strings.Fields(string(text)) // such as: Valkey server v=8.0.1
 	if len(words) > 2 {
-		return "Redis " + strings.TrimPrefix(words[2], "v=")
+		return words[0] + " " + strings.TrimPrefix(words[2], "v=")
 	}
 	return "Redis"
 }
