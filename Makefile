@@ -42,7 +42,8 @@ manifests: ## Generate the CRDs from the API types, and the operator's roles fro
 chart-docs: manifests ## Copy CRDs, alerts and dashboard into the chart, and generate its README and schema from values.yaml.
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
-	go run ./hack/chartdocs charts/merchant-operator
+	go run ./hack/chartschema charts/merchant-operator
+	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 
 .PHONY: fmt
 fmt: ## Format the Go code.
