@@ -3,6 +3,8 @@ package chart
 import (
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 func TestWrongValuesAreRefused(t *testing.T) {
@@ -29,10 +31,14 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"TLS of the bundled Redis":         {"redis: {tls: {enabled: true}}", []string{"redis.tls", "bundled"}},
 		"credentials beside the programs":  {"credentialsNamespace: {name: " + system + "}", []string{"credentialsNamespace.name"}},
 		"merchants beside the credentials": {"watchNamespaces: [" + credentials + "]", []string{"watchNamespaces"}},
-		"a route through no Gateway":       {"httpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
-		"a certificate for no host":        {"ingress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
+		"a route through no Gateway":       {"apiserver: {trustedProxies: [10.0.0.0/8]}\nhttpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
+		"a certificate for no host":        {"apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
 		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas is above"}},
-		"a rail without its namespace":     {"rails: [{serviceAccountName: card}]", []string{"rails: each needs namespace"}},
+		"an ingress of unknown address":    {"ingress: {enabled: true}", []string{"ingress.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
+		"a Gateway of unknown address": {"httpRoute: {enabled: true, parentRefs: [{name: public}]}",
+			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
+		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused", "kubectl scale"}},
+		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: each needs namespace"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +52,28 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Clients of a route that carries connections as they are keep their addresses.
+func TestARouteWithoutAProxyIsTakenWhenItIsSaid(t *testing.T) {
+	for _, values := range []string{"ingress: {enabled: true}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}"} {
+		for _, api := range []string{"apiserver: {clientsConnectDirectly: true}", "apiserver: {trustedProxies: [10.0.0.0/8]}"} {
+			render(t, api, values)
+		}
+	}
+}
+
+func TestAPausedDispatcherHasNoPods(t *testing.T) {
+	for _, values := range []string{"dispatcher: {paused: true}", "dispatcher: {paused: true, replicas: 0}"} {
+		out := render(t, values)
+		deployment := get[appsv1.Deployment](t, objects(t, out.stream()), "Deployment/merchant-operator-dispatcher")
+		if *deployment.Spec.Replicas != 0 {
+			t.Errorf("with %q there are %d pods", values, *deployment.Spec.Replicas)
+		}
+		if notes := out["merchant-operator/templates/NOTES.txt"]; !strings.Contains(notes, "The dispatcher is paused") {
+			t.Errorf("with %q the notes do not say so:\n%s", values, notes)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
 // Rails and monitoring must not be reached from outside, by whichever way requests come in.
 func TestOnlyThePublicPortIsRouted(t *testing.T) {
 	const name = "merchant-operator-apiserver"
-	all := objects(t, render(t, "ingress: {enabled: true, hosts: [a.example, b.example]}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}").stream())
+	all := objects(t, render(t, "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, hosts: [a.example, b.example]}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}").stream())
 	for _, rule := range get[networkingv1.Ingress](t, all, "Ingress/"+name).Spec.Rules {
 		for _, path := range rule.HTTP.Paths {
 			if to := path.Backend.Service; to.Name != name || to.Port.Name != "http" {

@@ -19,7 +19,7 @@ func TestRenderingTwiceIsTheSame(t *testing.T) {
 // A manifest the API server rewrites, by a default or by dropping a field, would be written by every sync.
 func TestApplyingTwiceWritesOnce(t *testing.T) {
 	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
-	text := render(t, "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
+	text := render(t, "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 		"apiserver: {autoscaling: {enabled: true}}", "rails: [{namespace: rails, serviceAccountName: card}]", placed).stream()
 	first := kubectl(t, text, "apply", "-f", "-", "-o", versions)
 	t.Cleanup(func() { kubectl(t, withoutKept(text), "delete", "--ignore-not-found", "-f", "-") })

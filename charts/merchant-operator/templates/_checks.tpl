@@ -15,6 +15,12 @@
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail "apiserver.autoscaling: minReplicas is above maxReplicas" }}{{ end -}}
 {{- end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: name the Gateway that routes it" }}{{ end -}}
+{{- if not (or .Values.apiserver.trustedProxies .Values.apiserver.clientsConnectDirectly) -}}
+{{- range $route := list "ingress" "httpRoute" -}}
+{{- if (index $.Values $route).enabled }}{{ fail (printf "%s.enabled: set apiserver.trustedProxies to the addresses of the proxies that carry it, or every client has their address; if connections reach the API as clients open them, set apiserver.clientsConnectDirectly" $route) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: without a dispatcher Redis grows until it refuses every charge; set dispatcher.paused to run none for a while, or use kubectl scale" }}{{ end -}}
 {{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: a certificate is for hosts; name them" }}{{ end -}}
 {{- range .Values.rails }}
 {{- if not (and .namespace .serviceAccountName) }}{{ fail "rails: each needs namespace and serviceAccountName" }}{{ end -}}
