@@ -9,7 +9,6 @@ for i = 1, #ARGV, 3 do
   local key = KEYS[2] .. ARGV[i]
   if held(key, ARGV[i + 1]) then
     call('HDEL', key, 'lease')
-    call('PEXPIRE', key, dead_keep_ms) -- however often it is put off, it is not lost
     call('ZADD', KEYS[1], now_ms + ARGV[i + 2], ARGV[i])
   end
 end

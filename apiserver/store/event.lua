@@ -8,7 +8,7 @@ local space = string.sub(KEYS[1], 1, 6)
 -- value in turn.
 local function record_event(id, fields)
   local key = space .. 'event:' .. id
-  call('HSET', key, unpack(fields))
+  call('HSET', key, 'V', '1', unpack(fields)) -- eventFormat
   call('PEXPIRE', key, 2592000000)
   call('ZADD', space .. 'due', now_ms, id)
 end

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -9,9 +11,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
-// What an event says, in the fields of its hash. They are written once. Of these names only; those of two
-// letters and more are about its delivery.
+// eventFormat is the format of an event's hash. It rises when an older dispatcher would misread an event.
+const eventFormat = 1
+
+// errUnsupported says that a newer program wrote an event: its format or its kind is not known here.
+var errUnsupported = errors.New("an event of a newer version")
+
+// What an event says, in the fields of its hash. They are written once. One-letter fields describe the event. Longer
+// names describe its delivery.
 //
+//	V  eventFormat
 //	k  kind              m  merchant id        i  session id, q  sequence, and f, s, x, e, r, y, w as in the
 //	d  occurredAt, ms                             session (see fields.go), for session.*
 //
@@ -30,8 +39,11 @@ func rotationFields(event outbox.Event) []any {
 	return fields
 }
 
+// kindForm is how a kind looks, known or not.
+var kindForm = regexp.MustCompile(`^[a-z]+(\.[a-z_]+)+$`)
+
 // eventOf decodes the hash of an event, whatever else is in it: name and value of each field, as
-// (*reply).pairs reads them from an HGETALL. The error is ErrCorrupt.
+// (*reply).pairs reads them from an HGETALL. The error is ErrCorrupt, or errUnsupported with what is readable of the event.
 func eventOf(id string, fields map[string]string) (outbox.Event, error) {
 	read := &eventFields{fields: fields}
 	event := outbox.Event{
@@ -39,6 +51,13 @@ func eventOf(id string, fields map[string]string) (outbox.Event, error) {
 		Kind:       v1alpha1.WebhookEvent(read.text("k")),
 		OccurredAt: read.millis("d"),
 		MerchantID: read.text("m"),
+	}
+	format, err := strconv.ParseInt(fields["V"], 10, 64)
+	switch {
+	case err != nil || format < 1:
+		return outbox.Event{}, ErrCorrupt
+	case format > eventFormat:
+		return event, errUnsupported
 	}
 	switch event.Kind {
 	case v1alpha1.EventKeyRotated:
@@ -53,6 +72,9 @@ func eventOf(id string, fields map[string]string) (outbox.Event, error) {
 		event.Session = read.sessionNews(&event)
 		event.Session.PaymentRef, event.Session.PaidAt = fields["r"], read.optionalMillis("w")
 	default:
+		if !read.broken && kindForm.MatchString(string(event.Kind)) {
+			return event, errUnsupported
+		}
 		read.broken = true
 	}
 	if read.broken {

@@ -69,7 +69,7 @@ func TestWhatAnEventHolds(t *testing.T) {
 	must(t, err)
 
 	common := map[string]string{
-		"i": created.ID.String(), "m": asks.MerchantID, "x": millis(created.ExpiresAt),
+		"V": "1", "i": created.ID.String(), "m": asks.MerchantID, "x": millis(created.ExpiresAt),
 		"f": asks.MerchantID + " 1250 900000 0 7 11 Acme Coffee1001",
 	}
 	ended := millis(settled.Session.EndedAt)

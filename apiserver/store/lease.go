@@ -30,6 +30,8 @@ type Lease struct {
 	Attempts int
 	// Endpoint is how the merchant's endpoint stood.
 	Endpoint EndpointState
+	// Unsupported: a newer program wrote the event, and only some of it could be read. It can be put off, nothing else.
+	Unsupported bool
 
 	bucket session.Bucket
 	token  string
@@ -45,6 +47,8 @@ type Leased struct {
 	Leases []Lease
 	// Unreadable are the ids of events that cannot be read. They are dead letters now.
 	Unreadable []string
+	// Expired is how many events were not delivered within their 30 days. They are lost.
+	Expired int
 	// More reports that the limit was reached.
 	More bool
 }
@@ -67,10 +71,11 @@ func (s *Store) LeaseEvents(ctx context.Context, bucket session.Bucket, request 
 	}
 	leased := Leased{Now: answer.millis()}
 	rows := answer.list()
+	leased.Expired = int(answer.integer())
 	if answer.broken {
 		return Leased{}, fmt.Errorf("lease events: %w", ErrCorrupt)
 	}
-	leased.More = len(rows.rest) >= request.Limit
+	leased.More = len(rows.rest)+leased.Expired >= request.Limit
 	for len(rows.rest) > 0 {
 		lease, err := leaseOf(rows.list(), bucket, token)
 		if err == nil {
@@ -94,12 +99,17 @@ func leaseOf(row *reply, bucket session.Bucket, token string) (Lease, error) {
 		bucket:   bucket,
 		token:    token,
 	}
-	endpoint, err := endpointOf(fields["m"], row.list())
-	if err != nil || row.broken {
+	state := row.list()
+	if row.broken {
 		return lease, ErrCorrupt
 	}
 	event, err := eventOf(id, fields)
-	if err != nil || event.Bucket() != bucket {
+	if errors.Is(err, errUnsupported) {
+		lease.Event, lease.Unsupported = event, true
+		return lease, nil
+	}
+	endpoint, stateErr := endpointOf(fields["m"], state)
+	if err != nil || stateErr != nil || event.Bucket() != bucket {
 		return lease, ErrCorrupt
 	}
 	lease.Event, lease.Endpoint = event, endpoint

@@ -5,12 +5,13 @@
 -- include: prelude
 -- include: endpoint
 
-local leased = {}
+local leased, expired = {}, 0
 for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[2])) do
   local key = KEYS[2] .. id
   local fields = redis.pcall('HGETALL', key)
   if fields.err or not fields[1] then
     call('ZREM', KEYS[1], id) -- its time is over, or it is none; it must not stand in the way of the others
+    expired = expired + 1
   else
     call('ZADD', KEYS[1], now_ms + ARGV[1], id)
     call('HSET', key, 'lease', ARGV[3])
@@ -26,4 +27,4 @@ for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, A
     leased[#leased + 1] = {id, fields, attempts or 0, endpoint}
   end
 end
-return {'OK', now_ms, leased}
+return {'OK', now_ms, leased, expired}

@@ -33,6 +33,8 @@ const (
 	deferredUnsigned   = "no_secret"
 	deferredUnknown    = "unknown_merchant"
 	deferredUnreadable = "unreadable_merchant"
+	// deferredUnsupported: a newer program wrote the event, and a newer dispatcher will deliver it.
+	deferredUnsupported = "unsupported_event"
 )
 
 // reasonDisabled is why an event for a disabled endpoint is a dead letter.
@@ -41,31 +43,33 @@ const reasonDisabled = "endpoint_disabled"
 const (
 	// busyPause is after which time an endpoint that was busy is asked again.
 	busyPause = time.Second
-	// knowledgePause is after which time the index is asked again. A merchant that was just applied is a watch
-	// away, and its secret a pass of the operator; only one that is gone is asked for until the watches prove it, which
-	// hear of the Kubernetes API about once a minute.
-	knowledgePause = 2 * time.Second
-	// repairPause is after which time a merchant is looked at again that could not be decoded: somebody has to put it right.
-	repairPause = 30 * time.Second
-	// indexLag is how much later than the API server's clock the index may be, beyond its age.
-	indexLag = 5 * time.Second
+	// shortestPause and longestPause bound the pauses of an event that cannot be placed yet.
+	shortestPause, longestPause = 2 * time.Second, 5 * time.Minute
 )
 
-// decide says what to do with a leased event. The index knew all that was published until knownUntil, by the clock of
-// Redis. That it knows no endpoint proves nothing about an event that is newer: the merchant may be so as well, and an
-// event that is dropped is lost.
-func decide(lease store.Lease, endpoint endpoints.Endpoint, known bool, knownUntil time.Time) decision {
+// pauseAt is how long an event of that age pauses which cannot be placed yet. What is missing is a watch away at first;
+// the longer it has been missing, the more likely it is that a person has to mend it.
+func pauseAt(age time.Duration) time.Duration {
+	return min(max(age/2, shortestPause), longestPause)
+}
+
+// decide says what to do with a leased event; now is the time of Redis. An event that is dropped is lost, so that
+// takes what the operator has said: that nothing is published of a merchant may be an accident.
+func decide(lease store.Lease, endpoint endpoints.Endpoint, now time.Time) decision {
+	pause := pauseAt(now.Sub(lease.Event.OccurredAt))
 	switch {
-	case endpoint.Unreadable:
-		return decision{wait, deferredUnreadable, repairPause}
-	case !known && !knownUntil.After(lease.Event.OccurredAt.Add(indexLag)):
-		return decision{wait, deferredUnknown, knowledgePause}
-	case !known, !endpoint.Wants(lease.Event.Kind):
+	case lease.Unsupported:
+		return decision{wait, deferredUnsupported, pause}
+	case endpoint.State == endpoints.Unreadable:
+		return decision{wait, deferredUnreadable, pause}
+	case endpoint.State == endpoints.Unknown:
+		return decision{wait, deferredUnknown, pause}
+	case !endpoint.Wants(lease.Event.Kind): // nor does a merchant that was withdrawn
 		return decision{move: drop}
 	case lease.Endpoint.Disabled() && lease.Endpoint.Target == endpoint.Target:
 		return decision{move: bury}
 	case len(endpoint.Secrets) == 0:
-		return decision{wait, deferredUnsigned, knowledgePause}
+		return decision{wait, deferredUnsigned, pause}
 	case lease.Endpoint.Disabled():
 		return decision{move: resume}
 	}

@@ -12,39 +12,44 @@ import (
 )
 
 func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
-	occurred := noon
 	lease := func(kind v1alpha1.WebhookEvent, state store.EndpointState) store.Lease {
-		return store.Lease{Event: outbox.Event{Kind: kind, OccurredAt: occurred}, Endpoint: state}
+		return store.Lease{Event: outbox.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
 	}
-	signed := endpoints.Endpoint{URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
-	unsigned := endpoints.Endpoint{URL: "https://shop.example", Target: "here"}
+	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
+	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
 	disabled := store.EndpointState{Target: "here", DisabledAt: noon}
 	elsewhere := store.EndpointState{Target: "there", DisabledAt: noon}
 	failing := store.EndpointState{Target: "here", FailingSince: noon}
+	newer := store.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
+	const month = 30 * 24 * time.Hour
 	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
 
 	for desc, test := range map[string]struct {
-		lease      store.Lease
-		endpoint   endpoints.Endpoint
-		known      bool
-		knownUntil time.Time
-		want       decision
+		lease    store.Lease
+		endpoint endpoints.Endpoint
+		age      time.Duration
+		want     decision
 	}{
-		"all is well":                    {lease(completed, store.EndpointState{}), signed, true, occurred.Add(-time.Hour), decision{move: send}},
-		"it has failed":                  {lease(completed, failing), signed, true, occurred, decision{move: send}},
-		"not asked for":                  {lease(created, store.EndpointState{}), signed, true, occurred, decision{move: drop}},
-		"no webhook":                     {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, true, occurred.Add(-time.Hour), decision{move: drop}},
-		"not asked for, and disabled":    {lease(created, disabled), signed, true, occurred, decision{move: drop}},
-		"nobody, and the index is old":   {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag), decision{wait, deferredUnknown, knowledgePause}},
-		"nobody, and the index is newer": {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, false, occurred.Add(indexLag + time.Millisecond), decision{move: drop}},
-		"there, but unreadable":          {lease(completed, store.EndpointState{}), endpoints.Endpoint{Unreadable: true}, false, occurred.Add(time.Hour), decision{wait, deferredUnreadable, repairPause}},
-		"no secret yet":                  {lease(completed, store.EndpointState{}), unsigned, true, occurred, decision{wait, deferredUnsigned, knowledgePause}},
-		"disabled":                       {lease(completed, disabled), signed, true, occurred, decision{move: bury}},
-		"disabled, and no secret":        {lease(completed, disabled), unsigned, true, occurred, decision{move: bury}},
-		"disabled elsewhere":             {lease(completed, elsewhere), signed, true, occurred, decision{move: resume}},
-		"disabled elsewhere, no secret":  {lease(completed, elsewhere), unsigned, true, occurred, decision{wait, deferredUnsigned, knowledgePause}},
+		"all is well":                   {lease(completed, store.EndpointState{}), signed, 0, decision{move: send}},
+		"it has failed":                 {lease(completed, failing), signed, 0, decision{move: send}},
+		"not asked for":                 {lease(created, store.EndpointState{}), signed, 0, decision{move: drop}},
+		"no webhook":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{move: drop}},
+		"not asked for, and disabled":   {lease(created, disabled), signed, 0, decision{move: drop}},
+		"withdrawn":                     {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{move: drop}},
+		"nobody yet":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{wait, deferredUnknown, 2 * time.Second}},
+		"nobody for a minute":           {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{wait, deferredUnknown, 30 * time.Second}},
+		"nobody for a month":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, month, decision{wait, deferredUnknown, 5 * time.Minute}},
+		"before it happened":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{wait, deferredUnknown, 2 * time.Second}},
+		"there, but unreadable":         {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Unreadable}, month, decision{wait, deferredUnreadable, 5 * time.Minute}},
+		"of a newer version":            {newer, signed, 0, decision{wait, deferredUnsupported, 2 * time.Second}},
+		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{wait, deferredUnsupported, 2 * time.Second}},
+		"no secret yet":                 {lease(completed, store.EndpointState{}), unsigned, 0, decision{wait, deferredUnsigned, 2 * time.Second}},
+		"disabled":                      {lease(completed, disabled), signed, 0, decision{move: bury}},
+		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{move: bury}},
+		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{move: resume}},
+		"disabled elsewhere, no secret": {lease(completed, elsewhere), unsigned, 0, decision{wait, deferredUnsigned, 2 * time.Second}},
 	} {
-		if got := decide(test.lease, test.endpoint, test.known, test.knownUntil); got != test.want {
+		if got := decide(test.lease, test.endpoint, noon.Add(test.age)); got != test.want {
 			t.Errorf("%s: %+v, want %+v", desc, got, test.want)
 		}
 	}

@@ -38,9 +38,7 @@ const (
 
 // index knows where events go.
 type index interface {
-	Endpoint(merchantID string) (endpoints.Endpoint, bool)
-	// Age is how far the index is behind, at most.
-	Age() time.Duration
+	Endpoint(merchantID string) endpoints.Endpoint
 }
 
 // sender makes one attempt.
@@ -74,7 +72,7 @@ type dispatcher struct {
 	attempts, records context.Context
 	// healthNews asks to pass on at once how endpoints fare.
 	healthNews chan struct{}
-	outage     outage
+	log        rareLog
 }
 
 // prepare fills what follows from the rest. The attempts live until ctx ends.
@@ -82,7 +80,7 @@ func (d *dispatcher) prepare(ctx context.Context) {
 	d.attempts, d.records = ctx, context.WithoutCancel(ctx)
 	d.healthNews = make(chan struct{}, 1)
 	d.work = newWork()
-	d.outage = outage{log: d.options.Log, now: d.now}
+	d.log = rareLog{log: d.options.Log, now: d.now, said: map[string]time.Time{}}
 	d.lanes = &lanes{
 		limits: lanesLimits{
 			perEndpoint: d.options.Concurrency,
@@ -163,7 +161,7 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 		more, err := step(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			d.outage.tell(err)
+			d.couldNotWork(err)
 			timer.Reset(max(interval, outagePause))
 		case more:
 			timer.Reset(0)

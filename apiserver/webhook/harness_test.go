@@ -54,32 +54,18 @@ func newScene(t *testing.T) scene {
 type fakeIndex struct {
 	mu    sync.Mutex
 	known map[string]endpoints.Endpoint
-	age   time.Duration
 }
 
-func (i *fakeIndex) Endpoint(merchantID string) (endpoints.Endpoint, bool) {
+func (i *fakeIndex) Endpoint(merchantID string) endpoints.Endpoint {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	endpoint, known := i.known[merchantID]
-	return endpoint, known && !endpoint.Unreadable
-}
-
-func (i *fakeIndex) Age() time.Duration {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.age
+	return i.known[merchantID]
 }
 
 func (i *fakeIndex) put(endpoint endpoints.Endpoint) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.known[endpoint.MerchantID] = endpoint
-}
-
-func (i *fakeIndex) setAge(age time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.age = age
 }
 
 // recordingReporter remembers what people would have been told.
@@ -119,6 +105,7 @@ func (r *recordingReporter) setFail(err error) {
 func (s scene) endpointAt(url string, bucket session.Bucket) endpoints.Endpoint {
 	id := newMerchantID(bucket)
 	endpoint := endpoints.Endpoint{
+		State:        endpoints.Published,
 		MerchantID:   id,
 		MerchantName: "Acme Coffee",
 		Merchant:     types.NamespacedName{Namespace: "shops", Name: "acme-" + id},

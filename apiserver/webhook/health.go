@@ -72,9 +72,10 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 // settle does what there is to do about one endpoint, and reports whether that makes news. A webhook that was removed
 // has another target as well: none. The error is of the store.
 func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
-	endpoint, known := d.index.Endpoint(state.MerchantID)
+	endpoint := d.index.Endpoint(state.MerchantID)
+	known := endpoint.State == endpoints.Published
 	switch {
-	case endpoint.Unreadable:
+	case endpoint.State == endpoints.Unreadable:
 		return false, nil
 	case known && state.Disabled() && state.Target != endpoint.Target:
 		return d.store.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)

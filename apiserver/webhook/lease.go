@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -21,6 +22,10 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		d.metrics.buried("", store.ReasonUnreadable)
 		d.options.Log.Error("an event cannot be read; it is a dead letter now", "eventID", id)
 	}
+	if leased.Expired > 0 {
+		d.metrics.expiredEvents(leased.Expired)
+		d.options.Log.Error("events were not delivered within 30 days and are lost", "bucket", bucket, "events", leased.Expired)
+	}
 	var deferrals []store.Deferral
 	for _, lease := range leased.Leases {
 		after, why, taken := d.place(ctx, lease, leased.Now, asked)
@@ -34,10 +39,11 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 
 // place does with a leased event what is decided, or returns after which time to look at it again, and why.
 func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, asked time.Time) (after time.Duration, why string, done bool) {
-	endpoint, known := d.index.Endpoint(lease.Event.MerchantID)
-	decided := decide(lease, endpoint, known, redisNow.Add(-d.index.Age()))
+	endpoint := d.index.Endpoint(lease.Event.MerchantID)
+	decided := decide(lease, endpoint, redisNow)
 	switch decided.move {
 	case wait:
+		d.explain(decided, lease)
 		return decided.after, decided.why, false
 	case drop:
 		if d.end(ctx, lease, "drop", d.store.DropEvent) {
@@ -49,7 +55,7 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 		return 0, "", true
 	case resume:
 		if _, err := d.store.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
-			d.outage.tell(err)
+			d.couldNotWork(err)
 			return 0, deferredBusy, false
 		}
 		d.wake()
@@ -62,6 +68,22 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 		startBy:  asked.Add(d.options.Lease - delivery.Timeout - attemptMargin),
 		leaseEnd: asked.Add(d.options.Lease),
 	})
+}
+
+// causes are what a person can do something about when events wait for long.
+var causes = map[string]string{
+	deferredUnknown:     "nothing is published of their merchant, and the operator has not withdrawn it",
+	deferredUnreadable:  "what is published of their merchant cannot be decoded",
+	deferredUnsigned:    "their merchant has no signing secret that can be read",
+	deferredUnsupported: "a newer program wrote them; upgrade the dispatcher",
+}
+
+// explain logs now and then why events wait, once the pauses have grown long.
+func (d *dispatcher) explain(decided decision, lease store.Lease) {
+	if decided.after >= time.Minute {
+		d.log.say(slog.LevelWarn, longestPause, "events wait, because "+causes[decided.why],
+			"reason", decided.why, "merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
+	}
 }
 
 func (d *dispatcher) bury(ctx context.Context, lease store.Lease, reason string) {
@@ -96,7 +118,7 @@ func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) 
 	for bucket, deferrals := range byBucket {
 		for some := range slices.Chunk(deferrals, leaseBatch) {
 			if err := d.store.DeferEvents(d.records, bucket, some...); err != nil {
-				d.outage.tell(err) // they come due with the end of their leases
+				d.couldNotWork(err) // they come due with the end of their leases
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (d *dispatcher) look(ctx context.Context) (more bool, err error) {
 // partly returns an error that leaves nothing to go on with, and tells of one that does.
 func (d *dispatcher) partly(ctx context.Context, err error, outlooks []store.Outlook) error {
 	if err != nil && len(outlooks) > 0 && ctx.Err() == nil {
-		d.outage.tell(err)
+		d.couldNotWork(err)
 		return nil
 	}
 	return err

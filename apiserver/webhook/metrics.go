@@ -37,6 +37,7 @@ const (
 	outcomeDelivered = "delivered"
 	outcomeDropped   = "dropped"
 	outcomeDead      = "dead"
+	outcomeExpired   = "expired"
 )
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -57,7 +58,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts:        counters("attempts_total", "Attempts to deliver an event, by what came of them.", "result"),
 		attemptDuration: histogram(about, "attempt_duration_seconds", "Time an attempt took.", .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15),
-		events:          counters("events_total", "Events that came to an end, by kind and outcome: delivered, dropped because nobody wanted them, or dead.", "kind", "outcome"),
+		events:          counters("events_total", "Events that came to an end, by kind and outcome: delivered, dropped because nobody wanted them, dead, or expired: lost after 30 days.", "kind", "outcome"),
 		firstLag: histogram(about, "first_attempt_lag_seconds", "Time from what happened to the first attempt to tell of it.",
 			.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
 		deferred:      counters("deferrals_total", "Events that were due and put off without an attempt, by why.", "reason"),
@@ -95,12 +96,13 @@ func (m *metrics) begin() {
 	for _, reason := range slices.Concat(failures(), []string{reasonDisabled, reasonUnspeakable, store.ReasonUnreadable}) {
 		m.buriedTotal.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown, deferredUnreadable} {
+	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown, deferredUnreadable, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, cause := range []string{store.EndpointGone, store.EndpointFailing} {
 		m.disabledTotal.WithLabelValues(cause)
 	}
+	m.expiredEvents(0)
 	for _, kind := range kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
@@ -129,6 +131,11 @@ func (m *metrics) attempted(result string, took time.Duration) {
 
 func (m *metrics) ended(kind v1alpha1.WebhookEvent, outcome string) {
 	m.events.WithLabelValues(string(kind), outcome).Inc()
+}
+
+// expiredEvents counts events whose record is gone, and with it their kind.
+func (m *metrics) expiredEvents(n int) {
+	m.events.WithLabelValues("", outcomeExpired).Add(float64(n))
 }
 
 func (m *metrics) buried(kind v1alpha1.WebhookEvent, reason string) {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,9 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := s.endpointAt(shop.URL, 7) // it has not asked for session.created
 	s.create(t, acme.MerchantID, func(n *store.NewSession) { n.TellCreated = true })
-	stranger := newMerchantID(7)
-	s.sayLongAgo(t, s.event(t, stranger))
+	gone := newMerchantID(7)
+	s.index.put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
+	s.event(t, gone)
 	d := s.dispatcher(t)
 	start(t, d)
 	s.awaitBacklog(t, 7, store.Backlog{})
@@ -41,10 +43,9 @@ func (s scene) sayLongAgo(t *testing.T, id string) {
 	}
 }
 
-// A merchant, or its webhook, may be newer than what this dispatcher has heard of.
-func TestEventsAreKeptWhileTheIndexMayBeBehind(t *testing.T) {
+// What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
+func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 	s := newScene(t)
-	s.index.setAge(2 * time.Hour)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := s.endpointAt(shop.URL, 7)
 	stranger := newMerchantID(7)
@@ -53,6 +54,7 @@ func TestEventsAreKeptWhileTheIndexMayBeBehind(t *testing.T) {
 	d := s.dispatcher(t)
 	start(t, d)
 	eventually(t, "it is put off", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
+	eventually(t, "the log says so", func() bool { return strings.Contains(s.log.String(), stranger) })
 	acme.MerchantID = stranger
 	s.index.put(acme)
 	s.hasten(t, 7, id)
@@ -66,7 +68,7 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	s := newScene(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := s.endpointAt(shop.URL, 7)
-	s.index.put(endpoints.Endpoint{MerchantID: acme.MerchantID, Unreadable: true})
+	s.index.put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Unreadable})
 	id := s.event(t, acme.MerchantID)
 	s.sayLongAgo(t, id)
 	d := s.dispatcher(t)
@@ -77,6 +79,44 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	if seen := shop.await(t, 1); seen[0].id != id {
 		t.Errorf("saw %s, want %s", seen[0].id, id)
 	}
+}
+
+// In a rolling upgrade newer events are left to newer dispatchers.
+func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
+	s := newScene(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := s.endpointAt(shop.URL, 7)
+	id := s.event(t, acme.MerchantID)
+	record := tag(7) + "event:" + id
+	if err := s.redis(t).HSet(t.Context(), record, "k", "session.refunded").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := s.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is put off", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
+	s.awaitBacklog(t, 7, store.Backlog{Due: 1})
+	if n := len(shop.all()); n != 0 {
+		t.Errorf("%d attempts", n)
+	}
+	if err := s.redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
+		t.Fatal(err)
+	}
+	s.hasten(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
+	s := newScene(t)
+	id := s.event(t, newMerchantID(7))
+	if err := s.redis(t).Del(t.Context(), tag(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
+		t.Fatal(err)
+	}
+	d := s.dispatcher(t)
+	start(t, d)
+	s.awaitBacklog(t, 7, store.Backlog{})
+	eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
 }
 
 func TestEventsWaitForTheSigningSecret(t *testing.T) {

@@ -11,16 +11,29 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// Endpoint is where one merchant's events go.
+// State is what is published of a merchant.
+type State int
+
+// States of a merchant.
+const (
+	// Unknown: nothing is published. The merchant may be new, or what was published of it is lost.
+	Unknown State = iota
+	Published
+	// Unreadable: something is published that this program cannot decode.
+	Unreadable
+	// Withdrawn: the operator has said that the Merchant is no more.
+	Withdrawn
+)
+
+// Endpoint is where one merchant's events go. All but State is empty unless that is Published.
 type Endpoint struct {
+	State State
 	// MerchantID is the bare id, without the "mer_" people see; MerchantName is the name payers see.
 	MerchantID, MerchantName string
 	// Merchant is the object whose status tells how the endpoint fares, and UID keeps that from
 	// another object of the same name; it is empty in what older operators published.
 	Merchant types.NamespacedName
 	UID      types.UID
-	// Unreadable: there is such a merchant, but what is published of it cannot be decoded, and nothing else is known here.
-	Unreadable bool
 
 	// URL is empty for a merchant without a webhook.
 	URL string

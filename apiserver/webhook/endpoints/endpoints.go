@@ -17,6 +17,7 @@ type Endpoints struct {
 	mu        sync.RWMutex
 	merchants map[string]published.MerchantRecord // by the name of the published object
 	spoilt    map[string]bool                     // names of published merchants that cannot be decoded
+	withdrawn map[string]bool                     // names of tombstones of merchants
 	secrets   map[string]published.WebhookRecord  // by the name of the published object
 	rotations rotations
 
@@ -44,6 +45,7 @@ func New(options Options) *Endpoints {
 	e := &Endpoints{
 		merchants: map[string]published.MerchantRecord{},
 		spoilt:    map[string]bool{},
+		withdrawn: map[string]bool{},
 		secrets:   map[string]published.WebhookRecord{},
 		rotations: rotations{tell: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
 		now:       options.Now,
@@ -52,17 +54,21 @@ func New(options Options) *Endpoints {
 	return e
 }
 
-// Endpoint returns where the events of a merchant go; false: no such merchant is known, or none that can be read, which
-// the Endpoint then says. One without a webhook has an Endpoint that wants nothing.
-func (e *Endpoints) Endpoint(merchantID string) (Endpoint, bool) {
+// Endpoint returns where the events of a merchant go. One without a webhook has an Endpoint that wants nothing.
+func (e *Endpoints) Endpoint(merchantID string) Endpoint {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	name := published.MerchantName(merchantID)
 	merchant, known := e.merchants[name]
-	if !known {
-		return Endpoint{Unreadable: e.spoilt[name]}, false
+	switch {
+	case known:
+		return e.endpointOf(merchant)
+	case e.spoilt[name]:
+		return Endpoint{State: Unreadable}
+	case e.withdrawn[published.MerchantTombstoneName(merchantID)]:
+		return Endpoint{State: Withdrawn}
 	}
-	return e.endpointOf(merchant), true
+	return Endpoint{}
 }
 
 // All returns the endpoints of all merchants that have a webhook.
@@ -80,6 +86,7 @@ func (e *Endpoints) All() []Endpoint {
 
 func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 	found := Endpoint{
+		State:        Published,
 		MerchantID:   merchant.MerchantID,
 		MerchantName: merchant.DisplayName,
 		Merchant:     types.NamespacedName{Namespace: merchant.Namespace, Name: merchant.Name},

@@ -21,6 +21,13 @@ func (e *Endpoints) sources() []feeds.Source {
 			},
 		},
 		{
+			Name: "tombstone", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelTombstone,
+			Kind: feeds.Decoded[*corev1.ConfigMap, published.Tombstone]{
+				Decode: published.DecodeTombstone, Take: e.takeTombstone,
+				Forget: e.forgetTombstone, All: names(e, e.withdrawn),
+			},
+		},
+		{
 			Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook,
 			Kind: feeds.Decoded[*corev1.Secret, published.WebhookRecord]{
 				Decode: published.DecodeWebhook, Take: e.takeSecret,
@@ -54,12 +61,28 @@ func (e *Endpoints) forgetMerchant(name string) {
 	delete(e.spoilt, name)
 }
 
-// spoilMerchant remembers that the merchant exists: events of one that does not are dropped.
+// spoilMerchant remembers that something is published of the merchant.
 func (e *Endpoints) spoilMerchant(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.merchants, name)
 	e.spoilt[name] = true
+}
+
+// takeTombstone keeps nothing of a key's tombstone.
+func (e *Endpoints) takeTombstone(name string, tombstone published.Tombstone) error {
+	if tombstone.Kind == published.TombstoneMerchant {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.withdrawn[name] = true
+	}
+	return nil
+}
+
+func (e *Endpoints) forgetTombstone(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.withdrawn, name)
 }
 
 func (e *Endpoints) takeSecret(name string, record published.WebhookRecord) error {
