@@ -13,13 +13,23 @@ const interval = 5 * time.Millisecond
 // what completes the sentence "waited in vain until …". Call it from the test's own goroutine.
 func Until(t testing.TB, patience time.Duration, what string, holds func() bool) {
 	t.Helper()
+	Seeing(t, patience, what, func() (string, bool) { return "", holds() })
+}
+
+// Seeing is Until, and fails with what was seen last.
+func Seeing(t testing.TB, patience time.Duration, what string, look func() (seen string, holds bool)) {
+	t.Helper()
 	deadline := time.After(patience)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for !holds() {
+	for {
+		seen, holds := look()
+		if holds {
+			return
+		}
 		select {
 		case <-deadline:
-			t.Fatalf("waited %s in vain until %s", patience, what)
+			t.Fatalf("waited %s in vain until %s\n%s", patience, what, seen)
 		case <-tick.C:
 		}
 	}

@@ -55,6 +55,7 @@ type failover struct {
 	hooks   *receiver
 	sellers []seller
 	safe    bool // settlements wait for a replica
+	asks    caller
 
 	mu       sync.Mutex
 	orders   []*failoverOrder
@@ -78,7 +79,7 @@ const failoverSellers, failoverCallers = 4, 6
 func newFailover(t *testing.T, p pairs, flags []string) *failover {
 	t.Helper()
 	s := newStageOn(t, p.url, 2, 1, flags...)
-	f := &failover{stage: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0}
+	f := &failover{stage: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0, asks: newCaller()}
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
 		merchant := s.merchant(name, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })
@@ -107,11 +108,10 @@ func (f *failover) run(cutOff bool) {
 	}
 	f.served(200)
 	pair := f.pairs.of(f.t, f.sellers[0].tag)
-	master, replica := f.pairs.masters[pair], f.pairs.replicas[pair]
+	master, replica := f.pairs.roles(f.t, pair)
 	if cutOff {
-		keeper := keeperOf(f.t, master)
 		replica.Pause()
-		f.must(keeper.ClientKillByFilter(f.t.Context(), "TYPE", "replica").Err())
+		f.must(master.keeper.ClientKillByFilter(f.t.Context(), "TYPE", "replica").Err())
 		f.unheard()
 		master.Kill()
 		replica.Resume()
@@ -120,16 +120,19 @@ func (f *failover) run(cutOff bool) {
 	}
 	killed := time.Now()
 	refused := f.refusals.Load()
-	eventually(f.t, "callers notice", func() bool { return f.refusals.Load() > refused+10 })
-	c := newCaller()
+	eventuallySees(f.t, "callers notice", func() (string, bool) {
+		more := f.refusals.Load() - refused
+		if more > 10 {
+			return "", true
+		}
+		seen, _ := f.pairs.view(f.t, pair, []member{replica})
+		return fmt.Sprintf("%d more calls got 503; %s", more, seen), false
+	})
 	for n, own := range f.sellers {
-		eventually(f.t, "every merchant is served again", func() bool {
-			got, err := c.call(f.replicas[n%2].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`)
-			return err == nil && got.status == http.StatusCreated
-		})
+		f.answered(http.StatusCreated, f.replicas[n%2].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`)
 	}
 	f.away = time.Since(killed)
-	f.pairs.rejoin(f.t, pair)
+	f.pairs.rejoin(f.t, pair, master, replica)
 	f.served(200)
 	stop()
 	calling.Wait()

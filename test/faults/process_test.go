@@ -131,6 +131,12 @@ func freeAddress() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
+// eventuallySees is eventually, and says at the end what was seen last.
+func eventuallySees(t testing.TB, what string, look func() (seen string, holds bool)) {
+	t.Helper()
+	await.Seeing(t, patience, what, look)
+}
+
 // eventually waits for a condition; what must hold at once is asserted without it.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

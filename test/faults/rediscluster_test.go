@@ -3,13 +3,11 @@
 package faults
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 const (
@@ -23,18 +21,9 @@ var clusterArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout",
 // redisCluster shares the slots evenly between masters with a replica each.
 func redisCluster(t *testing.T) pairs {
 	t.Helper()
-	var p pairs
-	var all []*redis.Client
-	start := func() *redistest.Server {
-		server := redistest.Start(t, clusterArgs...)
-		all = append(all, keeperOf(t, server))
-		return server
-	}
+	var masters, replicas []member
 	for range clusterMasters {
-		p.masters = append(p.masters, start())
-	}
-	for range clusterMasters {
-		p.replicas = append(p.replicas, start())
+		masters, replicas = append(masters, startMember(t, clusterArgs...)), append(replicas, startMember(t, clusterArgs...))
 	}
 	must := func(err error) {
 		t.Helper()
@@ -42,40 +31,46 @@ func redisCluster(t *testing.T) pairs {
 			t.Fatal(err)
 		}
 	}
-	host, port, err := net.SplitHostPort(p.masters[0].Addr())
+	host, port, err := net.SplitHostPort(masters[0].Addr())
 	must(err)
-	for i, keeper := range all {
+	for i, m := range slices.Concat(masters, replicas) {
 		if i < clusterMasters {
-			must(keeper.ClusterAddSlotsRange(t.Context(), i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1).Err())
+			must(m.keeper.ClusterAddSlotsRange(t.Context(), i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1).Err())
 		}
-		must(keeper.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		must(m.keeper.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		if i > 0 {
-			must(keeper.ClusterMeet(t.Context(), host, port).Err())
+			must(m.keeper.ClusterMeet(t.Context(), host, port).Err())
 		}
 	}
-	for i, replica := range p.replicas {
-		id, err := all[i].Do(t.Context(), "CLUSTER", "MYID").Text()
+	p := pairs{cluster: true}
+	for i, replica := range replicas {
+		id, err := masters[i].keeper.Do(t.Context(), "CLUSTER", "MYID").Text()
 		must(err)
-		keeper := all[clusterMasters+i]
-		eventually(t, "the replica knows its master", func() bool { return keeper.ClusterReplicate(t.Context(), id).Err() == nil })
-		awaitReplication(t, replica)
+		eventuallySees(t, "the replica knows its master", func() (string, bool) {
+			err := replica.keeper.ClusterReplicate(t.Context(), id).Err()
+			return fmt.Sprintf("it says: %v\n%s", err, replica.keeper.ClusterNodes(t.Context())), err == nil
+		})
+		p.shards = append(p.shards, []member{masters[i], replica})
 	}
-	for _, keeper := range all {
-		eventually(t, "the cluster is complete", func() bool {
-			info, nodes := keeper.ClusterInfo(t.Context()).Val(), keeper.ClusterNodes(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Count(nodes, "slave ") == clusterMasters && !strings.Contains(nodes, "handshake")
+	for pair := range p.shards {
+		p.roles(t, pair)
+	}
+	for _, m := range slices.Concat(masters, replicas) {
+		eventuallySees(t, "the cluster is complete", func() (string, bool) {
+			nodes := m.keeper.ClusterNodes(t.Context()).Val()
+			return m.Addr() + " says:\n" + nodes, strings.Count(nodes, "slave ") == clusterMasters && !strings.Contains(nodes, "handshake")
 		})
 	}
-	p.url = "redis+cluster://" + p.masters[0].Addr() + "?addr=" + p.masters[1].Addr() + "&addr=" + p.replicas[0].Addr()
+	p.url = "redis+cluster://" + masters[0].Addr() + "?addr=" + masters[1].Addr() + "&addr=" + replicas[0].Addr()
 	return p
 }
 
 // of is the pair that has a bucket.
 func (p pairs) of(t *testing.T, tag string) int {
 	t.Helper()
-	if len(p.masters) == 1 {
+	if len(p.shards) == 1 {
 		return 0
 	}
-	slot := keeperOf(t, p.masters[0]).ClusterKeySlot(t.Context(), tag).Val()
+	slot := p.shards[0][0].keeper.ClusterKeySlot(t.Context(), tag).Val()
 	return int(slot) * clusterMasters / clusterSlots
 }

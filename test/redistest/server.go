@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,12 +39,13 @@ func (s *Server) Addr() string { return net.JoinHostPort(loopback.String(), strc
 // URL is redis://host:port/0.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Start starts a stopped server again, on the same port.
-func (s *Server) Start() {
+// Start starts a stopped server again, on the same port. moreArgs are appended to its command line from now on.
+func (s *Server) Start(moreArgs ...string) {
 	if s.stop != nil {
 		s.fatal("redistest: the server is running already")
 		return
 	}
+	s.extraArgs = slices.Concat(s.extraArgs, moreArgs)
 	if err := s.start(); err != nil {
 		s.fatal(err)
 	}
