@@ -62,8 +62,6 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry; one that a rail has reported of, for at least 30 days")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second and client address")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads that one client address may make at once")
-	flags.Int32Var(&options.WrongKeyLimit.RequestsPerSecond, "wrong-key-rate", options.WrongKeyLimit.RequestsPerSecond, "keys per second and client address that may be refused before no key of the address is looked at; 0: no limit")
-	flags.Int32Var(&options.WrongKeyLimit.Burst, "wrong-key-burst", options.WrongKeyLimit.Burst, "keys of one client address that may be refused at once")
 	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience that the tokens of rails must be issued for; empty: the Kubernetes API itself")
 	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "replicas of Redis that must have a settlement before it is answered, else it is 503 and the rail reports again; 0: the master alone")
 	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "how long a settlement waits for them")

@@ -26,16 +26,14 @@ type announcer struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	pending map[overrideSubject]store.Override // the newest of each key
+	pending map[store.KeyRef]store.Override // the newest of each key
 }
-
-type overrideSubject struct{ merchantID, keyID string }
 
 // announceRetry is between two tries to write what is pending.
 const announceRetry = time.Second
 
 func newAnnouncer(redis *store.Store, log *slog.Logger, registerer prometheus.Registerer) *announcer {
-	a := &announcer{write: redis.WriteOverride, now: time.Now, log: log, pending: map[overrideSubject]store.Override{}}
+	a := &announcer{write: redis.WriteOverride, now: time.Now, log: log, pending: map[store.KeyRef]store.Override{}}
 	promauto.With(registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_directory_unannounced_keys",
 		Help: "Keys whose news this replica could not write to Redis yet.",
@@ -52,7 +50,7 @@ func (a *announcer) Announce(record published.KeyRecord) { a.tell(overrideOf(rec
 
 // Revoke writes that no digest of the key is accepted.
 func (a *announcer) Revoke(record published.KeyRecord) {
-	a.tell(store.Override{MerchantID: record.MerchantID, KeyID: record.KeyID, Revision: record.Revision})
+	a.tell(store.Override{KeyRef: refOf(record), Order: record.Order()})
 }
 
 // tell holds up the watch while Redis answers. While it does not, thousands of news must not wait
@@ -66,14 +64,17 @@ func (a *announcer) tell(override store.Override) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pending[overrideSubject{override.MerchantID, override.KeyID}] = override
+	a.pending[override.KeyRef] = override
 }
 
 // try writes an override and reports whether to try again.
 func (a *announcer) try(ctx context.Context, override store.Override) (again bool) {
 	err := a.write(ctx, override)
-	if err == nil || errors.Is(err, store.ErrUnavailable) {
-		return err != nil
+	switch {
+	case err == nil || errors.Is(err, store.ErrNewerOverride):
+		return false
+	case errors.Is(err, store.ErrUnavailable):
+		return true
 	}
 	// What is there already cannot be read, so no request with this key is answered until it is removed.
 	a.log.Error("could not write an override", "keyID", override.KeyID, "error", err)
@@ -114,8 +115,7 @@ func (a *announcer) unwritten() []store.Override {
 func (a *announcer) settle(written store.Override) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	subject := overrideSubject{written.MerchantID, written.KeyID}
-	if newest := a.pending[subject]; newest.Revision == written.Revision && len(newest.Accepted) == len(written.Accepted) {
-		delete(a.pending, subject)
+	if newest := a.pending[written.KeyRef]; newest.Order == written.Order && len(newest.Accepted) == len(written.Accepted) {
+		delete(a.pending, written.KeyRef)
 	}
 }

@@ -29,7 +29,7 @@ func (l *ledger) write(_ context.Context, override store.Override) error {
 	if l.failure != nil {
 		return l.failure
 	}
-	l.written = append(l.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Revision, len(override.Accepted)))
+	l.written = append(l.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Order.Revision, len(override.Accepted)))
 	return nil
 }
 
@@ -39,7 +39,7 @@ func announcing() (*announcer, *ledger, *strings.Builder) {
 		write:   redis.write,
 		now:     func() time.Time { return time.Unix(1_800_000_000, 0) },
 		log:     slog.New(slog.NewTextHandler(log, nil)),
-		pending: map[overrideSubject]store.Override{},
+		pending: map[store.KeyRef]store.Override{},
 	}, redis, log
 }
 

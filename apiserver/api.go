@@ -7,7 +7,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/guesses"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -22,7 +21,7 @@ type api struct {
 	keys        publishedKeys
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
-	guesses     *guesses.Limiter // nil: nobody is limited
+	wrongKeys   *wrongKeys
 	qrScheme    string
 	now         func() time.Time
 }

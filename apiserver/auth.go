@@ -5,13 +5,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/guesses"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
@@ -19,10 +15,12 @@ import (
 // the last word on the key.
 type caller struct{ directory.Principal }
 
-// withKey makes an endpoint of one that needs to know its caller. An address that has presented too many wrong
-// keys is refused before its key is looked at, so that the answer says nothing of it.
+// withKey makes an endpoint of one that needs to know its caller.
 func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) error) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if a.directory.Age() >= store.OverrideLifetime {
+			return errStale // a revocation may have been missed for good
+		}
 		presented, err := bearer(r.Header)
 		if err != nil {
 			return err
@@ -31,17 +29,17 @@ func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) erro
 		if err != nil {
 			return unauthorizedError{reasonMalformedAddress}
 		}
-		subscriber := clientaddr.Subscriber(address)
-		if wait := a.guesses.Wait(subscriber); wait > 0 {
-			a.tellGuesser(w, wait)
-			return errGuessing
-		}
 		from, err := a.identify(presented, address)
-		if err == nil {
-			err = next(w, r, from)
+		if err != nil {
+			return err
 		}
-		if err != nil && answerTo(err).status == http.StatusUnauthorized {
-			a.guesses.Wrong(subscriber)
+		charged, err := a.wrongKeys.check(r.Context(), from)
+		if err != nil {
+			return err
+		}
+		err = next(w, r, from)
+		if charged && !errors.Is(err, store.ErrKeyRejected) {
+			a.wrongKeys.charge(from.KeyID, -1)
 		}
 		return err
 	}
@@ -95,17 +93,10 @@ func (c caller) admission() store.Admission {
 	return store.Admission{
 		MerchantID: c.Merchant.ID,
 		KeyID:      c.KeyID,
-		Revision:   c.Revision,
+		Order:      c.Order,
 		Digest:     c.Digest,
 		Live:       c.Live,
 		Blocked:    !c.Merchant.Active(),
 		Limit:      policyOf(c.Merchant.RateLimit),
 	}
-}
-
-func guessesOf(limit v1alpha1.RateLimit) *guesses.Limiter {
-	if limit.RequestsPerSecond == 0 {
-		return nil
-	}
-	return guesses.New(policyOf(limit), time.Now)
 }

@@ -16,7 +16,7 @@ var (
 	errNoSession   = errors.New("no such session")
 	errMethod      = errors.New("the path does not take the method")
 	errKubernetes  = errors.New("the Kubernetes API is unavailable")
-	errGuessing    = errors.New("the address has presented too many wrong keys")
+	errStale       = errors.New("the watch of the Kubernetes API is older than overrides are kept")
 	errNotInForce  = errors.New("the rotated key could not be put in force")
 	errNotSettled  = errors.New("whether the report was taken is unknown")
 	errMarshalling = errors.New("the answer could not be written as JSON")
@@ -51,7 +51,6 @@ var answers = []struct {
 	{store.ErrKeyRejected, answer{http.StatusUnauthorized, unauthorizedMessage}},
 	{store.ErrMerchantBlocked, answer{http.StatusForbidden, "the merchant account is not active"}},
 	{store.ErrRateLimited, answer{http.StatusTooManyRequests, "the rate limit is exceeded; slow down and retry"}},
-	{errGuessing, answer{http.StatusTooManyRequests, "too many keys from this address were not accepted; wait and retry"}},
 	{store.ErrNotFound, answer{http.StatusNotFound, noSessionMessage}},
 	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
 	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
@@ -68,6 +67,7 @@ var answers = []struct {
 	{store.ErrUnavailable, answer{http.StatusServiceUnavailable, retryLater}},
 	{store.ErrCorrupt, answer{http.StatusServiceUnavailable, retryLater}},
 	{errKubernetes, answer{http.StatusServiceUnavailable, retryLater}},
+	{errStale, answer{http.StatusServiceUnavailable, retryLater}},
 }
 
 const (

@@ -38,7 +38,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		limited: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_rate_limited_total",
-			Help: "Requests answered 429, by whose limit it was: a merchant's, that of a client address, or that of an address for wrong keys.",
+			Help: "Requests answered 429, by whose limit it was: a merchant's, that of a client address, or that of an ApiKey for rotations.",
 		}, []string{"limit"}),
 		rotations: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_key_rotations_total",
@@ -49,7 +49,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	for _, reason := range unauthorizedReasons() {
 		m.unauthorized.WithLabelValues(reason)
 	}
-	for _, limit := range []string{merchantQuota, addressQuota, guessQuota} {
+	for _, limit := range []string{merchantQuota, addressQuota, rotationQuota} {
 		m.limited.WithLabelValues(limit)
 	}
 	m.rotations.WithLabelValues(string(v1alpha1.RotationAPI))

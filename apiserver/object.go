@@ -56,9 +56,15 @@ func (o *object) value(name string) (value string, given bool) {
 	return "", false
 }
 
+// given is value for a field that is read: null is absence.
+func (o *object) given(name string) (value string, given bool) {
+	value, given = o.value(name)
+	return value, given && value != "null"
+}
+
 // cents reads an integer field; nil: not given.
 func (o *object) cents(name, rule string) (*int64, error) {
-	literal, given := o.value(name)
+	literal, given := o.given(name)
 	if !given {
 		return nil, nil //nolint:nilnil // absent is not an error
 	}
@@ -71,7 +77,7 @@ func (o *object) cents(name, rule string) (*int64, error) {
 
 // text reads a string field; empty: not given.
 func (o *object) text(name, rule string) (string, error) {
-	literal, given := o.value(name)
+	literal, given := o.given(name)
 	if !given {
 		return "", nil
 	}

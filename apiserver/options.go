@@ -55,10 +55,6 @@ type Options struct {
 	// sessions. Default 50 a second, 100 at once.
 	PublicRateLimit v1alpha1.RateLimit
 
-	// WrongKeyLimit bounds the keys of one client address that are not accepted, on each replica. Past it no key of the
-	// address is looked at. Default 20 a second, 200 at once; a rate of 0: no limit.
-	WrongKeyLimit v1alpha1.RateLimit
-
 	// RailAudience is who the tokens of rails must have been issued for. Default the Kubernetes API itself.
 	RailAudience string
 	// RailVerdictLifetime is how long an answer of the Kubernetes API about a rail is remembered, hence how
@@ -97,7 +93,6 @@ func DefaultOptions() Options {
 		MaxConnections:       10_000,
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-		WrongKeyLimit:        v1alpha1.RateLimit{RequestsPerSecond: 20, Burst: 200},
 		RailVerdictLifetime:  10 * time.Second,
 		SettlementWait:       300 * time.Millisecond,
 		DrainDelay:           5 * time.Second,
@@ -131,8 +126,6 @@ func (o Options) Validate() error {
 		return fmt.Errorf("QR scheme %q: want a URI scheme such as pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
 		return errors.New("the public rate limit must be at least 1 request a second, and 1 at once")
-	case o.WrongKeyLimit.RequestsPerSecond < 0 || (o.WrongKeyLimit.RequestsPerSecond > 0 && o.WrongKeyLimit.Burst < 1):
-		return errors.New("the limit of wrong keys must not be negative, and at least 1 at once")
 	case o.RailVerdictLifetime <= 0:
 		return errors.New("the lifetime of a verdict on a rail must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:

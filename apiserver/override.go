@@ -9,9 +9,13 @@ import (
 
 // overrideOf says what the record says, for replicas that have not seen it.
 func overrideOf(record published.KeyRecord, now time.Time) store.Override {
-	override := store.Override{MerchantID: record.MerchantID, KeyID: record.KeyID, Revision: record.Revision}
+	override := store.Override{KeyRef: refOf(record), Order: record.Order()}
 	for _, accepted := range record.Accepts(now) {
 		override.Accepted = append(override.Accepted, store.Accepted(accepted))
 	}
 	return override
+}
+
+func refOf(record published.KeyRecord) store.KeyRef {
+	return store.KeyRef{MerchantID: record.MerchantID, KeyID: record.KeyID}
 }

@@ -25,9 +25,9 @@ type publishedKeys struct {
 // swapAttempts bounds the tries of a rotation against others' writes of the same Secret.
 const swapAttempts = 5
 
-// rotate replaces whatever keys the key id has by a new one, if the presented digest is still live,
-// and returns the record that is published then. The error is an unauthorizedError if the digest is
-// not live, with the record that says so if there is one; or errKubernetes, after which the swap may
+// rotate replaces whatever keys the key id has by a new one, if the presented digest is the current one,
+// and returns the record that is published then. The error is an unauthorizedError if it is not,
+// with the record that says so if there is one; or errKubernetes, after which the swap may
 // have happened nevertheless.
 func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
 	next, err := apikey.New(keyID)
@@ -52,8 +52,9 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 			return next, record, nil // an earlier try had succeeded, and only its answer was lost
 		}
 		now := p.now().UTC()
-		if !record.Live(presented, now) {
-			return apikey.Key{}, record, unauthorizedError{reasonDeadKey} // another rotation was first
+		if !record.Usable(now) || !record.Current.Digest.Equal(presented) {
+			// Another rotation was first, or the key is in its overlap: it must not end the one that took its place.
+			return apikey.Key{}, record, unauthorizedError{reasonDeadKey}
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)

@@ -45,7 +45,7 @@ var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|
 // moment reads a time, to the millisecond: a Unix timestamp in milliseconds, as this API writes it, or a
 // string of RFC 3339, as payment networks do. Zero: not given.
 func moment(fields *object, name, rule string) (time.Time, error) {
-	literal, given := fields.value(name)
+	literal, given := fields.given(name)
 	if !given {
 		return time.Time{}, nil
 	}

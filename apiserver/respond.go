@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/listen"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
@@ -49,9 +48,7 @@ const (
 const (
 	merchantQuota = "merchant"
 	addressQuota  = "address"
-	// guessQuota is that of an address for wrong keys. It is told with Retry-After alone: an address that presents none
-	// would else be told of a limit that does not concern it.
-	guessQuota = "wrong_keys"
+	rotationQuota = "rotations" // of one ApiKey
 )
 
 // tellQuota writes what the caller has left, once the limiter has seen the request, and counts those who have nothing.
@@ -65,12 +62,6 @@ func (e edge) tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quot
 		w.Header().Set("Retry-After", quota.RetryAfterHeader())
 		e.metrics.limited.WithLabelValues(name).Inc()
 	}
-}
-
-// tellGuesser says when a key of the address will be looked at again.
-func (e edge) tellGuesser(w http.ResponseWriter, wait time.Duration) {
-	w.Header().Set("Retry-After", ratelimit.Quota{RetryAfter: wait}.RetryAfterHeader())
-	e.metrics.limited.WithLabelValues(guessQuota).Inc()
 }
 
 // unavailableSeconds is a guess at how long a failover or a restart takes.

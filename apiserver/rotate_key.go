@@ -2,11 +2,14 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
 
 // rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.
@@ -19,12 +22,22 @@ type rotatedKey struct {
 // rotationTimeout bounds reading and replacing the published key.
 const rotationTimeout = 3 * time.Second
 
+// rotationLimit bounds the rotations of one ApiKey over all replicas: each is a write to the Kubernetes API that every replica
+// hears of.
+var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
+
 // rotateKey replaces the presented key. Once it has answered 200, no replica accepts the old key and
 // every replica accepts the new one, however late their watches are: first the published Secret is
 // replaced by compare-and-swap, of which a race has one winner; then the override is written, which
 // every request's script reads; only then is the key shown.
 func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
-	if _, err := a.admit(w, r, from); err != nil {
+	admitted, err := a.store.AdmitRotation(r.Context(), from.admission(), rotationLimit)
+	quota := merchantQuota
+	if errors.Is(err, store.ErrRotationLimited) {
+		quota = rotationQuota
+	}
+	a.tellQuota(w, quota, admitted.Quota, err)
+	if err != nil {
 		return err
 	}
 	// A client that hangs up must not leave the swap without its override.
@@ -36,7 +49,8 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 		return swapErr
 	}
 	// The loser of a race writes it as well: its 401 must not come before the key is dead everywhere.
-	if err := a.store.WriteOverride(uncancelled, overrideOf(record, a.now())); err != nil {
+	err = a.store.WriteOverride(uncancelled, overrideOf(record, a.now()))
+	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
 		return fmt.Errorf("%w: %w", errNotInForce, err)
 	}
 	if swapErr != nil {

@@ -110,7 +110,7 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		keys:        publishedKeys{secrets: kube.CoreV1().Secrets(r.options.CredentialsNamespace), now: time.Now},
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
-		guesses:     guessesOf(r.options.WrongKeyLimit),
+		wrongKeys:   newWrongKeys(redis),
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}

@@ -34,7 +34,7 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Principal{
-		KeyID: record.KeyID, Generation: 3, Revision: record.Revision, Digest: apikey.DigestOf(key), Live: true, Prefix: record.Current.Prefix,
+		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Merchant: &Merchant{
 			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive,

@@ -98,7 +98,7 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant,
 	p := Principal{
 		KeyID:      k.id,
 		Generation: k.generation,
-		Revision:   k.revision,
+		Order:      k.order(),
 		Digest:     digest,
 		Live:       live,
 		Prefix:     prefix,
@@ -110,6 +110,11 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant,
 		p.ExpiresAt = k.rest.expiresAt
 	}
 	return p
+}
+
+// order is the record's, for what is kept of the time of issue is enough for it.
+func (k *key) order() published.Order {
+	return published.Order{Issued: max(timeOf(k.issued).UnixMilli(), 0), Revision: k.revision}
 }
 
 func timeOf(microseconds int64) time.Time { return time.UnixMicro(microseconds).UTC() }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
 // Why a presented key is nobody's. Callers of the API are not told which.
@@ -17,8 +18,9 @@ var (
 // Principal is who presented a key, as far as this replica knows.
 type Principal struct {
 	KeyID string
-	// Generation and Revision are of the published record.
-	Generation, Revision int64
+	// Generation and Order are of the published record.
+	Generation int64
+	Order      published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
 	// Live is the record's verdict on Digest. It is false for a key of a known key id whose digest

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
@@ -18,8 +19,8 @@ type Admission struct {
 	// MerchantID is the bare id, without the "mer_" callers see.
 	MerchantID string
 	KeyID      string
-	// Revision is of the published record this replica knows.
-	Revision int64
+	// Order is that of the published record this replica knows.
+	Order published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
 	// Live is the directory's own verdict on Digest.
@@ -55,6 +56,30 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 	return admitted, err
 }
 
+// AdmitRotation is Admit for a rotation of the key, of which limit bounds how many there are of one ApiKey. With
+// ErrRotationLimited the Quota is that of the rotations.
+func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
+	var call words
+	admission.keys(&call)
+	call.key(admission.keyspace(), rotationsKind, admission.KeyID)
+	s.admissionArgs(&call, &admission)
+	limitArgs(&call, limit)
+	answer, err := s.runWords(ctx, admitRotationScript, &call)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("admit a rotation: %w", err)
+	}
+	text := answer.text()
+	if tail, limited := strings.CutPrefix(text, "ROTATION_LIMITED "); limited {
+		now, backlog, _, ok := momentOf(tail)
+		if !ok {
+			return Admitted{}, ErrCorrupt
+		}
+		return Admitted{Now: now, Quota: limit.Refused(backlog)}, ErrRotationLimited
+	}
+	admitted, _, err := s.admittedOf(replyOf(text), &call, &admission)
+	return admitted, err
+}
+
 func (a *Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
 
 // keys writes those of limiter.lua and admission.lua; the operation's own follow.
@@ -67,7 +92,7 @@ func (a *Admission) keys(call *words) {
 // admissionArgs writes those of limiter.lua and admission.lua; the operation's own follow.
 func (s *Store) admissionArgs(call *words, a *Admission) {
 	limitArgs(call, a.Limit)
-	call.claim(a.Revision, a.Digest)
+	call.claim(a.Order, a.Digest)
 	if !a.Live {
 		call.text.WriteByte('D')
 	}

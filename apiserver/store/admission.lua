@@ -1,21 +1,26 @@
 -- Decides whether a merchant's request is admitted, and answers if not. No function: it is run by every request.
 -- KEYS[2] is the key's override.
--- ARGV[3] is the claim, '<revision this replica knows> <digest (hex) of the presented key>'. ARGV[4] is what is out of the
+-- ARGV[3] is the claim, '<order of what this replica knows> <digest (hex) of the presented key>'. An order is '<when the current
+-- digest was issued, in ms> <revision>': the first counts, and of one digest the second. ARGV[4] is what is out of the
 -- ordinary, mostly nothing: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if
 -- the key's last use is to be written.
 -- Uses stored, the values of KEYS[1] and KEYS[2]. Leaves debt, see limiter.
 
 if stored[2] or ARGV[4] ~= '' then
   local accepted = not string.find(ARGV[4], 'D', 1, true)
-  -- An override is '<revision>' and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
+  -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
   -- if it is as new as what the directory knows, or newer; else it is history.
   if stored[2] then
-    local revision, list = string.match(stored[2], '^(%d+) (.+)$')
-    if not revision then
+    local issued, revision, list = string.match(stored[2], '^(%d+) (%d+) (.+)$')
+    if not issued then
       return 'CORRUPT'
     end
-    local known, presented = string.match(ARGV[3], '^(%S+) (%x+)$')
-    if tonumber(revision) >= tonumber(known) then
+    local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)$')
+    local ahead = issued - known_issued
+    if ahead == 0 then
+      ahead = revision - known_revision
+    end
+    if ahead >= 0 then
       accepted = false
       for digest, ends in string.gmatch(list, '(%x+) (%d+)') do
         if digest == presented and (ends == '0' or now_ms < tonumber(ends)) then

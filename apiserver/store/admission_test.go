@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -88,11 +89,11 @@ func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
 	} {
 		for name, operation := range operations {
 			asks := with(merchant(), func(a *store.Admission) {
-				a.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
+				a.Order.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
 			})
 			if test.override != nil {
 				override := *test.override
-				override.MerchantID, override.KeyID, override.Revision = asks.MerchantID, asks.KeyID, 5
+				override.MerchantID, override.KeyID, override.Order.Revision = asks.MerchantID, asks.KeyID, 5
 				if err := s.WriteOverride(t.Context(), override); err != nil {
 					t.Fatal(err)
 				}
@@ -112,8 +113,8 @@ func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
 	s := open(t, shared.URL())
 	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
 		for _, knows := range []int64{1, 5} {
-			asks := with(merchant(), func(a *store.Admission) { a.Revision, a.Digest = knows, presented })
-			revoked := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 5}
+			asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Digest = knows, presented })
+			revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 5}}
 			if err := s.WriteOverride(t.Context(), revoked); err != nil {
 				t.Fatal(err)
 			}
@@ -195,4 +196,78 @@ func TestLastUseIsTheOneBeforeToAMinute(t *testing.T) {
 	if err != nil || !fourth.LastUsedAt.Equal(third.Now.Truncate(time.Millisecond)) {
 		t.Errorf("a use of another replica was not written: %s, want %s: %v", fourth.LastUsedAt, third.Now, err)
 	}
+}
+
+// A record that was put back has an older digest, whatever its revision: it never outranks an override that knows a newer one.
+func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
+	s := open(t, shared.URL())
+	restored, current := newDigest(), newDigest()
+	override := published.Order{Issued: 1_800_000_000_000, Revision: 1_800_000_000_000}
+	for _, test := range []struct {
+		desc      string
+		knows     published.Order
+		presented apikey.Digest
+		live      bool
+		accepted  bool
+	}{
+		{"older, with a fresh revision", published.Order{Issued: override.Issued - 1, Revision: override.Revision + 9}, restored, true, false},
+		{"older, asked with the newest key", published.Order{Issued: override.Issued - 1, Revision: override.Revision + 9}, current, false, true},
+		{"issued since, with a low revision", published.Order{Issued: override.Issued + 1, Revision: 1}, restored, true, true},
+		{"issued since, asked with the dead key", published.Order{Issued: override.Issued + 1, Revision: 1}, current, false, false},
+		{"of the same issue, changed since", published.Order{Issued: override.Issued, Revision: override.Revision + 1}, current, true, true},
+	} {
+		asks := with(merchant(), func(a *store.Admission) {
+			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
+		})
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: override, Accepted: []store.Accepted{{Digest: current}}})
+		for name, operation := range operations {
+			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, store.ErrKeyRejected)) {
+				t.Errorf("%s: %s: %v, want it accepted: %v", test.desc, name, err, test.accepted)
+			}
+		}
+	}
+}
+
+// Rotations have a limit of their own, behind the merchant's. What it refuses is not counted.
+func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
+	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	const burst = 5
+	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: burst}
+	asks := merchant()
+	began := time.Now()
+	admitted := 0
+	var refused store.Admitted
+	for n := range 40 {
+		got, err := replicas[n%2].AdmitRotation(t.Context(), asks, limit)
+		switch {
+		case err == nil:
+			admitted++
+		case !errors.Is(err, store.ErrRotationLimited) || !errors.Is(err, store.ErrRateLimited):
+			t.Fatal(err)
+		default:
+			refused = got
+		}
+	}
+	if most := burst + int(time.Since(began)/time.Second) + 1; admitted < burst || admitted > most {
+		t.Errorf("%d rotations were admitted, want %d to %d", admitted, burst, most)
+	}
+	if refused.RetryAfter <= 0 || refused.RetryAfter > time.Second || refused.Policy != limit {
+		t.Errorf("a refused one is told %+v", refused.Quota)
+	}
+	if _, err := replicas[0].Admit(t.Context(), asks); err != nil {
+		t.Errorf("another request with the key: %v", err)
+	}
+	other := with(asks, func(a *store.Admission) { a.KeyID = newID() })
+	if _, err := replicas[0].AdmitRotation(t.Context(), other, limit); err != nil {
+		t.Errorf("another key of the merchant: %v", err)
+	}
+	dead := with(asks, func(a *store.Admission) { a.Live = false })
+	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, store.ErrKeyRejected) {
+		t.Errorf("a dead key: %v", err)
+	}
+	lowered := ratelimit.Policy{RequestsPerSecond: 1000, Burst: 1}
+	eventually(t, "a lowered limit lets one pass again", func() bool {
+		_, err := replicas[0].AdmitRotation(t.Context(), asks, lowered)
+		return err == nil
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -126,7 +127,7 @@ func BenchmarkAdmitByOverride(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *store.Store) func(context.Context) error {
 		override := store.Override{
-			MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: asks.Revision + 1,
+			KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: asks.Order.Revision + 1},
 			Accepted: []store.Accepted{{Digest: asks.Digest}},
 		}
 		if err := s.WriteOverride(b.Context(), override); err != nil {
@@ -146,7 +147,7 @@ func BenchmarkWriteOverride(b *testing.B) {
 		return func(ctx context.Context) error {
 			revision++
 			return s.WriteOverride(ctx, store.Override{
-				MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: revision,
+				KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: revision},
 				Accepted: []store.Accepted{{Digest: asks.Digest}},
 			})
 		}

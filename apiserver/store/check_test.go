@@ -6,6 +6,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -85,7 +86,7 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
 		t.Errorf("record a rotation: %v, %v", recorded, err)
 	}
-	if err := s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}); err != nil {
+	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
 		t.Errorf("write an override: %v", err)
 	}
 	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -95,7 +96,7 @@ func TestARedisCluster(t *testing.T) {
 		if swept := sweepAll(t, s, bucket, 10); swept.Expired != 1 {
 			t.Errorf("bucket %d: sweep: %+v", bucket, swept)
 		}
-		must(t, s.WriteOverride(t.Context(), store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 9}))
+		must(t, s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}))
 		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
 			t.Errorf("bucket %d: a revoked key: %v", bucket, err)
 		}

@@ -16,6 +16,10 @@ var (
 	ErrMerchantBlocked = errors.New("the merchant is not active")
 	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
 	ErrRateLimited = errors.New("over the rate limit")
+	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.
+	ErrRotationLimited = fmt.Errorf("%w: rotations of an API key", ErrRateLimited)
+	// ErrNewerOverride says that a newer override is stored already; nothing was written.
+	ErrNewerOverride = errors.New("a newer override is stored")
 	// ErrNotFound says that there is no such session for this caller; the Quota is filled.
 	ErrNotFound = errors.New("no such session")
 	// ErrIdempotencyMismatch says that the Idempotency-Key was used with another charge; the Quota

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -36,7 +37,7 @@ func assertUnavailable(t *testing.T, s *store.Store) {
 			return err
 		},
 		"write an override": func(ctx context.Context) error {
-			return s.WriteOverride(ctx, store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}})
+			return s.WriteOverride(ctx, store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 1}, Accepted: []store.Accepted{{Digest: asks.Digest}}})
 		},
 	}
 	for name, operation := range operations {

@@ -51,7 +51,7 @@ func TestIdempotencyKeysBelongToTheMerchant(t *testing.T) {
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	original := mustCreate(t, s, asks, wanted)
 
-	otherKey := with(asks, func(a *store.Admission) { a.KeyID, a.Digest, a.Revision = newID(), newDigest(), 1 })
+	otherKey := with(asks, func(a *store.Admission) { a.KeyID, a.Digest, a.Order.Revision = newID(), newDigest(), 1 })
 	if again := mustCreate(t, s, otherKey, wanted); !again.Replayed || again.Session.ID != original.Session.ID {
 		t.Error("another API key of the merchant made a second charge")
 	}

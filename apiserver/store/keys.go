@@ -44,7 +44,9 @@ var keyspaces = func() (all [session.Buckets]keyspace) {
 const (
 	// rateKind holds the moment until which a caller's requests are paid for, in microseconds.
 	rateKind = "rate:"
-	// overrideKind holds a verdict on the digests of one ApiKey; see encode.
+	// rotationsKind holds the same of the rotations of one ApiKey over HTTP.
+	rotationsKind = "rate:rotations:"
+	// overrideKind holds a verdict on the digests of one ApiKey; see admission.lua.
 	overrideKind = "key:"
 	// usedKind holds the last use of one ApiKey, in milliseconds.
 	usedKind = "used:"

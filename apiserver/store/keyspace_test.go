@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
 )
@@ -59,7 +60,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	})
 	shortID := mustCreate(t, s, asks, short).Session.ID
 	longID := mustCreate(t, s, asks, long).Session.ID
-	override := store.Override{MerchantID: asks.MerchantID, KeyID: asks.KeyID, Revision: 1, Accepted: []store.Accepted{{Digest: asks.Digest}}}
+	override := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 1}, Accepted: []store.Accepted{{Digest: asks.Digest}}}
 	if err := s.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}

@@ -16,15 +16,17 @@ import (
 var lua embed.FS
 
 var (
-	admitScript    = newScript("admit", "admit")
-	createScript   = newScript("create", "create")
-	readScript     = newScript("read", "read")
-	cancelScript   = newScript("cancel", "cancel")
-	publicScript   = newScript("public_read", "public")
-	settleScript   = newScript("settle", "settle")
-	sweepScript    = newScript("sweep", "sweep")
-	rotationScript = newScript("record_rotation", "rotation")
-	overrideScript = newScript("write_override", "override")
+	admitScript         = newScript("admit", "admit")
+	createScript        = newScript("create", "create")
+	readScript          = newScript("read", "read")
+	cancelScript        = newScript("cancel", "cancel")
+	publicScript        = newScript("public_read", "public")
+	settleScript        = newScript("settle", "settle")
+	sweepScript         = newScript("sweep", "sweep")
+	rotationScript      = newScript("record_rotation", "rotation")
+	overrideScript      = newScript("write_override", "override")
+	overridesScript     = newScript("read_overrides", "overrides")
+	admitRotationScript = newScript("admit_rotation", "admit_rotation")
 )
 
 // script is a Lua program and the digest Redis remembers it by. The operation is what metrics call it.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 	"github.com/merchant-operator/merchant-operator/apiserver/store"
@@ -68,7 +69,7 @@ func merchant() store.Admission {
 	return store.Admission{
 		MerchantID: newID(),
 		KeyID:      newID(),
-		Revision:   3,
+		Order:      published.Order{Revision: 3},
 		Digest:     newDigest(),
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
 // words are the keys and then the arguments of a script, written one behind the other: one text for all of them costs a
@@ -61,9 +62,11 @@ func (w *words) integer(n int64) {
 	w.end()
 }
 
-// claim writes a revision and a digest.
-func (w *words) claim(revision int64, digest apikey.Digest) {
-	w.digits(revision)
+// claim writes the order of what is known of a key, and a digest.
+func (w *words) claim(order published.Order, digest apikey.Digest) {
+	w.digits(order.Issued)
+	w.text.WriteByte(' ')
+	w.digits(order.Revision)
 	w.text.WriteByte(' ')
 	var room [2 * len(digest)]byte
 	hex.Encode(room[:], digest[:])

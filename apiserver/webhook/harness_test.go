@@ -128,7 +128,7 @@ func newMerchantID(bucket session.Bucket) string {
 
 func admissionOf(merchantID string) store.Admission {
 	return store.Admission{
-		MerchantID: merchantID, KeyID: "till", Revision: 1, Digest: apikey.DigestOf("key"), Live: true,
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.DigestOf("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 }

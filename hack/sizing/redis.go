@@ -45,7 +45,8 @@ var entries = []entry{
 			return err
 		}
 		return s.WriteOverride(ctx, store.Override{
-			MerchantID: merchantID(i), KeyID: id, Revision: 1_795_253_496_000,
+			KeyRef:   store.KeyRef{MerchantID: merchantID(i), KeyID: id},
+			Order:    published.Order{Issued: 1_795_253_496_000, Revision: 1_795_253_496_000},
 			Accepted: []store.Accepted{{Digest: key.Digest()}},
 		})
 	}},

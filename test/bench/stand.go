@@ -115,7 +115,7 @@ func (s *stand) startProduct(ctx context.Context, binary string) error {
 	started, _, err := s.start(ctx, binary, nil, "apiserver",
 		"--kubeconfig", kubeconfig, "--credentials-namespace", credentialsNamespace, "--redis-url", s.redis.URL(),
 		"--public-address", addresses[0], "--internal-address", addresses[1], "--ops-address", addresses[2],
-		"--public-rate", unlimited, "--public-burst", unlimited, "--wrong-key-rate", unlimited, "--wrong-key-burst", unlimited,
+		"--public-rate", unlimited, "--public-burst", unlimited,
 		"--drain-delay", "0s")
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (s *stage) addReplica(n int) {
 		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
 			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--drain-delay", "1s",
 			"--public-address", public, "--internal-address", internal, "--ops-address", ops,
-			"--public-rate", "10000", "--public-burst", "100000", "--wrong-key-rate", "0",
+			"--public-rate", "10000", "--public-burst", "100000",
 		}, s.flags...)},
 		public: "http://" + public, internal: "http://" + internal,
 	}

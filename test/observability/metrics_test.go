@@ -46,7 +46,7 @@ var bounded = map[string]*regexp.Regexp{
 	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{id\})*$`),
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"reason":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
-	"limit":     regexp.MustCompile(`^(merchant|address|wrong_keys)$`),
+	"limit":     regexp.MustCompile(`^(merchant|address|rotations)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|dead)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
 	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|gone|failing|timeout|connection|answer|cancelled)$`),

@@ -59,7 +59,6 @@ func (s scene) endedSession(redisURL, merchantID string) (id string) {
 	admission := store.Admission{
 		MerchantID: merchantID,
 		KeyID:      published.ID("key"),
-		Revision:   1,
 		Digest:     apikey.DigestOf("key"),
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},

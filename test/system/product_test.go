@@ -140,7 +140,6 @@ func (p *product) startReplica(environment *envtest.Environment, dir string) err
 	options.CredentialsNamespace = credentialsNamespace
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
-	options.WrongKeyLimit.RequestsPerSecond = 0 // dead keys are tried by the thousand
 	options.Log = p.logger(name)
 	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.OpsAddress} {
 		if *address, err = freeAddress(); err != nil {

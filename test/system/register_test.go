@@ -130,7 +130,7 @@ func checkRegister(t *testing.T, disturb func(scene)) {
 }
 
 // ask makes a call. It is not told anything by a 503 to a question about a key: on a machine that is busy
-// with other things Redis may not answer in time.
+// with other things Redis may not answer in time. Nor is it by a 429: an ApiKey rotates once a second.
 func (s scene) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, told bool) {
 	s.t.Helper()
 	if !call.rotate {
@@ -146,6 +146,8 @@ func (s scene) ask(replica int, call keyCall, key string, issued *issuedKeys) (a
 		return keyAnswer{accepted: true, issued: issued.add(got.body["fullKey"].(string))}, true
 	case http.StatusServiceUnavailable:
 		return keyAnswer{unknown: true}, true
+	case http.StatusTooManyRequests:
+		return keyAnswer{}, false
 	default:
 		s.mustBe401(got.status)
 		return keyAnswer{}, true

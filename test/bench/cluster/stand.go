@@ -111,7 +111,7 @@ func (s *stand) startReplica(ctx context.Context, settings settings, of *side, r
 	replica, _, err := process.Start(ctx, s.log, nil, settings.binary, "apiserver",
 		"--kubeconfig", kubeconfig, "--credentials-namespace", credentialsNamespace, "--redis-url", redisURL,
 		"--public-address", addresses[0], "--internal-address", addresses[1], "--ops-address", addresses[2],
-		"--public-rate", unlimited, "--public-burst", unlimited, "--wrong-key-rate", unlimited, "--wrong-key-burst", unlimited,
+		"--public-rate", unlimited, "--public-burst", unlimited,
 		"--drain-delay", "0s")
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *stand) startReplica(ctx context.Context, kubeconfig string, p *populati
 	started, _, err := process.Start(ctx, s.log, nil, s.settings.binary, "apiserver",
 		"--kubeconfig", kubeconfig, "--credentials-namespace", p.namespace, "--redis-url", s.redis.URL(),
 		"--public-address", addresses[0], "--internal-address", addresses[1], "--ops-address", addresses[2], "--pprof",
-		"--wrong-key-rate", unlimited, "--wrong-key-burst", unlimited, "--drain-delay", "0s")
+		"--drain-delay", "0s")
 	if err != nil {
 		return nil, err
 	}

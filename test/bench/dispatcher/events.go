@@ -48,7 +48,7 @@ func (s *stand) cancelOne(ctx context.Context, one charged) error {
 
 func admission(merchantID string) store.Admission {
 	return store.Admission{
-		MerchantID: merchantID, KeyID: "till", Revision: 1, Digest: apikey.DigestOf("key"), Live: true,
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.DigestOf("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: unlimitedRate, Burst: unlimitedRate},
 	}
 }

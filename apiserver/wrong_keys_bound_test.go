@@ -1,0 +1,142 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/directory"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+)
+
+// asker is one who presents a key that the directory does not accept.
+func asker(keyID, plaintext string) caller {
+	return caller{directory.Principal{
+		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.DigestOf(plaintext),
+		Merchant: &directory.Merchant{ID: "merchant2345"},
+	}}
+}
+
+// overriding returns a memory beside a Redis with one override, and how often that was read.
+func overriding(override store.Override) (keys *wrongKeys, reads *int) {
+	reads = new(int)
+	return &wrongKeys{
+		now: time.Now, pause: time.After, young: map[string]time.Time{}, next: map[string]*sharedRead{},
+		read: func(context.Context, ...store.KeyRef) ([]store.Override, error) {
+			*reads++
+			return []store.Override{override}, nil
+		},
+	}, reads
+}
+
+func (k *wrongKeys) exhaust(keyID string) {
+	for k.charge(keyID, 1) {
+	}
+}
+
+func TestAGoodKeyIsNotChargedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, reads := overriding(store.Override{})
+		for range 1000 {
+			charged, err := keys.check(t.Context(), asker("till", "fresh"))
+			if !charged || err != nil {
+				t.Fatalf("charged %v, %v", charged, err)
+			}
+			keys.charge("till", -1)
+		}
+		if *reads != 0 {
+			t.Errorf("%d reads", *reads)
+		}
+	})
+}
+
+func TestWrongKeysOfAKeyIDAreAskedAboutUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, reads := overriding(store.Override{})
+		asked := 0
+		ask := func() {
+			before := *reads
+			if charged, err := keys.check(t.Context(), asker("till", "wrong")); charged {
+				asked++
+			} else if err == nil || *reads == before {
+				t.Fatalf("neither asked about nor refused: %v, %d reads", err, *reads-before)
+			}
+		}
+		for range 300 {
+			ask()
+		}
+		// The reads of the 200 behind the burst took 20 s, in which ten more a second may be asked about.
+		if asked < 100 || asked > 300 {
+			t.Errorf("%d of 300 were asked about", asked)
+		}
+		if *reads == 0 || *reads > 200 {
+			t.Errorf("%d reads", *reads)
+		}
+		if charged, err := keys.check(t.Context(), asker("other", "wrong")); !charged || err != nil {
+			t.Errorf("another key id: charged %v, %v", charged, err)
+		}
+		live := asker("till", "good")
+		live.Live = true
+		before := *reads
+		if charged, err := keys.check(t.Context(), live); charged || err != nil || *reads != before {
+			t.Errorf("a key that the directory accepts: charged %v, %v, %d reads", charged, err, *reads-before)
+		}
+	})
+}
+
+func TestPastTheBoundManyShareOneRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fresh := store.Override{
+			Order:    published.Order{Issued: 6, Revision: 6},
+			Accepted: []store.Accepted{{Digest: apikey.DigestOf("fresh")}, {Digest: apikey.DigestOf("over"), Until: time.Now()}},
+		}
+		keys, reads := overriding(fresh)
+		verdicts := map[string]error{}
+		for _, presented := range []string{"wrong", "fresh", "over"} {
+			keys.exhaust("till")
+			results := make(chan error)
+			for range 100 {
+				go func() {
+					_, err := keys.check(t.Context(), asker("till", presented))
+					results <- err
+				}()
+			}
+			for range 100 {
+				verdicts[presented] = <-results
+			}
+		}
+		if *reads != 3 {
+			t.Errorf("%d reads for three hundreds of callers, want 3", *reads)
+		}
+		if verdicts["fresh"] != nil || !errors.As(verdicts["wrong"], new(unauthorizedError)) || !errors.As(verdicts["over"], new(unauthorizedError)) {
+			t.Errorf("the verdicts are %v", verdicts)
+		}
+	})
+}
+
+func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, _ := overriding(store.Override{
+			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("old")}},
+		})
+		keys.exhaust("till")
+		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.As(err, new(unauthorizedError)) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTheMemoryOfWrongKeysIsBounded(t *testing.T) {
+	keys, _ := overriding(store.Override{})
+	for n := range 5 * maxWrongKeyIDs {
+		keys.charge(fmt.Sprint(n), 1)
+	}
+	if held := len(keys.young) + len(keys.old); held > 2*maxWrongKeyIDs {
+		t.Errorf("%d key ids are held", held)
+	}
+}
