@@ -151,18 +151,25 @@ func (w *world) publishAnother(name string) apikey.Key {
 	return key
 }
 
-// poke makes the operator look at an object once more and waits until a pass over its kind has ended.
+// poke makes the operator look at an object once more and waits until a pass over its kind has ended. It
+// touches what is published of it, or else the spec.
 func (w *world) poke(object client.Object, controller string) {
 	GinkgoHelper()
 	before := passes(controller)
-	change(w, object, func(o client.Object) {
-		annotations := o.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
+	touch := func(o client.Object) { o.SetAnnotations(map[string]string{"poked": strconv.Itoa(before)}) }
+	w.read(object)
+	switch object := object.(type) {
+	case *v1alpha1.Merchant:
+		configMap := &corev1.ConfigMap{}
+		configMap.Namespace, configMap.Name = w.credentials, published.MerchantName(published.ID(object.UID))
+		change(w, configMap, func(c *corev1.ConfigMap) { touch(c) })
+	case *v1alpha1.ApiKey:
+		if secret := w.publishedSecret(object); secret != nil {
+			change(w, secret, func(s *secretObject) { touch(s) })
+		} else {
+			change(w, object, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.OverlapSeconds = new(int32(before % 86400)) })
 		}
-		annotations["poked"] = strconv.Itoa(before)
-		o.SetAnnotations(annotations)
-	})
+	}
 	Eventually(func() int { return passes(controller) }).Should(BeNumerically(">", before), "a pass has ended")
 }
 

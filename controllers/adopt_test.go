@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -62,9 +63,12 @@ var _ = Describe("Steady state", func() {
 		w.poke(merchant, "merchant")
 		before := w.versions()
 		w.poke(merchant, "merchant")
-		before["Merchant "+w.namespace+"/coffee"] = merchant.ResourceVersion
+		name := "ConfigMap " + w.credentials + "/" + published.MerchantName(published.ID(merchant.UID))
+		before[name] = w.versions()[name]
 		for _, key := range keys {
-			pokedOnly(w, key, before)
+			if w.publishedSecret(key) != nil {
+				pokedOnly(w, key, before)
+			}
 		}
 	})
 
@@ -104,6 +108,7 @@ var _ = Describe("Steady state", func() {
 func pokedOnly(w *world, key *v1alpha1.ApiKey, before map[string]string) {
 	GinkgoHelper()
 	w.poke(key, "apikey")
-	before["ApiKey "+w.namespace+"/"+key.Name] = key.ResourceVersion
+	secret := w.publishedSecret(key)
+	before["Secret "+w.credentials+"/"+secret.Name] = secret.ResourceVersion
 	Expect(w.versions()).To(Equal(before))
 }

@@ -18,20 +18,24 @@ import (
 // cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
 // anything else through the cache is an error, not a new watch.
 func cacheOptions(o Options) (cache.Options, error) {
-	secrets, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelKey, published.LabelWebhook})
+	secrets, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelKey, published.LabelWebhook, published.LabelDigest})
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("select published Secrets: %w", err)
+	}
+	configMaps, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelMerchant, published.LabelTombstone})
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("select published ConfigMaps: %w", err)
 	}
 	inCredentials := func(selector labels.Selector) cache.ByObject {
 		return cache.ByObject{Namespaces: map[string]cache.Config{o.CredentialsNamespace: {}}, Label: selector}
 	}
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            new(slim).transform,
+		DefaultTransform:            strip,
 		DefaultNamespaces:           watched(o),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:    inCredentials(labels.NewSelector().Add(*secrets)),
-			&corev1.ConfigMap{}: inCredentials(labels.SelectorFromSet(labels.Set{published.Label: published.LabelMerchant})),
+			&corev1.ConfigMap{}: inCredentials(labels.NewSelector().Add(*configMaps)),
 		},
 	}, nil
 }
@@ -48,7 +52,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		Scheme:                      mgr.GetScheme(),
 		Mapper:                      mgr.GetRESTMapper(),
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            new(slim).transform,
+		DefaultTransform:            strip,
 		DefaultNamespaces:           watched(o),
 		DefaultLabelSelector:        selector,
 	})

@@ -173,7 +173,7 @@ var _ = Describe("A rotation over HTTP that comes first", func() {
 		key := w.key(aKey("till", "coffee").every(300 * time.Second))
 		arm(key)
 		w.clock.advance(300 * time.Second)
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Annotations = map[string]string{"poked": "yes"} })
+		change(w, w.publishedSecret(key), func(s *secretObject) { s.Annotations = map[string]string{"poked": "yes"} })
 
 		second := fresh()
 		record := w.awaitGeneration(key, 2)

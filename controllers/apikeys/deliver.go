@@ -29,6 +29,6 @@ func (r *Reconciler) deliver(ctx context.Context, f facts, key apikey.Key, gener
 	if secret.Annotations == nil {
 		secret.Annotations = map[string]string{}
 	}
-	secret.Annotations[generationAnnotation] = strconv.FormatInt(generation, 10)
+	secret.Annotations[GenerationAnnotation] = strconv.FormatInt(generation, 10)
 	return r.Secrets.Deliver(ctx, f.apiKey, deliveries.LabelKey, secret)
 }

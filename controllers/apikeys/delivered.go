@@ -9,8 +9,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// generationAnnotation says which generation of the key a delivered Secret holds.
-const generationAnnotation = "merchant-operator.io/generation"
+// GenerationAnnotation says which generation of the key a delivered Secret holds.
+const GenerationAnnotation = "merchant-operator.io/generation"
 
 // The data keys of a delivered Secret.
 const (
@@ -24,7 +24,7 @@ type delivered struct{ metav1.ObjectMeta }
 
 // generation is of the key the Secret holds; 0: it does not tell.
 func (d delivered) generation() int64 {
-	generation, err := strconv.ParseInt(d.Annotations[generationAnnotation], 10, 64)
+	generation, err := strconv.ParseInt(d.Annotations[GenerationAnnotation], 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -30,7 +30,7 @@ func settled() facts {
 				State:       v1alpha1.ApiKeyActive,
 				Rotation:    v1alpha1.Rotation{Trigger: "a", OverlapSeconds: new(int32(3600))},
 			},
-			Status: v1alpha1.ApiKeyStatus{ObservedGeneration: 5, KeyGeneration: 2},
+			Status: v1alpha1.ApiKeyStatus{ObservedGeneration: 5, KeyGeneration: 2, Prefix: "mk_live_x"},
 		},
 		merchantID: thisMerchant,
 		published: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -55,7 +55,7 @@ func settled() facts {
 // deliveredSecret is one of this ApiKey's, holding that generation of the key.
 func deliveredSecret(name string, generation int64) delivered {
 	return delivered{metav1.ObjectMeta{
-		Namespace: "shops", Name: name, Annotations: map[string]string{generationAnnotation: strconv.FormatInt(generation, 10)},
+		Namespace: "shops", Name: name, Annotations: map[string]string{GenerationAnnotation: strconv.FormatInt(generation, 10)},
 	}}
 }
 

@@ -35,7 +35,7 @@ func TestWhatBecomesOfDeliveries(t *testing.T) {
 			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
 		},
 		"one whose annotation somebody broke": {
-			facts: settled(), edit: func(f *facts) { f.delivered[0].Annotations[generationAnnotation] = "two" },
+			facts: settled(), edit: func(f *facts) { f.delivered[0].Annotations[GenerationAnnotation] = "two" },
 			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
 		},
 		"one that lost its race against a rotation over HTTP": {

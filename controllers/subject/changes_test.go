@@ -17,8 +17,8 @@ func TestChanges(t *testing.T) {
 		want bool
 	}{
 		"the spec":        {func(m *v1alpha1.Merchant) { m.Generation++ }, true},
-		"a label":         {func(m *v1alpha1.Merchant) { m.Labels = map[string]string{"a": "b"} }, true},
-		"an annotation":   {func(m *v1alpha1.Merchant) { m.Annotations = map[string]string{"a": "b"} }, true},
+		"a label":         {func(m *v1alpha1.Merchant) { m.Labels = map[string]string{"a": "b"} }, false},
+		"an annotation":   {func(m *v1alpha1.Merchant) { m.Annotations = map[string]string{"a": "b"} }, false},
 		"our finalizer":   {func(m *v1alpha1.Merchant) { m.Finalizers = nil }, true},
 		"another's":       {func(m *v1alpha1.Merchant) { m.Finalizers = append(m.Finalizers, "example.com/theirs") }, false},
 		"another object":  {func(m *v1alpha1.Merchant) { m.UID = "2" }, true},

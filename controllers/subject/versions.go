@@ -1,6 +1,7 @@
 package subject
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type Versions struct {
 	mu      sync.Mutex
 	written map[types.UID]written
+	pruned  time.Time
 }
 
 type written struct {
@@ -36,6 +38,16 @@ func (v *Versions) Wrote(object types.UID, version string, now time.Time) {
 		v.written = map[types.UID]written{}
 	}
 	v.written[object] = written{version, now}
+	v.prune(now)
+}
+
+// prune forgets what no cache is waited for any more, such as the versions of deleted objects.
+func (v *Versions) prune(now time.Time) {
+	if now.Sub(v.pruned) < waitForCache {
+		return
+	}
+	v.pruned = now
+	maps.DeleteFunc(v.written, func(_ types.UID, w written) bool { return now.Sub(w.at) >= waitForCache })
 }
 
 // Behind reports whether the object is older than what was written. What is not is forgotten, so that only objects are remembered

@@ -1,6 +1,7 @@
 package subject
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,5 +35,17 @@ func TestVersionsBehind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Objects that were deleted after a write are never seen again, and must not be remembered for good.
+func TestVersionsForgets(t *testing.T) {
+	var versions Versions
+	for i := range 10_000 {
+		versions.Wrote(types.UID(strconv.Itoa(i)), "10", start)
+	}
+	versions.Wrote("last", "10", start.Add(waitForCache))
+	if n := len(versions.written); n != 1 {
+		t.Errorf("%d objects are remembered, want the one that was written last", n)
 	}
 }
