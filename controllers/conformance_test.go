@@ -142,3 +142,11 @@ func (w *world) awaitFailed(object client.Object) {
 func readyMessage(object client.Object) string {
 	return meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition).Message
 }
+
+// readyReason is the reason of Ready; empty: nobody has looked at the object yet.
+func readyReason(object client.Object) string {
+	if ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}

@@ -129,11 +129,12 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err := (orphans.Sweeper{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
+		Clock:                o.Clock,
 		CredentialsNamespace: o.CredentialsNamespace,
 		Watched: func(namespace string) bool {
 			return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
 		},
-	}).SetupWithManager(mgr); err != nil {
+	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	return (&apikeys.Reconciler{

@@ -31,6 +31,12 @@ const (
 	ReasonSecretConflict = "SecretConflict"
 	// ReasonKeyDigestUsed: spec.keyDigest is of a key that must not come back; a new one is needed.
 	ReasonKeyDigestUsed = "KeyDigestUsed"
+	// ReasonKeyDigestClaimed: spec.keyDigest is claimed by another ApiKey.
+	ReasonKeyDigestClaimed = "KeyDigestClaimed"
+	// ReasonTooManyKeyDigests: spec.keyDigest was changed too often.
+	ReasonTooManyKeyDigests = "TooManyKeyDigests"
+	// ReasonNewerVersion: a published object was written by a newer operator; it is left as it is.
+	ReasonNewerVersion = "NewerVersion"
 	// ReasonExpiresAt: spec.expiresAt is near, or over.
 	ReasonExpiresAt = "ExpiresAt"
 	// ReasonSchedule: spec.rotation.everySeconds is nearly over.

@@ -11,6 +11,9 @@ import (
 // apply does what the plan says and returns the facts as they are then.
 func (r *Reconciler) apply(ctx context.Context, p plan) (facts, error) {
 	f := p.facts
+	if err := r.writeClaims(ctx, f, p.claims); err != nil {
+		return f, err
+	}
 	if p.newKey != nil {
 		record, err := r.issue(ctx, p)
 		if err != nil {

@@ -16,6 +16,8 @@ type plan struct {
 	newKey *newKey
 	// first says that there was none before, as far as the caches know.
 	first bool
+	// claims are those to be written, before anything else.
+	claims []claimState
 	// repair is the record as it should be; nil: it is.
 	repair *published.KeyRecord
 	// remove are delivered Secrets that are of no use any more.
@@ -28,13 +30,14 @@ type plan struct {
 
 // idle reports whether nothing is to be done.
 func (p plan) idle() bool {
-	return p.newKey == nil && p.repair == nil && len(p.remove) == 0 && p.move == nil && len(p.notes) == 0
+	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.notes) == 0
 }
 
 // decide is pure. A key that cannot be replaced now goes on as it is, with its state and expiry kept
 // in line: what stands in the way of a new key must not keep a person from disabling the old one.
 func decide(f facts) plan {
 	p := plan{facts: f, outcome: verdict(f)}
+	p.claims = missingClaims(f, p.outcome.IsReady())
 	if p.outcome.IsReady() {
 		if p.newKey = wantedKey(f); p.newKey != nil {
 			return p
@@ -66,7 +69,10 @@ func wantedKey(f facts) *newKey {
 		return nil
 	}
 	generation := nextGeneration(f)
-	base, _ := f.ownRecord()
+	base, known := f.ownRecord()
+	if !known {
+		base.Revision, base.Current.CreatedAt = f.lastKnown()
+	}
 	base.KeyID = published.ID(f.apiKey.UID)
 	base.MerchantID = f.merchantID
 	base.Source.UID = f.apiKey.UID
@@ -76,6 +82,20 @@ func wantedKey(f facts) *newKey {
 	base.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	pending := f.deliveredAs(f.target())
 	return &newKey{occasion: why, base: base, resume: pending != nil && pending.generation() == generation}
+}
+
+// lastKnown returns the revision and the time of creation that a record in place of a lost one must
+// exceed, for replicas order what they know by them.
+func (f facts) lastKnown() (revision int64, created time.Time) {
+	if f.outdated() {
+		revision, created = f.record.Revision, f.record.Current.CreatedAt
+	}
+	if last := f.apiKey.Status.LastRotation; last != nil {
+		if reported := last.Time.Add(time.Second).UTC(); reported.After(created) { // a status holds whole seconds
+			created = reported
+		}
+	}
+	return revision, created
 }
 
 // nextGeneration is above every generation there is a trace of, for a replica that remembers a higher

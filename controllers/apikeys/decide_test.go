@@ -78,7 +78,41 @@ func TestDecide(t *testing.T) {
 		},
 		"a record behind the status": {
 			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
-			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 10},
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 10},
+		},
+		"a record of the status's generation with another prefix": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Status.Prefix = "mk_live_y" },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"a superseded record": {
+			facts: settled(), edit: func(f *facts) { f.record.Superseded = true },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"a record ahead of the status": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration, f.apiKey.Status.Prefix = 1, "mk_live_y" },
+		},
+		"a record with a lost status": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: 5} },
+		},
+		"a record behind the status, and no Merchant": {
+			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.merchantID = "" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
+		},
+		"a superseded record, and no Merchant": {
+			facts: settled(), edit: func(f *facts) { f.record.Superseded = true; f.merchantID = "" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
+		},
+		"a superseded record of a key that spec.keyDigest still names": {
+			facts: settled().brought("vault"), edit: func(f *facts) { f.record.Superseded = true },
+			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed},
+		},
+		"a superseded record, and another spec.keyDigest": {
+			facts: settled().brought("vault"), edit: func(f *facts) { f.record.Superseded = true; f.digest = &digest; f.claims = nil },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+		},
+		"a record of a newer version": {
+			facts: settled(), edit: func(f *facts) { f.record, f.newer = nil, true; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Outcome: v1alpha1.ReasonNewerVersion},
 		},
 		"another Merchant of the name": {
 			facts: settled(), edit: func(f *facts) { f.merchantID = "merchant7654" },

@@ -2,6 +2,7 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,13 +47,15 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 	switch err := from.Get(ctx, secretKey, secret); {
 	case err == nil:
 		f.published = secret
-		if record, err := published.DecodeKey(secret); err == nil {
+		record, err := published.DecodeKey(secret)
+		f.newer = errors.Is(err, published.ErrNewerVersion)
+		if err == nil {
 			f.record = &record
 		}
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
-	return f, nil
+	return f, r.gatherClaims(ctx, from, &f)
 }
 
 // cachedDeliveries finds this ApiKey's delivered Secrets, whatever their names.

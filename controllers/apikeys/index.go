@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
@@ -25,16 +28,69 @@ func merchantName(object client.Object) []string {
 	return []string{apiKey.Spec.MerchantRef.Name}
 }
 
+// publishedName returns the names of the published key and of the claim to spec.keyDigest, which may
+// be another ApiKey's.
 func publishedName(object client.Object) []string {
-	return []string{published.KeyName(published.ID(object.GetUID()))}
+	names := []string{published.KeyName(published.ID(object.GetUID()))}
+	if apiKey, ok := object.(*v1alpha1.ApiKey); ok && apiKey.Spec.KeyDigest != "" {
+		if digest, err := apikey.ParseDigest(apiKey.Spec.KeyDigest); err == nil {
+			names = append(names, published.DigestClaimName(digest))
+		}
+	}
+	return names
 }
 
-func index(ctx context.Context, apiKeys client.FieldIndexer) error {
+// digestIndex finds the published keys that use a digest which may be an externally generated key's.
+const digestIndex = "record.digests"
+
+func recordDigests(object client.Object) []string {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Labels[published.Label] != published.LabelKey {
+		return nil
+	}
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		return nil
+	}
+	var digests []string
+	if record.HandledDigest != nil {
+		digests = append(digests, record.HandledDigest.Hex())
+	}
+	if record.Current.Prefix == "" {
+		digests = append(digests, record.Current.Digest.Hex())
+	}
+	for _, previous := range record.Previous {
+		digests = append(digests, previous.Digest.Hex())
+	}
+	slices.Sort(digests)
+	return slices.Compact(digests)
+}
+
+// claimOwnerIndex finds the claims of an ApiKey by its namespace and name.
+const claimOwnerIndex = "claim.source"
+
+func claimOwner(object client.Object) []string {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Labels[published.Label] != published.LabelDigest {
+		return nil
+	}
+	claim, err := published.DecodeDigestClaim(secret)
+	if err != nil {
+		return nil
+	}
+	return []string{ownerName(claim.Source.Namespace, claim.Source.Name)}
+}
+
+func ownerName(namespace, name string) string { return namespace + "/" + name }
+
+func index(ctx context.Context, cache client.FieldIndexer) error {
 	if err := errors.Join(
-		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
-		apiKeys.IndexField(ctx, &v1alpha1.ApiKey{}, subject.PublishedNameIndex, publishedName),
+		cache.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
+		cache.IndexField(ctx, &v1alpha1.ApiKey{}, subject.PublishedNameIndex, publishedName),
+		cache.IndexField(ctx, &corev1.Secret{}, digestIndex, recordDigests),
+		cache.IndexField(ctx, &corev1.Secret{}, claimOwnerIndex, claimOwner),
 	); err != nil {
-		return fmt.Errorf("index ApiKeys: %w", err)
+		return fmt.Errorf("index ApiKeys and published Secrets: %w", err)
 	}
 	return nil
 }
@@ -44,7 +100,7 @@ func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []recon
 	return r.find(ctx, client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
 }
 
-// keyOf returns the ApiKey that the published Secret is of.
+// keyOf returns the ApiKey that the published Secret is of, or those that want the claim.
 func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
 	return r.find(ctx, client.MatchingFields{subject.PublishedNameIndex: secret.GetName()})
 }

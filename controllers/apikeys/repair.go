@@ -14,7 +14,7 @@ import (
 func repair(f facts) *published.KeyRecord {
 	record, known := f.ownRecord()
 	if !known {
-		return nil
+		return supersede(f)
 	}
 	want := asSpecified(record, f)
 	if triggerIdle(f) {
@@ -25,6 +25,18 @@ func repair(f facts) *published.KeyRecord {
 	}
 	want.Revision = max(record.NextRevision(f.now), restoredRevision(f.published))
 	return &want
+}
+
+// supersede closes a record that somebody put back, while no new key can take its place; nil: there is
+// nothing to close.
+func supersede(f facts) *published.KeyRecord {
+	if !f.outdated() || f.record.Superseded {
+		return nil
+	}
+	closed := *f.record
+	closed.Superseded = true
+	closed.Revision = closed.NextRevision(f.now)
+	return &closed
 }
 
 // asSpecified returns the record with all that follows from the ApiKey itself.

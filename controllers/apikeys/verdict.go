@@ -7,20 +7,27 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// conflictRecheck is how often a taken name is looked at again: nothing tells when somebody else's
-// Secret goes away.
+// conflictRecheck is how often a taken name or digest is looked at again: nothing tells when somebody
+// else's object goes away.
 const conflictRecheck = time.Minute
 
 // verdict says what stands in the way, the first thing that does, or else that nothing does.
 func verdict(f facts) subject.Outcome {
 	for _, obstacle := range []func(facts) (subject.Outcome, bool){
-		anothersRecord, merchantMissing, digestUsed, nameTaken,
+		newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken,
 	} {
 		if outcome, applies := obstacle(f); applies {
 			return outcome
 		}
 	}
 	return subject.Ready("The data plane knows the key in its present form")
+}
+
+// newerVersion: an operator of an older version must not undo what a newer one knows.
+func newerVersion(f facts) (subject.Outcome, bool) {
+	c, _ := f.claimOf()
+	return subject.Stalled(v1alpha1.ReasonNewerVersion,
+		"A published object of this ApiKey was written by a newer operator; finish the upgrade of the operator"), f.newer || c.newer
 }
 
 // anothersRecord: two UIDs of one key id, or a record that somebody tampered with. Neither heals.
@@ -60,10 +67,11 @@ func nameTaken(f facts) (subject.Outcome, bool) {
 }
 
 func recheck(f facts, outcome subject.Outcome) time.Time {
-	if outcome.Reason != v1alpha1.ReasonSecretConflict {
-		return time.Time{}
+	switch outcome.Reason {
+	case v1alpha1.ReasonSecretConflict, v1alpha1.ReasonKeyDigestClaimed, v1alpha1.ReasonTooManyKeyDigests:
+		return f.now.Add(conflictRecheck)
 	}
-	return f.now.Add(conflictRecheck)
+	return time.Time{}
 }
 
 // dueRotation is when the schedule comes due; zero: there is none.

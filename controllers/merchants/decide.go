@@ -38,7 +38,7 @@ func decide(f facts) (plan, error) {
 	if err != nil {
 		return p, fmt.Errorf("publish the Merchant: %w", err)
 	}
-	if f.published == nil || !says(f.published, want) {
+	if f.published == nil || !f.newer && !says(f.published, want) {
 		p.publish = want
 	}
 	p.sign = signingFor(f)
@@ -53,9 +53,13 @@ func says(got, want *corev1.ConfigMap) bool {
 		maps.Equal(got.Data, want.Data) && len(got.BinaryData) == 0
 }
 
-// verdict says what stands in the way, or else that nothing does. A taken name stands in the way of
+// verdict says what stands in the way, or else that nothing does. What a newer operator wrote stays. A taken name stands in the way of
 // nothing but the merchant's copy.
 func verdict(f facts) subject.Outcome {
+	if f.newer || f.newerSigning {
+		return subject.Stalled(v1alpha1.ReasonNewerVersion,
+			"A published object of this Merchant was written by a newer operator; finish the upgrade of the operator")
+	}
 	if f.targetTaken {
 		return subject.Stalled(v1alpha1.ReasonSecretConflict,
 			"Secret %s exists and is not this Merchant's; delete it, or change spec.webhook.secretName. Its events are signed, with a secret it cannot get",

@@ -17,6 +17,9 @@ type facts struct {
 	namespace string            // of published objects
 	published *corev1.ConfigMap // nil: none
 
+	// newer says that a newer operator wrote the ConfigMap, newerSigning that it wrote the signing secret.
+	newer, newerSigning bool
+
 	// signing is the Secret webhook-<id>; nil: none.
 	signing *corev1.Secret
 	// record is what it says; nil: nothing that can be used.

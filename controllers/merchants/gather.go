@@ -2,6 +2,7 @@ package merchants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,11 +24,17 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	if f.published, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
 		return f, err
 	}
+	if f.published != nil {
+		_, err := published.DecodeMerchant(f.published)
+		f.newer = errors.Is(err, published.ErrNewerVersion)
+	}
 	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {
 		return f, err
 	}
 	if f.signing != nil {
-		if record, err := published.DecodeWebhook(f.signing); err == nil && record.Source.UID == merchant.UID {
+		record, err := published.DecodeWebhook(f.signing)
+		f.newerSigning = errors.Is(err, published.ErrNewerVersion)
+		if err == nil && record.Source.UID == merchant.UID {
 			f.record = &record
 		}
 	}

@@ -17,7 +17,7 @@ const dataSecret = "secret"
 // can be delivered again at any time: it is published.
 func needsDelivery(f facts, sign signing) bool {
 	switch {
-	case f.targetName() == "" || f.targetTaken:
+	case f.targetName() == "" || f.targetTaken || f.newerSigning:
 		return false
 	case f.target == nil || sign == issueSigning || sign == reissueSigning || sign == rotateSigning:
 		return true

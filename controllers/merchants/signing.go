@@ -22,6 +22,8 @@ const (
 // secret would make every event look forged until the merchant has taken it.
 func signingFor(f facts) signing {
 	switch {
+	case f.newerSigning:
+		return keepSigning
 	case f.targetName() == "" && f.signing != nil:
 		return withdrawSigning
 	case f.targetName() == "":

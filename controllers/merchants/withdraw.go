@@ -12,7 +12,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
 )
 
-// withdraw ends a Merchant: without its ConfigMap all its keys are useless at once. Then its signing
+// withdraw ends a Merchant: its tombstone first, for a merchant that vanishes without one may come back
+// and its events are kept. Without its ConfigMap all its keys are useless at once. Then its signing
 // secret goes, and what was delivered of it. The API server is asked, for the cache may not know yet
 // what was published a moment ago. A ConfigMap without our label is not ours, and no reader sees it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
@@ -21,6 +22,14 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	}
 	f, err := r.gather(ctx, r.Live, merchant)
 	if err != nil {
+		return err
+	}
+	if err := subject.WriteTombstone(ctx, r.Client, r.Live, r.CredentialsNamespace, published.Tombstone{
+		Kind:    published.TombstoneMerchant,
+		ID:      published.ID(merchant.UID),
+		Source:  published.Source{Namespace: merchant.Namespace, Name: merchant.Name, UID: merchant.UID},
+		EndedAt: f.now,
+	}); err != nil {
 		return err
 	}
 	if f.published != nil && f.published.Labels[published.Label] == published.LabelMerchant {

@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,7 +22,10 @@ import (
 
 // SetupWithManager registers the controllers. They look at every published object when the operator
 // starts and when it changes, and at that of each ApiKey or Merchant which goes.
-func (s Sweeper) SetupWithManager(mgr manager.Manager) error {
+func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
+		return fmt.Errorf("index claims: %w", err)
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-key").
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey))).
@@ -37,9 +42,24 @@ func (s Sweeper) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-claim").
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
+		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.claimsOf), builder.WithPredicates(going())).
+		Complete(reconcile.AsReconciler(s.Client, claims{s}))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("tombstone").
+		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelTombstone))).
+		Complete(reconcile.AsReconciler(s.Client, tombstones{s}))
+	if err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-merchant").
-		For(&corev1.ConfigMap{}).
+		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(going())).
 		Complete(reconcile.AsReconciler(s.Client, merchants{s}))
 }
@@ -50,6 +70,19 @@ func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {
 			Namespace: s.CredentialsNamespace, Name: name(published.ID(source.GetUID())),
 		}}}
 	})
+}
+
+// claimsOf returns the claims of an ApiKey.
+func (s Sweeper) claimsOf(ctx context.Context, apiKey client.Object) []reconcile.Request {
+	var claims corev1.SecretList
+	if err := s.Client.List(ctx, &claims, client.MatchingFields{claimKeyIndex: published.ID(apiKey.GetUID())}); err != nil { // the cache is stopping
+		logf.FromContext(ctx).Error(err, "find the claims of an ApiKey")
+	}
+	var requests []reconcile.Request
+	for i := range claims.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claims.Items[i])})
+	}
+	return requests
 }
 
 func labelled(kind string) predicate.Predicate {
