@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -124,6 +125,64 @@ var _ = Describe("A key that is taken for the first one", func() {
 		w.awaitNoSecret("till-key")
 		Expect(w.live(w.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
 		Expect(w.record(key).Generation).To(BeEquivalentTo(1))
+	})
+})
+
+var _ = Describe("An ApiKey whose finalizer and status somebody removed, when another operator leads", func() {
+	elect := func(w *world) func(*Options) {
+		return func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, w.credentials }
+	}
+	// forget removes all traces of the operator from an ApiKey.
+	forget := func(w *world, key *v1alpha1.ApiKey) {
+		GinkgoHelper()
+		change(w, key, func(k *v1alpha1.ApiKey) { k.Finalizers = nil })
+		Expect(w.kube.Status().Patch(context.Background(), key, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status"}]`)))).To(Succeed())
+	}
+
+	It("keeps its key", func() {
+		w := newWorld()
+		w.stop()
+		w.startOperator(elect(w))
+		w.merchant(aMerchant("coffee"))
+		key := w.key(aKey("till", "coffee"))
+		plaintext, record := w.delivered("till-key"), w.record(key)
+		w.stop()
+		forget(w, key)
+		w.startOperator(elect(w))
+		w.awaitReady(key)
+		Expect(key.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+		Expect(w.record(key)).To(Equal(record))
+		Expect(w.delivered("till-key")).To(Equal(plaintext))
+	})
+
+	It("keeps its key although its tenant has deleted the delivered Secret", func() {
+		w := newWorld()
+		w.merchant(aMerchant("coffee"))
+		key := w.key(aKey("till", "coffee"))
+		plaintext, record := w.delivered("till-key"), w.record(key)
+		w.stop()
+		w.delete(w.secret(w.namespace, "till-key"))
+		forget(w, key)
+		w.startOperator(elect(w))
+		w.awaitReady(key)
+		Expect(w.record(key)).To(Equal(record))
+		Expect(w.live(w.record(key), plaintext)).To(BeTrue())
+		Expect(w.secret(w.namespace, "till-key")).To(BeNil())
+	})
+
+	It("gets the key that was delivered and not yet published", func() {
+		w := newWorld(beforePublishing(func() error { return errCrash }))
+		w.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		w.apply(key)
+		w.awaitFailed(key)
+		plaintext := w.delivered("till-key")
+		w.stop()
+		forget(w, key)
+		w.startOperator(elect(w))
+		w.awaitGeneration(key, 1)
+		Expect(w.live(w.record(key), plaintext)).To(BeTrue())
+		Expect(w.delivered("till-key")).To(Equal(plaintext))
 	})
 })
 
