@@ -29,8 +29,11 @@ func MarkLate(paymentRef string) Mark { return Mark("late_" + digest(paymentRef)
 func MarkMismatch(paymentRef string) Mark { return Mark("mismatch_" + digest(paymentRef)) }
 
 // SessionEventID is the id of an event of the session.
-func SessionEventID(id session.ID, mark Mark) string {
-	return "evt_" + strings.TrimPrefix(id.String(), "ps_") + "_" + string(mark)
+func SessionEventID(id session.ID, mark Mark) string { return EventIDOf(id.String(), mark) }
+
+// EventIDOf is SessionEventID of what should be the text of a session id.
+func EventIDOf(sessionID string, mark Mark) string {
+	return "evt_" + strings.TrimPrefix(sessionID, "ps_") + "_" + string(mark)
 }
 
 // KeyRotated is the event of a rotation. Its id is derived from the key id and the generation.

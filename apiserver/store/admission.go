@@ -89,8 +89,12 @@ func (a *Admission) keys(call *words) {
 	call.key(space, overrideKind, a.KeyID)
 }
 
-// admissionArgs writes those of limiter.lua and admission.lua; the operation's own follow.
+// admissionArgs writes the last key, if there is one more, and then the arguments of limiter.lua and admission.lua; the operation's
+// own arguments follow.
 func (s *Store) admissionArgs(call *words, a *Admission) {
+	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
+		call.key(a.keyspace(), usedKind, a.KeyID)
+	}
 	limitArgs(call, a.Limit)
 	call.claim(a.Order, a.Digest)
 	if !a.Live {
@@ -99,7 +103,7 @@ func (s *Store) admissionArgs(call *words, a *Admission) {
 	if a.Blocked {
 		call.text.WriteByte('B')
 	}
-	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
+	if call.use {
 		call.text.WriteByte('U')
 	}
 	call.end()

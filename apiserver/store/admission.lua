@@ -1,5 +1,5 @@
 -- Decides whether a merchant's request is admitted, and answers if not. No function: it is run by every request.
--- KEYS[2] is the key's override.
+-- KEYS[2] is the key's override, the last of KEYS its last use if that is to be written.
 -- ARGV[3] is the claim, '<order of what this replica knows> <digest (hex) of the presented key>'. An order is '<when the current
 -- digest was issued, in ms> <revision>': the first counts, and of one digest the second. ARGV[4] is what is out of the
 -- ordinary, mostly nothing: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if
@@ -41,7 +41,7 @@ end
 local paid_until = stored[1]
 -- include: limiter
 
--- '{bNN}:key:<key id>' and '{bNN}:used:<key id>' are of one key. Its last use is kept for 90 days.
+-- Kept for 90 days.
 if ARGV[4] ~= '' and string.find(ARGV[4], 'U', 1, true) then
-  call('SET', string.sub(KEYS[2], 1, 6) .. 'used:' .. string.sub(KEYS[2], 11), now_ms, 'PX', 7776000000)
+  call('SET', KEYS[#KEYS], now_ms, 'PX', 7776000000)
 end

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
@@ -15,6 +16,7 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	var call words
 	admission.keys(&call)
 	call.key(admission.keyspace(), sessionKind, id.String())
+	call.outboxKeys(admission.keyspace(), id, outbox.MarkEnded)
 	s.admissionArgs(&call, &admission)
 	call.add(admission.MerchantID)
 	call.add(cancelRules)

@@ -47,10 +47,9 @@ func (s settling) Process(ctx context.Context, command *redis.Cmd) error {
 	return s.link.ProcessCopied(ctx, command, s.key, s.copies)
 }
 
-func (s *Store) runSettle(ctx context.Context, key string, args ...any) (*reply, error) {
-	keys := []string{key}
+func (s *Store) runSettle(ctx context.Context, keys []string, args ...any) (*reply, error) {
 	if s.settled == nil {
 		return s.run(ctx, settleScript, keys, args...)
 	}
-	return s.runBy(ctx, settling{s.settled, key}, settleScript, commandOf(keys, args))
+	return s.runBy(ctx, settling{s.settled, keys[0]}, settleScript, commandOf(keys, args))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
@@ -51,7 +52,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 	if word != wordReplayed {
 		return admitted, Created{Session: newSession(id, admission.MerchantID, wanted, admitted.Now)}, nil
 	}
-	created, err := replayOf(answer)
+	created, err := s.replayOf(ctx, answer, admission, admitted.Now)
 	return admitted, created, err
 }
 
@@ -62,8 +63,12 @@ func (s *Store) createCall(call *words, admission *Admission, wanted *NewSession
 	admission.keys(call)
 	call.key(space, sessionKind, id.String())
 	call.key(space, lineKind, lifetime)
+	call.key(space, expiryKind, "")
 	if once {
 		call.key(space, idempotencyKind+admission.MerchantID+":", wanted.Idempotency.Hash())
+	}
+	if wanted.TellCreated {
+		call.outboxKeys(space, id, outbox.MarkCreated)
 	}
 	s.admissionArgs(call, admission)
 	call.add(lifetime)
@@ -94,15 +99,37 @@ func newSession(id session.ID, merchantID string, wanted NewSession, now time.Ti
 	}
 }
 
-func replayOf(answer *reply) (Created, error) {
+// replayOf reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
+// that an original is gone, or expires.
+func (s *Store) replayOf(ctx context.Context, answer *reply, admission Admission, now time.Time) (Created, error) {
 	id, err := session.ParseID(answer.text())
 	if err != nil {
 		return Created{}, ErrCorrupt
 	}
-	same := answer.integer() == 1
-	original, err := sessionOf(id, answer.list())
-	if err != nil || answer.broken {
+	same, fields := answer.integer() == 1, answer.list()
+	if answer.broken {
 		return Created{}, ErrCorrupt
 	}
+	there := ownedBy(admission.MerchantID, fields)
+	original, err := sessionOf(id, fields)
+	if !there || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
+		original, err = s.original(ctx, admission.keyspace(), id)
+	}
+	if err != nil {
+		return Created{}, err
+	}
 	return Created{Session: original, Replayed: true, Mismatch: !same}, nil
+}
+
+// original reads a session whose id is known, and expires it if it is due.
+func (s *Store) original(ctx context.Context, space keyspace, id session.ID) (session.Session, error) {
+	keys := []string{space.session(id), space.event(outbox.SessionEventID(id, outbox.MarkEnded)), space.queue(), space.due()}
+	answer, err := s.run(ctx, originalScript, keys)
+	if err != nil {
+		return session.Session{}, fmt.Errorf("read the original session: %w", err)
+	}
+	if answer.text() != wordOK {
+		return session.Session{}, ErrCorrupt
+	}
+	return sessionOf(id, answer.list())
 }

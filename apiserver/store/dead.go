@@ -27,8 +27,8 @@ type DeadLetter struct {
 // ErrLeaseLost, ErrCorrupt, ErrUnavailable.
 func (s *Store) BuryEvent(ctx context.Context, lease Lease, reason string) error {
 	space := lease.keyspace()
-	answer, err := s.run(ctx, deadBuryScript, []string{space.due(), space.event(lease.Event.ID), space.dead()},
-		lease.Event.ID, lease.token, reason)
+	keys := []string{space.queue(), space.due(), space.event(lease.Event.ID), space.dead()}
+	answer, err := s.run(ctx, deadBuryScript, keys, lease.queued, reason)
 	return leaseError("bury an event", answer, err)
 }
 
@@ -89,7 +89,7 @@ func (s *Store) deadLettersIn(ctx context.Context, bucket session.Bucket, filter
 	space := keyspaceOf(bucket)
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
-		answer, err := s.run(ctx, deadListScript, []string{space.dead(), space.event("")}, skip, deadPage)
+		answer, err := s.run(ctx, deadListScript, []string{space.dead()}, skip, deadPage, space.event(""), eventLifetime.Milliseconds())
 		if err != nil {
 			return nil, err
 		}

@@ -1,12 +1,14 @@
 -- Makes an event a dead letter without an attempt.
--- KEYS[1] is the bucket's due events, KEYS[2] the event, KEYS[3] the bucket's dead letters.
--- ARGV[1] the event's id, ARGV[2] the token of the lease, ARGV[3] the reason.
+-- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] the event, KEYS[4] the bucket's dead letters.
+-- ARGV[1] the leased event as the queue has it, ARGV[2] the reason.
 
 -- include: prelude
+local queue_key, due_key = KEYS[1], KEYS[2]
+-- include: queue
 -- include: dead
 
-if not held(KEYS[2], ARGV[2]) then
+if not held(KEYS[3], ARGV[1]) then
   return {'STALE'}
 end
-bury(KEYS[1], KEYS[3], KEYS[2], ARGV[1], ARGV[3])
+bury(KEYS[4], KEYS[3], ARGV[1], ARGV[2])
 return {'OK'}

@@ -1,15 +1,14 @@
--- Reads a page of dead letters, the newest first.
--- KEYS[1] is the bucket's dead letters; the keys of its events begin with KEYS[2].
--- ARGV[1] how many to skip, ARGV[2] how many at most.
+-- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.
+-- KEYS[1] is the bucket's dead letters. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
+-- events begin with, ARGV[4] how long dead letters are kept in ms.
 
 -- include: prelude
--- include: dead
 
-call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - dead_keep_ms)
+call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[4])
 local letters = {}
 local page = call('ZREVRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
 for i = 1, #page, 2 do
-  local key = KEYS[2] .. page[i]
+  local key = ARGV[3] .. page[i]
   local fields = redis.pcall('HGETALL', key)
   if not fields.err then
     local state = call('HMGET', key, 'why', 'attempts')

@@ -16,11 +16,11 @@ func (s *Store) Resend(ctx context.Context, ids ...string) (int, error) {
 	for _, bucket := range everyBucket() {
 		space := keyspaceOf(bucket)
 		for some := range slices.Chunk(ids, deadPage) {
-			args := make([]any, len(some))
+			keys, args := []string{space.queue(), space.due(), space.dead()}, make([]any, len(some))
 			for i, id := range some {
-				args[i] = id
+				keys, args[i] = append(keys, space.event(id)), id
 			}
-			answer, err := s.run(ctx, deadResendScript, []string{space.due(), space.dead(), space.event("")}, args...)
+			answer, err := s.run(ctx, deadResendScript, keys, args...)
 			if err != nil {
 				return sent, fmt.Errorf("send dead letters again: %w", err)
 			}
@@ -45,7 +45,7 @@ type Backlog struct {
 // Backlog counts what waits in a bucket. The error is ErrCorrupt or ErrUnavailable.
 func (s *Store) Backlog(ctx context.Context, bucket session.Bucket) (Backlog, error) {
 	space := keyspaceOf(bucket)
-	answer, err := s.run(ctx, deadCountScript, []string{space.due(), space.dead(), space.troubled()})
+	answer, err := s.run(ctx, deadCountScript, []string{space.queue(), space.dead(), space.troubled()}, eventLifetime.Milliseconds())
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what waits: %w", err)
 	}

@@ -1,17 +1,19 @@
 -- Makes dead letters due at once, as if they had never been tried.
--- KEYS[1] is the bucket's due events, KEYS[2] its dead letters; the keys of its events begin with KEYS[3].
--- ARGV are the ids.
+-- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] its dead letters, from KEYS[4] on events.
+-- ARGV are the ids of these events.
 
 -- include: prelude
+local queue_key, due_key = KEYS[1], KEYS[2]
+-- include: queue
 -- include: dead
 
 local sent = 0
-for _, id in ipairs(ARGV) do
-  local key = KEYS[3] .. id
-  if call('ZREM', KEYS[2], id) == 1 and call('EXISTS', key) == 1 then
-    call('HDEL', key, 'attempts', 'lease', 'why')
+for i, id in ipairs(ARGV) do
+  local key = KEYS[3 + i]
+  if call('ZREM', KEYS[3], id) == 1 and call('EXISTS', key) == 1 then
+    call('HDEL', key, 'attempts', 'why')
     call('PEXPIRE', key, dead_keep_ms)
-    call('ZADD', KEYS[1], now_ms, id)
+    enqueue(call('HGET', key, 'm') or '', now_ms, id)
     sent = sent + 1
   end
 end

@@ -48,8 +48,8 @@ func (s *Store) DropEvent(ctx context.Context, lease Lease) error {
 
 func (s *Store) end(ctx context.Context, what string, lease Lease, endpoint ...string) error {
 	space := lease.keyspace()
-	keys := append([]string{space.due(), space.event(lease.Event.ID)}, endpoint...)
-	answer, err := s.run(ctx, deliveredScript, keys, lease.Event.ID, lease.token)
+	keys := append([]string{space.queue(), space.due(), space.event(lease.Event.ID)}, endpoint...)
+	answer, err := s.run(ctx, deliveredScript, keys, lease.queued)
 	return leaseError(what, answer, err)
 }
 
@@ -59,8 +59,10 @@ func (s *Store) end(ctx context.Context, what string, lease Lease, endpoint ...s
 func (s *Store) EventFailed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
 	space, merchantID := lease.keyspace(), lease.Event.MerchantID
-	keys := []string{space.due(), space.event(lease.Event.ID), space.dead(), space.endpoint(merchantID), space.troubled()}
-	answer, err := s.run(ctx, failedScript, keys, lease.Event.ID, lease.token, wholeMillis(failure.Retry), failure.Reason,
+	keys := []string{
+		space.queue(), space.due(), space.event(lease.Event.ID), space.dead(), space.endpoint(merchantID), space.troubled(),
+	}
+	answer, err := s.run(ctx, failedScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,
 		failure.Target, failure.FailingLimit.Milliseconds(), flag(failure.Gone), merchantID)
 	if err := leaseError(what, answer, err); err != nil {
 		return Failed{}, err
@@ -85,12 +87,12 @@ func (s *Store) DeferEvents(ctx context.Context, bucket session.Bucket, deferral
 	if len(deferrals) == 0 {
 		return nil
 	}
-	args := make([]any, 0, 3*len(deferrals))
-	for _, deferral := range deferrals {
-		args = append(args, deferral.Lease.Event.ID, deferral.Lease.token, wholeMillis(deferral.Delay))
-	}
 	space := keyspaceOf(bucket)
-	answer, err := s.run(ctx, deferredScript, []string{space.due(), space.event("")}, args...)
+	args := make([]any, 0, 2*len(deferrals))
+	for _, deferral := range deferrals {
+		args = append(args, deferral.Lease.queued, wholeMillis(deferral.Delay))
+	}
+	answer, err := s.run(ctx, deferredScript, []string{space.queue(), space.due()}, args...)
 	return leaseError("put events off", answer, err)
 }
 

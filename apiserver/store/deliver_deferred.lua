@@ -1,15 +1,12 @@
 -- Puts events off, without counting an attempt. Those whose lease was lost are left alone.
--- KEYS[1] is the bucket's due events; the keys of its events begin with KEYS[2].
--- ARGV: event id, token of the lease and time to the next look in ms, in turn.
+-- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
+-- ARGV: each leased event as the queue has it, and the time to the next look in ms, in turn.
 
 -- include: prelude
--- include: dead
+local queue_key, due_key = KEYS[1], KEYS[2]
+-- include: queue
 
-for i = 1, #ARGV, 3 do
-  local key = KEYS[2] .. ARGV[i]
-  if held(key, ARGV[i + 1]) then
-    call('HDEL', key, 'lease')
-    call('ZADD', KEYS[1], now_ms + ARGV[i + 2], ARGV[i])
-  end
+for i = 1, #ARGV, 2 do
+  release(ARGV[i], now_ms + ARGV[i + 1])
 end
 return {'OK'}

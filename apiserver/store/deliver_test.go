@@ -56,7 +56,7 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 // hasten makes an event due now.
 func (s outboxScene) hasten(t *testing.T, id string) {
 	t.Helper()
-	must(t, s.redis.ZIncrBy(t.Context(), s.tag+"due", -float64(2*time.Hour.Milliseconds()), id).Err())
+	dueAt(t, s.redis, s.tag, id, time.UnixMilli(1))
 }
 
 func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {

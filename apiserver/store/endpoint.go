@@ -79,7 +79,7 @@ func (s *Store) ResumeEndpoint(ctx context.Context, merchantID, target string) (
 // yet. Those that cannot be read are left out. The error is ErrCorrupt or ErrUnavailable.
 func (s *Store) TroubledEndpoints(ctx context.Context, bucket session.Bucket) ([]EndpointState, error) {
 	space := keyspaceOf(bucket)
-	answer, err := s.run(ctx, endpointTroubledScript, []string{space.troubled(), space.endpoint("")})
+	answer, err := s.run(ctx, endpointTroubledScript, []string{space.troubled()}, space.endpoint(""))
 	if err != nil {
 		return nil, fmt.Errorf("read troubled endpoints: %w", err)
 	}
@@ -91,8 +91,15 @@ func (s *Store) TroubledEndpoints(ctx context.Context, bucket session.Bucket) ([
 	var states []EndpointState
 	for len(rows.rest) > 0 {
 		row := rows.list()
-		if state, err := endpointOf(row.text(), row.list()); err == nil && !row.broken {
+		state, err := endpointOf(row.text(), row.list())
+		switch {
+		case err != nil || row.broken:
+		case state.Disabled() || !state.ResumedAt.IsZero():
 			states = append(states, state)
+		default: // it is healthy again; that it is must be seen by a script that declares its key
+			if err := s.EndpointTold(ctx, state); err != nil {
+				return states, err
+			}
 		}
 	}
 	return states, nil

@@ -52,6 +52,8 @@ const (
 	usedKind = "used:"
 	// sessionKind holds the hash of one session.
 	sessionKind = "session:"
+	// eventKind holds the hash of one event.
+	eventKind = "event:"
 	// lineKind holds the ids of sessions with one lifetime, in milliseconds, in the order of their creation.
 	lineKind = "expiry:"
 	// idempotencyKind is followed by the merchant's id and the hash of the Idempotency-Key, and holds "<session id>
@@ -64,13 +66,23 @@ func (k keyspace) override(keyID string) string { return string(k) + overrideKin
 func (k keyspace) session(id session.ID) string { return string(k) + sessionKind + id.String() }
 
 // expiry holds what is due by when it is, in milliseconds: lines, by their lifetime, and single sessions; see sweep.lua.
-func (k keyspace) expiry() string { return string(k) + "expiry" }
+func (k keyspace) expiry() string { return string(k) + expiryKind }
 
 // event holds the hash of one event.
-func (k keyspace) event(id string) string { return string(k) + "event:" + id }
+func (k keyspace) event(id string) string { return string(k) + eventKind + id }
 
-// due holds the events that are to be delivered by the time of their next attempt, in milliseconds.
-func (k keyspace) due() string { return string(k) + "due" }
+const (
+	// queueKind and dueKind hold the events that are to be delivered, and the merchants in this queue; see queue.lua.
+	queueKind, dueKind = "queue", "due"
+	// expiryKind holds what is due for the sweep.
+	expiryKind = "expiry"
+)
+
+func (k keyspace) queue() string { return string(k) + queueKind }
+
+func (k keyspace) due() string { return string(k) + dueKind }
+
+func (k keyspace) line(lifetime string) string { return string(k) + lineKind + lifetime }
 
 // told holds the generation of one ApiKey that key.rotated told of last.
 func (k keyspace) told(keyID string) string { return string(k) + "told:" + keyID }

@@ -1,30 +1,38 @@
--- Takes events that are due.
--- KEYS[1] is the bucket's due events; the keys of its events begin with KEYS[2], those of its endpoints with KEYS[3].
+-- Takes events that are due, a share for each merchant whose turn it is.
+-- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
 -- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease.
+-- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
+-- leased it looks again with its key declared (lease_lost.lua).
 
 -- include: prelude
+local queue_key, due_key = KEYS[1], KEYS[2]
+-- include: queue
 -- include: endpoint
 
-local leased, expired = {}, 0
-for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[2])) do
-  local key = KEYS[2] .. id
-  local fields = redis.pcall('HGETALL', key)
-  if fields.err or not fields[1] then
-    call('ZREM', KEYS[1], id) -- its time is over, or it is none; it must not stand in the way of the others
-    expired = expired + 1
-  else
-    call('ZADD', KEYS[1], now_ms + ARGV[1], id)
-    call('HSET', key, 'lease', ARGV[3])
-    local merchant, attempts
-    for i = 1, #fields, 2 do
-      if fields[i] == 'm' then
-        merchant = fields[i + 1]
-      elseif fields[i] == 'attempts' then
-        attempts = fields[i + 1]
-      end
-    end
-    local endpoint = merchant and read_endpoint(KEYS[3] .. merchant) or {}
-    leased[#leased + 1] = {id, fields, attempts or 0, endpoint}
+local space = string.sub(queue_key, 1, -6) -- before 'queue'
+local merchants = call('ZRANGEBYSCORE', due_key, '-inf', now_us / 1000, 'LIMIT', 0, ARGV[2])
+local left, more = tonumber(ARGV[2]), #merchants == tonumber(ARGV[2])
+local rows = {}
+for i, merchant in ipairs(merchants) do
+  local share = math.max(1, math.floor(left / (#merchants - i + 1)))
+  local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
+  left, more = left - #waiting, more or #waiting == share
+  local endpoint = #waiting > 0 and read_endpoint(space .. 'endpoint:' .. merchant)
+  for _, member in ipairs(waiting) do
+    local id = string.match(member, '^[^:]*:%d+:([^:]+)') or ''
+    local fields = redis.pcall('HGETALL', space .. 'event:' .. id)
+    rows[#rows + 1] = {member, merchant, id, fields.err and {} or fields, endpoint}
   end
 end
-return {'OK', now_ms, leased, expired}
+
+local until_time = format(':%013d:', now_ms + ARGV[1])
+for _, row in ipairs(rows) do
+  local leased = row[2] .. until_time .. row[3] .. ':' .. ARGV[3]
+  call('ZREM', queue_key, row[1])
+  call('ZADD', queue_key, 0, leased)
+  row[1] = leased
+end
+for _, merchant in ipairs(merchants) do
+  line_up(merchant, true)
+end
+return {'OK', now_ms, more and 1 or 0, rows}

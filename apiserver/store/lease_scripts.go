@@ -3,6 +3,7 @@ package store
 // The scripts of the dispatcher, one per operation.
 var (
 	leaseScript            = newScript("lease_events", "lease")
+	leaseLostScript        = newScript("lost_event", "lease_lost")
 	deliveredScript        = newScript("event_delivered", "delivered")
 	failedScript           = newScript("event_failed", "deliver_failed")
 	deferredScript         = newScript("defer_events", "deliver_deferred")

@@ -1,5 +1,5 @@
 -- Tells what there is to do in buckets, and changes nothing.
--- KEYS: of each bucket in turn its due events, its pending sessions by their expiry, and its troubled endpoints.
+-- KEYS: of each bucket in turn its due merchants, its pending sessions by their expiry, and its troubled endpoints.
 
 -- include: prelude
 

@@ -70,7 +70,7 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 
 func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
 	s := newOutboxScene(t)
-	s.score(t, "due", s.event(t), time.Now().Add(-time.Hour))
+	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
 	s.score(t, "expiry", mustCreate(t, s.Store, s.asks, newSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
 	all, err := s.Look(t.Context())
 	must(t, err)

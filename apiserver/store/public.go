@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
 	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
 	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
@@ -33,6 +34,7 @@ func (s *Store) PublicSession(
 	var call words
 	call.key(space, rateKind, admission.Subject)
 	call.key(space, sessionKind, id.String())
+	call.outboxKeys(space, id, outbox.MarkEnded)
 	limitArgs(&call, admission.Limit)
 	answer, err := s.runWords(ctx, publicScript, &call)
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 // ErrUnavailable.
 func (s *Store) RecordRotation(ctx context.Context, event outbox.Event, now time.Time) (bool, error) {
 	args := []any{
-		event.Key.Generation, toldLifetime.Milliseconds(), flag(now.Sub(event.OccurredAt) < eventLifetime), event.ID,
+		event.Key.Generation, toldLifetime.Milliseconds(), flag(now.Sub(event.OccurredAt) < eventLifetime), event.MerchantID,
 	}
-	key := keyspaceOf(event.Bucket()).told(event.Key.KeyID)
-	answer, err := s.run(ctx, rotationScript, []string{key}, append(args, rotationFields(event)...)...)
+	space := keyspaceOf(event.Bucket())
+	keys := []string{space.told(event.Key.KeyID), space.event(event.ID), space.queue(), space.due()}
+	answer, err := s.run(ctx, rotationScript, keys, append(args, rotationFields(event)...)...)
 	if err != nil {
 		return false, fmt.Errorf("record a rotation: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,27 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// clientCommands runs do and returns the commands that clients sent meanwhile, as MONITOR tells them:
-// those that scripts ran are marked "lua" and left out.
+// command is what MONITOR tells of one.
+type command struct {
+	words []string
+	// lua: a script ran it.
+	lua bool
+}
+
+// clientCommands runs do and returns the commands that clients sent meanwhile.
 func clientCommands(t *testing.T, server *redistest.Server, do func()) []string {
+	t.Helper()
+	var names []string
+	for _, command := range monitored(t, server, do) {
+		if name := strings.ToLower(command.words[0]); !command.lua && name != "hello" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// monitored runs do and returns what the server did meanwhile.
+func monitored(t *testing.T, server *redistest.Server, do func()) []command {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
 	if err != nil {
@@ -28,6 +47,7 @@ func clientCommands(t *testing.T, server *redistest.Server, do func()) []string 
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20) // a script with its source is one line
 	if !lines.Scan() || lines.Text() != "+OK" {
 		t.Fatalf("MONITOR: %s", lines.Text())
 	}
@@ -39,16 +59,21 @@ func clientCommands(t *testing.T, server *redistest.Server, do func()) []string 
 	if err := client(t, server).Echo(t.Context(), end).Err(); err != nil {
 		t.Fatal(err)
 	}
-	var commands []string
+	var commands []command
 	for lines.Scan() {
-		source, words, ok := strings.Cut(lines.Text(), "] ")
-		if strings.Contains(words, end) {
+		source, rest, _ := strings.Cut(lines.Text(), "] ")
+		if strings.Contains(rest, end) {
 			return commands
 		}
-		command, _, _ := strings.Cut(strings.Trim(words, `"`), `"`)
-		if ok && !strings.HasSuffix(source, " lua") && !strings.EqualFold(command, "hello") {
-			commands = append(commands, strings.ToLower(command))
+		seen := command{lua: strings.HasSuffix(source, " lua")}
+		for rest != "" {
+			quoted, err := strconv.QuotedPrefix(rest)
+			must(t, err)
+			word, err := strconv.Unquote(quoted)
+			must(t, err)
+			seen.words, rest = append(seen.words, word), strings.TrimPrefix(rest[len(quoted):], " ")
 		}
+		commands = append(commands, seen)
 	}
 	t.Fatal("MONITOR ended early")
 	return nil
@@ -81,7 +106,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.TellCreated = true }))
 			return err
 		},
-		"sweep": func(ctx context.Context) error { _, err := s.Sweep(ctx, id.Bucket(), 10); return err },
+		"sweep of nothing": func(ctx context.Context) error { _, err := s.Sweep(ctx, id.Bucket(), 10); return err },
 		"record a rotation": func(ctx context.Context) error {
 			generation++
 			_, err := s.RecordRotation(ctx, rotationOf(asks, generation), rotatedAt)

@@ -18,11 +18,11 @@ var lua embed.FS
 var (
 	admitScript         = newScript("admit", "admit")
 	createScript        = newScript("create", "create")
+	originalScript      = newScript("read_original", "original")
 	readScript          = newScript("read", "read")
 	cancelScript        = newScript("cancel", "cancel")
 	publicScript        = newScript("public_read", "public")
 	settleScript        = newScript("settle", "settle")
-	sweepScript         = newScript("sweep", "sweep")
 	rotationScript      = newScript("record_rotation", "rotation")
 	overrideScript      = newScript("write_override", "override")
 	overridesScript     = newScript("read_overrides", "overrides")

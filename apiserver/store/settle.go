@@ -38,9 +38,13 @@ func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payme
 	if payment.Outcome == session.Failed {
 		reason = payment.Reason
 	}
-	answer, err := s.runSettle(ctx, keyspaceOf(id.Bucket()).session(id),
+	space := keyspaceOf(id.Bucket())
+	keys := []string{space.session(id)}
+	for _, mark := range []outbox.Mark{outbox.MarkEnded, outbox.MarkLate(payment.Ref), outbox.MarkMismatch(payment.Ref)} {
+		keys = append(keys, space.event(outbox.SessionEventID(id, mark)))
+	}
+	answer, err := s.runSettle(ctx, append(keys, space.queue(), space.due()),
 		rules, string(payment.Outcome), payment.Ref, payment.AmountCents, paidAt, reason,
-		string(outbox.MarkLate(payment.Ref)), string(outbox.MarkMismatch(payment.Ref)),
 		max(reportLifetime, longestLifetime+s.retention).Milliseconds(), flag(s.settled != nil))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)

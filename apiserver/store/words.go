@@ -7,6 +7,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
 )
 
 // words are the keys and then the arguments of a script, written one behind the other: one text for all of them costs a
@@ -22,9 +24,9 @@ type words struct {
 
 const (
 	// maxWords is what the longest call has: that which creates a session.
-	maxWords = 20
+	maxWords = 24
 	// typicalText is room for the words of most calls.
-	typicalText = 416
+	typicalText = 512
 )
 
 // end ends a word.
@@ -49,6 +51,13 @@ func (w *words) key(space keyspace, kind, name string) {
 	w.text.WriteString(name)
 	w.end()
 	w.keys = w.count
+}
+
+// outboxKeys write those of a script that may have to record the event which has the mark among those of a session.
+func (w *words) outboxKeys(space keyspace, id session.ID, mark outbox.Mark) {
+	w.key(space, eventKind, outbox.SessionEventID(id, mark))
+	w.key(space, queueKind, "")
+	w.key(space, dueKind, "")
 }
 
 // digits write a part of a word.

@@ -165,7 +165,7 @@ func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 func (s scene) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
 	bucket := session.BucketOf(merchantID)
-	s.redis(t).ZAdd(t.Context(), tag(bucket)+"due", memberAt(1, id))
+	s.hasten(t, bucket, id)
 	leased, err := s.store.LeaseEvents(t.Context(), bucket, store.LeaseRequest{Holder: "another", For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("took over %d events: %v", len(leased.Leases), err)

@@ -57,10 +57,9 @@ func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 // leased reports whether this many events are leased to somebody.
 func (s scene) leased(t *testing.T, want int) bool {
 	t.Helper()
-	c := s.redis(t)
 	var leased int
-	for _, key := range c.Keys(t.Context(), tag(7)+"event:*").Val() {
-		if c.HExists(t.Context(), key, "lease").Val() {
+	for id := range s.queued(t, 7) {
+		if s.leasedTo(t, 7, id) {
 			leased++
 		}
 	}

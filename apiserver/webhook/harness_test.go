@@ -230,12 +230,38 @@ func (s scene) redis(t *testing.T) *redis.Client {
 
 func tag(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
 
-func memberAt(ms float64, member string) redis.Z { return redis.Z{Score: ms, Member: member} }
+// queued returns what stands in the queue of a bucket for each event: merchant id, time, event id, and holder and token of a lease.
+func (s scene) queued(t *testing.T, bucket session.Bucket) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, member := range s.redis(t).ZRange(t.Context(), tag(bucket)+"queue", 0, -1).Val() {
+		words := strings.Split(member, ":")
+		all[words[2]] = words
+	}
+	return all
+}
 
-// hasten makes an event due.
+func (s scene) leasedTo(t *testing.T, bucket session.Bucket, id string) (somebody bool) {
+	t.Helper()
+	return len(s.queued(t, bucket)[id]) > 3
+}
+
+// hasten makes an event due, and a lease end.
 func (s scene) hasten(t *testing.T, bucket session.Bucket, id string) {
 	t.Helper()
-	if err := s.redis(t).ZAddXX(t.Context(), tag(bucket)+"due", memberAt(1, id)).Err(); err != nil {
+	words := s.queued(t, bucket)[id]
+	if words == nil {
+		t.Fatal("not in the queue:", id)
+	}
+	before := strings.Join(words, ":")
+	words[1] = "0000000000001"
+	_, err := s.redis(t).TxPipelined(t.Context(), func(together redis.Pipeliner) error {
+		together.ZRem(t.Context(), tag(bucket)+"queue", before)
+		together.ZAdd(t.Context(), tag(bucket)+"queue", redis.Z{Member: strings.Join(words, ":")})
+		together.ZAdd(t.Context(), tag(bucket)+"due", redis.Z{Score: 1, Member: words[0]})
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -93,7 +93,7 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 	if backlog, err := s.store.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
 		t.Errorf("the backlog is %+v, %v", backlog, err)
 	}
-	if s.redis(t).HExists(t.Context(), tag(bucket)+"event:"+id, "lease").Val() {
+	if s.leasedTo(t, bucket, id) {
 		t.Error("it took an event that it could not place")
 	}
 	l.proxy.Mend()
