@@ -1,9 +1,11 @@
 package listen
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -16,8 +18,9 @@ type connections struct {
 	most    int
 	evicted prometheus.Counter
 
-	mu   sync.Mutex
-	open int
+	mu       sync.Mutex
+	open     int
+	draining bool
 	// ring is of those that wait for a request: ring.after has waited longest, ring.before was the last to begin.
 	ring connection
 }
@@ -27,8 +30,11 @@ type connection struct {
 	shapedConn
 
 	before, after *connection // nil outside of the ring
-	evicted       bool        // it is not counted any more, whatever becomes of it
+	dropped       atomic.Bool // it is about to be closed: it is not counted any more, and no request on it is handled
 }
+
+// connectionKey is where the context of a request has its connection.
+type connectionKey struct{}
 
 // owner makes the connections of a listener ours.
 type owner struct{ net.Listener }
@@ -70,10 +76,7 @@ func newConnections(most int, registerer prometheus.Registerer, listener string)
 // changed is the ConnState of the server. To net/http a request is under way from the end of its headers to the end of
 // its answer.
 func (c *connections) changed(of net.Conn, state http.ConnState) {
-	if wrapped, ok := of.(interface{ NetConn() net.Conn }); ok {
-		of = wrapped.NetConn() // below TLS
-	}
-	if connection, ok := of.(*connection); ok {
+	if connection := connectionOf(of); connection != nil {
 		if surplus := c.move(connection, state); surplus != nil {
 			c.evicted.Inc()
 			_ = surplus.Close()
@@ -81,11 +84,53 @@ func (c *connections) changed(of net.Conn, state http.ConnState) {
 	}
 }
 
+// connectionOf returns our connection, below TLS too; nil: it is not ours.
+func connectionOf(of net.Conn) *connection {
+	if wrapped, ok := of.(interface{ NetConn() net.Conn }); ok {
+		of = wrapped.NetConn()
+	}
+	connection, _ := of.(*connection)
+	return connection
+}
+
+// withConnection is the ConnContext of the server.
+func withConnection(ctx context.Context, of net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, connectionOf(of))
+}
+
+// answerable handles a request only if its answer can be sent. net/http may have read a request by the time its
+// connection is chosen to be closed; handled, it would be done and never answered.
+func answerable(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if connection, _ := r.Context().Value(connectionKey{}).(*connection); connection != nil && connection.dropped.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// dropIdle has no more requests handled on the connections that wait for one, so that a server that shuts down can close
+// them.
+func (c *connections) dropIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+	for c.ring.after != &c.ring {
+		c.drop(c.ring.after)
+	}
+}
+
+func (c *connections) drop(connection *connection) {
+	connection.dropped.Store(true)
+	connection.leave()
+	c.open--
+}
+
 // move counts a connection and puts it where it belongs. It returns one that must be closed, or nil.
 func (c *connections) move(moved *connection, state http.ConnState) (surplus *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if moved.evicted {
+	if moved.dropped.Load() {
 		return nil
 	}
 	switch state {
@@ -94,12 +139,13 @@ func (c *connections) move(moved *connection, state http.ConnState) (surplus *co
 		moved.enter(&c.ring)
 		if c.open > c.most {
 			surplus = c.ring.after
-			surplus.evicted = true
-			surplus.leave()
-			c.open--
+			c.drop(surplus)
 		}
 	case http.StateIdle:
 		moved.enter(&c.ring)
+		if c.draining {
+			c.drop(moved)
+		}
 	case http.StateActive:
 		moved.leave()
 	case http.StateClosed, http.StateHijacked:

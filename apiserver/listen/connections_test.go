@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,12 +27,15 @@ const patience = 30 * time.Second
 
 // room is a server with room for three connections. A request for /stay is answered when the test says so.
 type room struct {
+	*Server
+
 	t        *testing.T
 	address  string
 	tls      bool
 	registry *prometheus.Registry
 	staying  chan struct{} // receives when such a request has come
 	end      chan struct{} // closed when they are to be answered
+	handled  sync.Map      // by the id of requests that have one
 }
 
 func newRoom(t *testing.T, secure bool) *room {
@@ -45,6 +49,11 @@ func newRoom(t *testing.T, secure bool) *room {
 	port := Port{
 		Name: "test", Address: r.address, MaxConnections: 3, Log: slog.New(slog.DiscardHandler), Registerer: r.registry,
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			if id := request.URL.Query().Get("id"); id != "" {
+				if _, twice := r.handled.LoadOrStore(id, true); twice {
+					t.Errorf("%s was handled twice", id)
+				}
+			}
 			if request.URL.Path == "/stay" {
 				r.staying <- struct{}{}
 				<-r.end
@@ -56,11 +65,10 @@ func newRoom(t *testing.T, secure bool) *room {
 			t.Fatal(err)
 		}
 	}
-	server, err := Serve(t.Context(), port, make(chan error, 1))
-	if err != nil {
+	if r.Server, err = Serve(t.Context(), port, make(chan error, 1)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Close)
+	t.Cleanup(r.Close)
 	return r
 }
 

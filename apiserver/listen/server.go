@@ -28,8 +28,9 @@ const (
 
 // Server is one listener and what it serves.
 type Server struct {
-	name string
-	http *http.Server
+	name        string
+	http        *http.Server
+	connections *connections
 }
 
 // Port is what to listen for. Only TLS and MaxConnections may be empty.
@@ -54,19 +55,20 @@ func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s requests: %w", port.Name, err)
 	}
+	open := newConnections(cmp.Or(port.MaxConnections, fewConnections), port.Registerer, port.Name)
 	var listener net.Listener = owner{bound}
 	if port.TLS != nil {
 		listener = tls.NewListener(listener, port.TLS)
 	}
-	open := newConnections(cmp.Or(port.MaxConnections, fewConnections), port.Registerer, port.Name)
-	s := &Server{port.Name, &http.Server{
-		Handler:                      port.Handler,
+	s := &Server{name: port.Name, connections: open, http: &http.Server{
+		Handler:                      answerable(port.Handler),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		ConnState:                    open.changed,
+		ConnContext:                  withConnection,
 		DisableGeneralOptionsHandler: true, // OPTIONS * gets our 404, in our shape
 		ErrorLog:                     slog.NewLogLogger(port.Log.Handler(), slog.LevelDebug),
 	}}
@@ -82,6 +84,7 @@ func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error)
 // Shutdown stops listening and waits for the requests under way. Those that are still under way when
 // ctx ends are cut off, and that is the error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.connections.dropIdle()
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("finish %s requests: %w", s.name, err), s.http.Close())
 	}

@@ -79,6 +79,9 @@ func post(ctx context.Context, target *url.URL, timestamp, signed string, reques
 			headerID:        {request.ID},
 			headerTimestamp: {timestamp},
 			headerSignature: {signed},
+			// Not sent, for it has no value. It has the transport repeat the request on another connection when a kept one
+			// ends before an answer: receivers know an event again.
+			"Idempotency-Key": {},
 		},
 		Body:          first,
 		GetBody:       body,
