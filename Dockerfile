@@ -5,12 +5,7 @@ FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
-COPY *.go ./
-COPY access access
-COPY api api
-COPY apiserver apiserver
-COPY controllers controllers
-COPY scrape scrape
+COPY . .
 ARG TARGETOS TARGETARCH
 ARG VERSION=devel
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

@@ -119,6 +119,9 @@ verify: generate manifests chart-docs lint ## Check that all is generated, tidy,
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
 	$(TOOL) helm lint --quiet charts/merchant-operator
+	go -C hack/image vet ./...
+	go -C hack/image test ./...
+	go -C hack/image mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \
 	if [[ -n $$dirty ]]; then \
@@ -175,7 +178,8 @@ IMAGE ?= merchant-operator:$(VERSION)
 
 .PHONY: image
 image: ## Make the container image, and bin/image.tar. With docker if it answers, else without any such thing.
-	@go run ./hack/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
+	@go -C hack/image build -o "$(CURDIR)/bin/image" .
+	@bin/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
 
 .PHONY: release-rehearsal
 release-rehearsal: ## Make a release from a clone, into a registry on this machine that is thrown away.

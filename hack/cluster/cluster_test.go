@@ -88,17 +88,6 @@ func TestProcessThatIsAnothers(t *testing.T) {
 	}
 }
 
-func TestLibrariesArePaths(t *testing.T) {
-	for _, library := range libraries(t.Context(), "/bin/ls") {
-		if !filepath.IsAbs(library) {
-			t.Errorf("library %q", library)
-		}
-	}
-	if got := libraries(t.Context(), "/proc/version"); len(got) > 0 {
-		t.Errorf("libraries of what is no program: %q", got)
-	}
-}
-
 func decode(t *testing.T, content []byte) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode(content)

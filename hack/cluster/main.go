@@ -26,8 +26,6 @@ const usage = `Makes a Kubernetes cluster of one node on this machine: make clus
 
   bin/cluster up             start it, unless it runs; write .cluster/kubeconfig
   bin/cluster load ARCHIVE   load the images of an archive into it
-  bin/cluster pack NAME:TAG ARCHIVE PROGRAM ...
-                             make an archive of an image of programs of this machine
   bin/cluster down           remove all of it
 
 It needs root, and what hack/install.sh node installs. CLUSTER_COMPONENTS and KUBEBUILDER_ASSETS name the
@@ -69,9 +67,6 @@ type provider interface {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) >= 4 && args[0] == "pack" {
-		return pack(ctx, args[1], args[2], args[3:])
-	}
 	root, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("find the repository: %w", err)

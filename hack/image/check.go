@@ -6,21 +6,13 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/merchant-operator/merchant-operator/hack/image/oci"
 )
 
 // checkArchive checks the images of an archive and says what they are.
 func checkArchive(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	images, err := oci.Read(file)
+	images, err := readArchive(path)
 	if err != nil {
 		return err
 	}
@@ -28,51 +20,49 @@ func checkArchive(path string) error {
 		return fmt.Errorf("%s has no image", path)
 	}
 	for _, image := range images {
-		if err := check(image); err != nil {
-			return fmt.Errorf("the image in %s for %s is not what it should be: %w", path, image.Platform, err)
+		if err := image.check(); err != nil {
+			return fmt.Errorf("%s for %s: %w", path, image.config.Platform(), err)
 		}
 		fmt.Printf("==> %s for %s: a static binary and %d bytes of certificate authorities, as user %s, nothing else\n",
-			path, image.Platform, len(content(image, rootsPath)), image.Config.User)
+			path, image.config.Platform(), len(image.file(rootsPath)), image.config.Config.User)
 	}
 	return nil
 }
 
 // check is what the image promises to those who run it.
-func check(image oci.Image) error {
-	var failures []error
-	var files []string
-	for _, file := range image.Files {
-		if !file.Directory {
-			files = append(files, file.Path)
-		}
-		if file.Mode&0o7002 != 0 && file.Link == "" {
-			failures = append(failures, fmt.Errorf("%s has mode %o", file.Path, file.Mode))
+func (c content) check() error {
+	var problems []error
+	var paths []string
+	for _, one := range c.files {
+		paths = append(paths, one.path)
+		if one.mode&0o7002 != 0 {
+			problems = append(problems, fmt.Errorf("%s has mode %o", one.path, one.mode))
 		}
 	}
-	slices.Sort(files)
-	if want := []string{rootsPath, binaryPath}; !slices.Equal(files, want) {
-		failures = append(failures, fmt.Errorf("it holds %s; it should hold %s and nothing else", strings.Join(files, ", "), strings.Join(want, ", ")))
+	slices.Sort(paths)
+	if want := []string{rootsPath, binaryPath}; !slices.Equal(paths, want) {
+		problems = append(problems, fmt.Errorf("it holds %s; want only %s", strings.Join(paths, ", "), strings.Join(want, ", ")))
 	}
-	if image.Config.User != user {
-		failures = append(failures, fmt.Errorf("it runs as %q, not %s", image.Config.User, user))
+	if got := c.config.Config.User; got != user {
+		problems = append(problems, fmt.Errorf("it runs as %q, not %s", got, user))
 	}
-	if !slices.Equal(image.Config.Entrypoint, []string{binaryPath}) {
-		failures = append(failures, fmt.Errorf("it starts %q", image.Config.Entrypoint))
+	if got := c.config.Config.Entrypoint; !slices.Equal(got, []string{binaryPath}) {
+		problems = append(problems, fmt.Errorf("it starts %q", got))
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(content(image, rootsPath)) {
-		failures = append(failures, errors.New("it has no certificate authorities"))
+	if !x509.NewCertPool().AppendCertsFromPEM(c.file(rootsPath)) {
+		problems = append(problems, errors.New("it has no certificate authorities"))
 	}
-	return errors.Join(append(failures, checkBinary(content(image, binaryPath), image.Platform))...)
+	return errors.Join(append(problems, checkBinary(c.file(binaryPath), c.config.Architecture))...)
 }
 
-// checkBinary wants a static binary of the platform: there is no loader beside it.
-func checkBinary(binary []byte, platform oci.Platform) error {
+// checkBinary wants a static binary: there is no loader beside it.
+func checkBinary(binary []byte, architecture string) error {
 	program, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
-		return fmt.Errorf("its binary is none: %w", err)
+		return fmt.Errorf("its binary is no ELF file: %w", err)
 	}
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
-	if program.Machine != machines[platform.Architecture] {
+	if program.Machine != machines[architecture] {
 		return fmt.Errorf("its binary is for %s", program.Machine)
 	}
 	for _, segment := range program.Progs {
@@ -83,10 +73,10 @@ func checkBinary(binary []byte, platform oci.Platform) error {
 	return nil
 }
 
-func content(image oci.Image, path string) []byte {
-	for _, file := range image.Files {
-		if file.Path == path {
-			return file.Content
+func (c content) file(path string) []byte {
+	for _, one := range c.files {
+		if one.path == path {
+			return one.content
 		}
 	}
 	return nil

@@ -1,9 +1,9 @@
 // Command image is `make image`: it makes the product's container image and checks what is in it.
 //
-// With docker the Dockerfile is built, and the image is loaded under its tag. Where docker does not answer, the same
-// image is put together here, out of a binary that Go compiles for each platform and the certificate authorities that
-// Mozilla trusts: no daemon, no registry and no root are needed for files on an empty base. Either way there is an
-// archive in the end, and nobody gets one that has a shell in it, or runs as root.
+// With docker it builds the Dockerfile, and loads the image under its tag. Where docker does not answer it makes the same
+// image itself, out of a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts:
+// files on an empty base need no daemon, no registry and no root. Either way it leaves an archive, and fails if there is
+// a shell in it or it runs as root.
 package main
 
 import (
@@ -16,19 +16,22 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/merchant-operator/merchant-operator/hack/image/oci"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const usage = `Makes the container image, or checks one: make image, or from the root of the repository
+const usage = `Makes container images, and checks them. In the root of the repository:
 
-  go run ./hack/image [flags]
-  go run ./hack/image check ARCHIVE
+  go -C hack/image build -o "$PWD/bin/image" .
+  bin/image [flags]                                    make the product's image
+  bin/image check ARCHIVE                              check it
+  bin/image sbom VERSION ARCHIVE DIRECTORY             write an SPDX document for each of its platforms
+  bin/image pack USER NAME:TAG ARCHIVE PROGRAM ...     make an image of programs of this machine
 
 `
 
 type options struct {
 	name, version, output, builder string
-	platforms                      []oci.Platform
+	platforms                      []v1.Platform
 }
 
 func main() {
@@ -42,8 +45,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 2 && args[0] == "check" {
+	switch {
+	case len(args) == 2 && args[0] == "check":
 		return checkArchive(args[1])
+	case len(args) == 4 && args[0] == "sbom":
+		return writeSBOMs(ctx, args[1], args[2], args[3])
+	case len(args) >= 5 && args[0] == "pack":
+		return pack(ctx, args[1], args[2], args[3], args[4:])
 	}
 	var o options
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
@@ -51,39 +59,23 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.name, "name", "merchant-operator:devel", "name and tag of the image")
 	flags.StringVar(&o.version, "version", "devel", "what `merchant-operator version` prints in it")
 	flags.StringVar(&o.output, "output", "bin/image.tar", "archive to write")
-	flags.StringVar(&o.builder, "builder", "auto", "docker, buildah, none (compile and assemble here), or auto: docker if it answers, else none")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, comma-separated; docker loads the one it runs on")
+	flags.StringVar(&o.builder, "builder", "auto", "docker, none (compile and assemble here), or auto: docker if it answers, else none")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, comma-separated; docker builds the one it runs on")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected arguments %q; see --help", flags.Args())
+	}
 	for name := range strings.SplitSeq(*platforms, ",") {
-		system, architecture, ok := strings.Cut(name, "/")
-		if !ok {
-			return fmt.Errorf("-platforms: %q is not like linux/amd64", name)
+		platform, err := v1.ParsePlatform(name)
+		if err != nil || platform.Architecture == "" {
+			return fmt.Errorf("-platforms: want linux/amd64 or such, not %q", name)
 		}
-		o.platforms = append(o.platforms, oci.Platform{OS: system, Architecture: architecture})
+		o.platforms = append(o.platforms, *platform)
 	}
 	if err := build(ctx, o); err != nil {
 		return err
 	}
 	return checkArchive(o.output)
-}
-
-func build(ctx context.Context, o options) error {
-	if o.builder == "auto" {
-		o.builder = "none"
-		if dockerAnswers(ctx) {
-			o.builder = "docker"
-		}
-	}
-	switch o.builder {
-	case "docker":
-		return buildWithDocker(ctx, o)
-	case "buildah":
-		return buildWithBuildah(ctx, o)
-	case "none":
-		return assemble(ctx, o)
-	default:
-		return fmt.Errorf("-builder: there is no %q", o.builder)
-	}
 }

@@ -21,18 +21,41 @@ if [[ -n $(git status --porcelain) ]]; then
   echo "There are changes that are not committed; a release is made of a commit." >&2
   exit 1
 fi
-mkdir -p bin
-go build -o bin/release-parts ./hack/release
-version=$(bin/release-parts version "$tag")
+# Semantic versions without build metadata: a plus sign cannot be in the tag of an image.
+number='(0|[1-9][0-9]*)'
+if ! [[ $tag =~ ^v($number\.$number\.$number(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)$ ]]; then
+  echo "The tag $tag is not like v1.2.3 or v1.2.3-rc.1" >&2
+  exit 1
+fi
+version=${BASH_REMATCH[1]}
+
+# What is below the version's heading, without the definitions of links at the end of the page.
+notes=$(awk -v heading="## [$version] - " '
+  found && /^## \[/ { exit }
+  found && !/^\[[^]]+\]: / && (NF || begun) { begun = 1; print }
+  index($0, heading) == 1 && substr($0, length(heading) + 1) ~ /^[0-9]+-[0-9]+-[0-9]+$/ { found = 1 }' CHANGELOG.md)
+if [[ -z $notes ]]; then
+  echo "CHANGELOG.md has no notes on $version: give what is unreleased a heading like ## [$version] - $(date +%F)" >&2
+  exit 1
+fi
 
 rm -rf "$out"
-mkdir -p "$out"
-bin/release-parts notes "$tag" >"$out/notes.md"
-bin/release-parts chart "$tag" "$out"
+mkdir -p "$out" bin
+printf '%s\n' "$notes" >"$out/notes.md"
+
+# Helm dates the files in its archive; with the time of the commit, the same commit gives the same archive.
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+go tool -modfile=go.tools.mod helm package charts/merchant-operator --version "$version" --app-version "$version" -d "$unpacked"
+tar -xzf "$unpacked/merchant-operator-$version.tgz" -C "$unpacked"
+tar --sort=name --mtime="$(git log -1 --format=%cI)" --owner=0 --group=0 --numeric-owner --mode=u=rw,go=r,a+X \
+  -C "$unpacked" -cf - merchant-operator | gzip -n9 >"$out/merchant-operator-$version.tgz"
+
 make build-installer IMG="$image:$version"
 mv dist/install.yaml "$out/"
-go run ./hack/image -builder none -name "$image:$version" -version "$tag" -output "$out/image.tar"
-bin/release-parts sbom "$tag" "$out/image.tar" "$out"
+go -C hack/image build -o "$PWD/bin/image" .
+bin/image -builder none -name "$image:$version" -version "$tag" -output "$out/image.tar"
+bin/image sbom "$version" "$out/image.tar" "$out"
 (cd "$out" && sha256sum ./*.tgz install.yaml ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
 
 echo "==> $out:"

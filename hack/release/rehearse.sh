@@ -24,6 +24,11 @@ git clone -q . "$work/source"
 cd "$work/source"
 mkdir bin
 ln -s "$OLDPWD/bin/release" bin/release
+if hack/release/assemble.sh "$tag" 2>"$work/refusal"; then
+  echo "A version without notes was assembled." >&2
+  exit 1
+fi
+tail -1 "$work/refusal"
 sed -i "s/^## \[Unreleased\]$/&\n\n## [${tag#v}] - $(date +%F)/" CHANGELOG.md
 git -c user.name=rehearsal -c user.email=rehearsal@example.invalid commit -q -am "Rehearse a release"
 git tag "$tag"

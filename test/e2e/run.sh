@@ -23,15 +23,16 @@ else
   export E2E_REDIS_IMAGE=merchant-operator.local/redis:e2e
   export E2E_AGENT_IMAGE=merchant-operator.local/agent:e2e
   hack/install.sh redis
-  go run ./hack/image -name merchant-operator:e2e -version "e2e-$(git describe --always --dirty)" \
+  go -C hack/image build -o "$PWD/bin/image" .
+  bin/image -name merchant-operator:e2e -version "e2e-$(git describe --always --dirty)" \
     -platforms "linux/$(go env GOARCH)" -output bin/image-e2e.tar
   CGO_ENABLED=0 go build -o bin/e2e-agent ./hack/agent
 
   remove() { [[ -n ${KEEP:-} ]] || hack/cluster/run.sh down; }
   trap remove EXIT
   hack/cluster/run.sh up
-  hack/cluster/run.sh pack "$E2E_AGENT_IMAGE" bin/agent-e2e.tar bin/e2e-agent
-  hack/cluster/run.sh pack "$E2E_REDIS_IMAGE" bin/redis-e2e.tar redis-server redis-cli
+  bin/image pack 65532:65532 "$E2E_AGENT_IMAGE" bin/agent-e2e.tar bin/e2e-agent
+  bin/image pack 65532:65532 "$E2E_REDIS_IMAGE" bin/redis-e2e.tar redis-server redis-cli
   for archive in bin/{image,agent,redis}-e2e.tar; do hack/cluster/run.sh load "$archive"; done
   export KUBECONFIG=$PWD/.cluster/kubeconfig
 fi

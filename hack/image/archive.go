@@ -1,0 +1,265 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// file is a regular file of an image. It belongs to root.
+type file struct {
+	path    string // absolute
+	mode    int64
+	content []byte
+}
+
+// newImage makes an image of one layer. The same arguments give the same digest.
+func newImage(platform v1.Platform, created time.Time, config v1.Config, files []file) (v1.Image, error) {
+	content, err := layerOf(files, created)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, fmt.Errorf("make a layer: %w", err)
+	}
+	created = created.UTC()
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.ConfigFile(image, &v1.ConfigFile{
+		OS: platform.OS, Architecture: platform.Architecture, Created: v1.Time{Time: created}, Config: config,
+		RootFS: v1.RootFS{Type: "layers"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configure an image: %w", err)
+	}
+	return mutate.Append(image, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "hack/image"},
+	})
+}
+
+// layerOf archives files, and the directories above them, in the order of their paths.
+func layerOf(files []file, modified time.Time) ([]byte, error) {
+	headers := map[string]*tar.Header{}
+	contents := map[string][]byte{}
+	for _, one := range files {
+		if !path.IsAbs(one.path) || path.Clean(one.path) != one.path {
+			return nil, fmt.Errorf("%s: want an absolute and clean path", one.path)
+		}
+		headers[one.path[1:]] = &tar.Header{Typeflag: tar.TypeReg, Mode: one.mode, Size: int64(len(one.content))}
+		contents[one.path[1:]] = one.content
+		for directory := path.Dir(one.path); directory != "/"; directory = path.Dir(directory) {
+			headers[directory[1:]+"/"] = &tar.Header{Typeflag: tar.TypeDir, Mode: 0o755}
+		}
+	}
+	var layer bytes.Buffer
+	writer := tar.NewWriter(&layer)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		header := headers[name]
+		header.Name, header.ModTime = name, modified.Truncate(time.Second)
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(contents[name]); err != nil {
+			return nil, err
+		}
+	}
+	return layer.Bytes(), writer.Close()
+}
+
+// writeArchive writes an OCI layout of images, one for each platform, under one name. docker and containerd load it.
+func writeArchive(target, imageName string, images ...v1.Image) error {
+	tag, err := name.NewTag(imageName)
+	if err != nil {
+		return err
+	}
+	fullName := tag.Name()
+	if tag.RegistryStr() == name.DefaultRegistry { // containerd and the kubelet say docker.io
+		fullName = strings.TrimPrefix(fullName, "index.")
+	}
+	var platforms v1.ImageIndex = empty.Index
+	for _, image := range images {
+		config, err := image.ConfigFile()
+		if err != nil {
+			return err
+		}
+		platforms = mutate.AppendManifests(platforms, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()},
+		})
+	}
+	directory, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	files, err := layout.Write(directory, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := files.AppendIndex(platforms, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          fullName,
+		"org.opencontainers.image.ref.name": tag.TagStr(),
+	})); err != nil {
+		return err
+	}
+	return archive(target, os.DirFS(directory))
+}
+
+// archive writes files without what depends on the machine: owners and times.
+func archive(target string, files fs.FS) (err error) {
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	out, err := os.Create(target)
+	if err != nil {
+		return err
+	}
+	writer := tar.NewWriter(out)
+	defer func() { err = errors.Join(err, writer.Close(), out.Close()) }()
+	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		if err := writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			return err
+		}
+		_, err = writer.Write(content)
+		return err
+	})
+}
+
+// content is what an image holds.
+type content struct {
+	config *v1.ConfigFile
+	files  []file // without directories
+}
+
+// readArchive returns the images of an archive that writeArchive, or `docker save` since version 25, has written. It
+// checks every digest.
+func readArchive(path string) ([]content, error) {
+	directory, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	if said, err := exec.Command("tar", "-xf", path, "-C", directory).CombinedOutput(); err != nil { //nolint:noctx // it is short
+		return nil, fmt.Errorf("unpack %s: %w: %s", path, err, said)
+	}
+	if err := checkBlobs(filepath.Join(directory, "blobs", "sha256")); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	index, err := layout.ImageIndexFromPath(directory)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	contents, err := contentsOf(index)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return contents, nil
+}
+
+// checkBlobs compares blobs with their names, which are their digests: the layout package takes any content.
+func checkBlobs(directory string) error {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		blob, err := os.ReadFile(filepath.Join(directory, entry.Name()))
+		if err != nil {
+			return err
+		}
+		if sum := sha256.Sum256(blob); hex.EncodeToString(sum[:]) != entry.Name() {
+			return fmt.Errorf("blob %s has another digest", entry.Name())
+		}
+	}
+	return nil
+}
+
+func contentsOf(index v1.ImageIndex) ([]content, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	var all []content
+	for _, entry := range manifest.Manifests {
+		switch {
+		case entry.Platform != nil && entry.Platform.OS == "unknown": // an attestation
+		case entry.MediaType.IsIndex():
+			nested, err := index.ImageIndex(entry.Digest)
+			if err != nil {
+				return nil, err
+			}
+			more, err := contentsOf(nested)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+		default:
+			image, err := index.Image(entry.Digest)
+			if err != nil {
+				return nil, err
+			}
+			one, err := contentOf(image)
+			if err != nil {
+				return nil, fmt.Errorf("image %s: %w", entry.Digest, err)
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+func contentOf(image v1.Image) (content, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return content{}, err
+	}
+	out := content{config: config}
+	files := mutate.Extract(image)
+	defer func() { _ = files.Close() }()
+	for reader := tar.NewReader(files); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return content{}, err
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
+		text, err := io.ReadAll(reader)
+		if err != nil {
+			return content{}, err
+		}
+		out.files = append(out.files, file{path.Clean("/" + header.Name), header.Mode, text})
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// What the image holds, as in the Dockerfile.
+const (
+	binaryPath = "/merchant-operator"
+	rootsPath  = "/etc/ssl/certs/ca-certificates.crt"
+	// By number, so that Kubernetes can tell that it is not root.
+	user = "65532:65532"
+)
+
+func build(ctx context.Context, o options) error {
+	if o.builder == "auto" {
+		o.builder = "none"
+		if dockerAnswers(ctx) {
+			o.builder = "docker"
+		}
+	}
+	switch o.builder {
+	case "docker":
+		return errors.Join(
+			docker(ctx, "buildx", "build", "--load", "--provenance=false", "--build-arg", "VERSION="+o.version, "--tag", o.name, "."),
+			docker(ctx, "save", "--output", o.output, o.name),
+		)
+	case "none":
+		return assemble(ctx, o)
+	default:
+		return fmt.Errorf("-builder: want docker, none or auto, not %q", o.builder)
+	}
+}
+
+// dockerAnswers tells whether there is a docker daemon, not just its client.
+func dockerAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run() == nil
+}
+
+func docker(ctx context.Context, args ...string) error {
+	program := exec.CommandContext(ctx, "docker", args...)
+	program.Stdout, program.Stderr = os.Stderr, os.Stderr
+	if err := program.Run(); err != nil {
+		return fmt.Errorf("docker %s: %w", args[0], err)
+	}
+	return nil
+}
+
+// assemble makes the image of the Dockerfile without docker.
+func assemble(ctx context.Context, o options) error {
+	images := make([]v1.Image, 0, len(o.platforms))
+	for _, platform := range o.platforms {
+		fmt.Fprintf(os.Stderr, "==> compiling merchant-operator %s for %s\n", o.version, platform)
+		binary, err := compile(ctx, platform, o.version)
+		if err != nil {
+			return err
+		}
+		image, err := newImage(platform, commitTime(ctx), productConfig(o.version), productFiles(binary))
+		if err != nil {
+			return err
+		}
+		images = append(images, image)
+	}
+	return writeArchive(o.output, o.name, images...)
+}
+
+func productConfig(version string) v1.Config {
+	return v1.Config{
+		User: user, Entrypoint: []string{binaryPath}, WorkingDir: "/",
+		Labels: map[string]string{"org.opencontainers.image.version": version},
+	}
+}
+
+func productFiles(binary []byte) []file {
+	return []file{{rootsPath, 0o644, roots()}, {binaryPath, 0o755, binary}}
+}
+
+// compile builds as the Dockerfile does.
+func compile(ctx context.Context, platform v1.Platform, version string) ([]byte, error) {
+	directory, err := os.MkdirTemp("", "merchant-operator-image-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	output := filepath.Join(directory, "merchant-operator")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", output, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("compile for %s: %w", platform, err)
+	}
+	return os.ReadFile(output)
+}
+
+// roots are the certificate authorities that Mozilla trusts, from Go's own module. This machine may trust others, which
+// are nobody else's business.
+func roots() []byte {
+	var certificates bytes.Buffer
+	for root := range bundle.Roots() {
+		certificates.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
+	}
+	return certificates.Bytes()
+}
+
+// commitTime is the last commit's, so that the same commit gives the same image; the epoch outside a repository.
+func commitTime(ctx context.Context) time.Time {
+	text, _ := exec.CommandContext(ctx, "git", "log", "-1", "--format=%cI").Output()
+	when, err := time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
+	if err != nil {
+		return time.Unix(0, 0)
+	}
+	return when
+}
+
+// pack makes an image of programs that are installed here, with the libraries they need, for a cluster that pulls
+// nothing. A container runs the first program.
+func pack(ctx context.Context, user, name, archive string, programs []string) error {
+	config := v1.Config{User: user, Env: []string{"PATH=/usr/bin"}, WorkingDir: "/"}
+	var files []file
+	for i, program := range programs {
+		from, err := exec.LookPath(program)
+		if err != nil {
+			return err
+		}
+		to := "/usr/bin/" + filepath.Base(program)
+		if i == 0 {
+			config.Entrypoint = []string{to}
+		}
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{to, 0o755, content})
+		for _, library := range libraries(ctx, from) {
+			content, err := os.ReadFile(library) // of what a link points to
+			if err != nil {
+				return err
+			}
+			files = append(files, file{library, 0o755, content})
+		}
+	}
+	image, err := newImage(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, time.Unix(0, 0), config, files)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("==> %s holds %s\n", archive, name)
+	return writeArchive(archive, name, image)
+}
+
+// libraries are the absolute paths in what the dynamic loader says, such as
+// "libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)". A static program has none, at which ldd fails.
+func libraries(ctx context.Context, program string) []string {
+	said, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(strings.Fields(string(said)), func(word string) bool { return !strings.HasPrefix(word, "/") })
+}
