@@ -112,6 +112,7 @@ bench-go: ## Measure the hot functions COUNT times each, for benchstat. ARGS='-c
 .PHONY: lint
 lint: ## Check style, common mistakes and which package may import which.
 	$(TOOL) golangci-lint run
+	go -C hack/image tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
 verify: generate manifests chart-docs lint ## Check that all is generated, tidy, linted and committed, as CI does.
@@ -119,7 +120,6 @@ verify: generate manifests chart-docs lint ## Check that all is generated, tidy,
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
 	$(TOOL) helm lint --quiet charts/merchant-operator
-	go -C hack/image vet ./...
 	go -C hack/image test ./...
 	go -C hack/image mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=

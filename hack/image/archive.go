@@ -162,25 +162,25 @@ type content struct {
 
 // readArchive returns the images of an archive that writeArchive, or `docker save` since version 25, has written. It
 // checks every digest.
-func readArchive(path string) ([]content, error) {
+func readArchive(archivePath string) ([]content, error) {
 	directory, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
-	if said, err := exec.Command("tar", "-xf", path, "-C", directory).CombinedOutput(); err != nil { //nolint:noctx // it is short
-		return nil, fmt.Errorf("unpack %s: %w: %s", path, err, said)
+	if said, err := exec.Command("tar", "-xf", archivePath, "-C", directory).CombinedOutput(); err != nil { //nolint:noctx // it is short
+		return nil, fmt.Errorf("unpack %s: %w: %s", archivePath, err, said)
 	}
 	if err := checkBlobs(filepath.Join(directory, "blobs", "sha256")); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", archivePath, err)
 	}
 	index, err := layout.ImageIndexFromPath(directory)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", archivePath, err)
 	}
 	contents, err := contentsOf(index)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", archivePath, err)
 	}
 	return contents, nil
 }
