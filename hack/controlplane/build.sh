@@ -4,8 +4,9 @@
 #   export KUBEBUILDER_ASSETS=$(hack/controlplane/build.sh)
 #
 # Only the directory goes to stdout; progress goes to stderr. A KUBEBUILDER_ASSETS that is already set is
-# checked and used as it is. Built binaries are kept outside the tree, one directory per set of sources,
-# so that clones share them: $XDG_CACHE_HOME (or ~/.cache)/merchant-operator/controlplane.
+# checked and used as it is, and so is what setup-envtest has installed, if it is of the same minor version.
+# Built binaries are kept outside the tree, one directory per set of sources, so that clones share them:
+# $XDG_CACHE_HOME (or ~/.cache)/merchant-operator/controlplane.
 set -euo pipefail
 # Where the caller stands, so that a relative KUBEBUILDER_ASSETS still means what they meant.
 called_from=$PWD
@@ -13,14 +14,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 say() { printf 'controlplane: %s\n' "$*" >&2; }
 
+# Prints the first program that a directory lacks.
+missing() { for name in kube-apiserver etcd kubectl; do [[ -x $1/$name ]] || { echo "$name"; return; }; done; }
+
 if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
   assets=$(cd "$called_from" && cd "$KUBEBUILDER_ASSETS" && pwd) || exit 1
-  for name in kube-apiserver etcd kubectl; do
-    if [[ ! -x $assets/$name ]]; then
-      say "KUBEBUILDER_ASSETS=$assets has no executable $name; put one there, or unset the variable to build it"
-      exit 1
-    fi
-  done
+  name=$(missing "$assets")
+  if [[ -n $name ]]; then
+    say "KUBEBUILDER_ASSETS=$assets has no executable $name; put one there, or unset the variable to build it"
+    exit 1
+  fi
   echo "$assets"
   exit
 fi
@@ -38,6 +41,15 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/merchant-operator/controlplane
 assets=$cache/$version-${sources:0:12}
 
 if [[ ! -d $assets ]]; then
+  # Where setup-envtest installs by default: 1.36.2-linux-amd64 and such.
+  installed=${XDG_DATA_HOME:-$HOME/.local/share}/kubebuilder-envtest
+  [[ $(uname) != Darwin ]] || installed="$HOME/Library/Application Support/io.kubebuilder.envtest"
+  newest=$(printf '%s\n' "$installed/k8s/$major.$minor."*-"$(go env GOOS)-$(go env GOARCH)" | sort -V | tail -1)
+  if [[ -d $newest && -z $(missing "$newest") ]]; then
+    say "using $newest, which setup-envtest has installed"
+    echo "$newest"
+    exit
+  fi
   mkdir -p "$cache"
   # One clone builds, the others wait. Where flock is missing (macOS) both build, and the first to finish wins.
   if command -v flock >/dev/null; then
