@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -59,7 +58,7 @@ func TestWriteConfigs(t *testing.T) {
 }
 
 func TestServerCertificateIsForPodsToo(t *testing.T) {
-	ca, err := newAuthority(time.Now())
+	ca, err := newAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}

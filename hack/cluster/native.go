@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -134,6 +135,74 @@ func connect(pid int) error {
 		if err := ip(args...); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (n *native) waitForAPI(ctx context.Context) error {
+	return until(ctx, "the Kubernetes API is ready", func() error { return n.kubectl(ctx, "get", "--raw=/readyz") })
+}
+
+func (n *native) applyAddons(ctx context.Context) error {
+	// The namespace is made by the server itself, a moment after it is ready.
+	return until(ctx, "the API takes the addons", func() error {
+		return n.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", n.in("policies.yaml"), "-f", n.in("dns.yaml"))
+	})
+}
+
+func (n *native) waitForNode(ctx context.Context) error {
+	if err := until(ctx, "the node is ready", func() error {
+		return n.kubectl(ctx, "wait", "--for=condition=Ready", "--timeout=10s", "node/"+nodeName)
+	}); err != nil {
+		return err
+	}
+	return until(ctx, "DNS answers", func() error {
+		return n.kubectl(ctx, "-n", "kube-system", "rollout", "status", "--timeout=30s", "deployment/coredns")
+	})
+}
+
+// kubectl runs it as the administrator of the cluster.
+func (n *native) kubectl(ctx context.Context, args ...string) error {
+	program := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig", n.in("kubeconfig"), "--request-timeout=30s"}, args...)...)
+	if said, err := program.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", args[0], err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+// The node's own images, which run.sh packs of binaries that were built here.
+const (
+	pauseImage = "merchant-operator.local/pause:1"
+	dnsImage   = "merchant-operator.local/coredns:1"
+)
+
+func (n *native) loadOwnImages(ctx context.Context) error {
+	for _, archive := range []string{"bin/pause.tar", "bin/coredns.tar"} {
+		// containerd may still be starting.
+		if err := until(ctx, "containerd takes images", func() error { return n.load(ctx, archive) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load hands an archive to containerd inside the node.
+func (*native) load(ctx context.Context, archive string) error {
+	node, err := recorded()
+	if err != nil || !node.runs() {
+		return errors.New("the cluster does not run: start it with `make cluster`")
+	}
+	file, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	program := exec.CommandContext(ctx, "nsenter", "--target", fmt.Sprint(node.PID), "--mount", "--pid",
+		"ctr", "--address", containerdAt, "--namespace", "k8s.io", "images", "import", "-")
+	program.Stdin = file
+	if said, err := program.CombinedOutput(); err != nil {
+		return fmt.Errorf("import %s: %w: %s", archive, err, said)
 	}
 	return nil
 }

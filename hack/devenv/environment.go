@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -128,4 +133,104 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 		return err
 	}
 	return e.apply(ctx, "config/rbac") // which has the product's own namespaces
+}
+
+// claim makes .dev this run's own and empties it of what an earlier run has left. The lock ends with the process,
+// however that ends, so a killed run never stands in the way of the next one.
+func claim(directory string) (release func(), err error) {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, fmt.Errorf("make %s: %w", directory, err)
+	}
+	path := filepath.Join(directory, "lock")
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	release = func() { _ = lock.Close() }
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer release()
+		owner, _ := os.ReadFile(path)
+		return nil, fmt.Errorf("it is running here already (process %s): stop that one first, or use it: . .dev/env (%w)", owner, err)
+	}
+	entries, err := os.ReadDir(directory)
+	for _, entry := range entries {
+		if entry.Name() != "lock" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(directory, entry.Name())))
+		}
+	}
+	if err := errors.Join(err,
+		os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())), 0o600),
+		os.Mkdir(filepath.Join(directory, "logs"), 0o700),
+	); err != nil {
+		release()
+		return nil, fmt.Errorf("prepare %s: %w", directory, err)
+	}
+	return release, nil
+}
+
+// addresses are host:port each. Two replicas: index 0 and 1.
+type addresses struct {
+	public, internal, ops [2]string
+	operatorOps           string
+	dispatcherOps         string
+	redis, sink           string
+}
+
+// chooseAddresses keeps to the ports that --help lists, as far as they are free.
+func chooseAddresses(ctx context.Context) (addresses, error) {
+	var a addresses
+	for _, wanted := range []struct {
+		address *string
+		port    int
+	}{
+		{&a.public[0], 8080},
+		{&a.public[1], 8082},
+		{&a.internal[0], 8081},
+		{&a.internal[1], 8083},
+		{&a.operatorOps, 9090},
+		{&a.ops[0], 9091},
+		{&a.ops[1], 9092},
+		{&a.dispatcherOps, 9093},
+		{&a.sink, 8090},
+		{&a.redis, 16379},
+	} {
+		address, err := freeAddress(ctx, wanted.port)
+		if err != nil {
+			return addresses{}, err
+		}
+		*wanted.address = address
+	}
+	return a, nil
+}
+
+func freeAddress(ctx context.Context, preferred int) (string, error) {
+	var listeners net.ListenConfig
+	listener, err := listeners.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
+	if err != nil {
+		if listener, err = listeners.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		fmt.Printf("    port %d is taken; using %s instead\n", preferred, listener.Addr())
+	}
+	address := listener.Addr().String()
+	return address, listener.Close()
+}
+
+// patienceToStart is how long anything may take to become ready, on a busy machine.
+const patienceToStart = time.Minute
+
+// eventually tries until it works. Its error says what was waited for, and why the last try failed.
+func eventually(ctx context.Context, what string, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patienceToStart, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx)
+		return last == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("waited %s for %s: %w", patienceToStart, what, last)
+	}
+	return nil
 }

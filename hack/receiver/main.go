@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 )
 
 const usage = `Receives webhook events: go run ./hack/receiver --secret-file FILE
@@ -59,7 +61,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	if secret := os.Getenv("WEBHOOK_SECRET"); secret != "" && len(secrets) == 0 {
 		secrets = append(secrets, secret)
 	}
-	receiver, err := newReceiver(secrets, *acceptUnverified, out)
+	receiver, err := inbox.New(inbox.Options{Secrets: secrets, AcceptUnverified: *acceptUnverified, Log: out})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package inbox
 
 import (
 	"encoding/base64"
@@ -31,7 +31,7 @@ func TestWhatIsVerifiedIsTaken(t *testing.T) {
 			t.Errorf("with secret %d: %d", n+1, status)
 		}
 	}
-	want := []event{
+	want := []Event{
 		{ID: "evt_0", Type: "session.completed", Verified: true, Attempts: 1, Body: told("ps_1", 1)},
 		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: told("ps_1", 2)},
 	}
@@ -58,7 +58,7 @@ func TestWhatIsNotVerifiedIsRefused(t *testing.T) {
 	if answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("no signature gives %d", answer.StatusCode)
 	}
-	assertEvents(t, server, []event{})
+	assertEvents(t, server, []Event{})
 }
 
 func TestUnverifiedEventsAreMarked(t *testing.T) {
@@ -66,7 +66,7 @@ func TestUnverifiedEventsAreMarked(t *testing.T) {
 	body := told("ps_1", 1)
 	post(t, server, foreign, "evt_1", body, time.Now())
 	post(t, server, current, "evt_1", body, time.Now()) // which the forged one must not hide
-	assertEvents(t, server, []event{
+	assertEvents(t, server, []Event{
 		{ID: "evt_1", Type: "session.completed", Attempts: 1, Body: body},
 		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: body},
 	})
@@ -80,7 +80,7 @@ func TestARepeatedEventIsOne(t *testing.T) {
 	for range 3 {
 		post(t, server, current, "evt_1", told("ps_1", 1), time.Now())
 	}
-	assertEvents(t, server, []event{
+	assertEvents(t, server, []Event{
 		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 3, Body: told("ps_1", 1)},
 	})
 	if !strings.Contains(printed.String(), "(seen before, attempt 3)") {
@@ -111,11 +111,11 @@ func TestEventsOfASessionAreInTheirOrder(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	var box inbox
+	var box Inbox
 	for n := range kept + 10 {
-		box.put(event{ID: fmt.Sprint(n), Attempts: 1})
+		box.put(Event{ID: fmt.Sprint(n), Attempts: 1})
 	}
-	if events := box.list(); len(events) != kept || events[0].ID != "10" {
+	if events := box.Events(); len(events) != kept || events[0].ID != "10" {
 		t.Errorf("%d events, the first is %s", len(events), events[0].ID)
 	}
 	server, _ := start(t, true)
@@ -137,7 +137,7 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 func start(t *testing.T, acceptUnverified bool, secrets ...string) (*httptest.Server, *logtest.Buffer) {
 	t.Helper()
 	var printed logtest.Buffer
-	handler, err := newReceiver(secrets, acceptUnverified, &printed)
+	handler, err := New(Options{Secrets: secrets, AcceptUnverified: acceptUnverified, Log: &printed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,23 +176,23 @@ func post(t *testing.T, server *httptest.Server, secret, id, body string, at tim
 	return answer.StatusCode
 }
 
-func list(t *testing.T, server *httptest.Server) []event {
+func list(t *testing.T, server *httptest.Server) []Event {
 	t.Helper()
 	answer, err := http.Get(server.URL + "/events")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	events := []event(nil)
+	events := []Event(nil)
 	if err := json.NewDecoder(answer.Body).Decode(&events); err != nil {
 		t.Fatal(err)
 	}
 	return events
 }
 
-func assertEvents(t *testing.T, server *httptest.Server, want []event) {
+func assertEvents(t *testing.T, server *httptest.Server, want []Event) {
 	t.Helper()
-	if diff := cmp.Diff(want, list(t, server), cmpopts.IgnoreUnexported(event{})); diff != "" {
+	if diff := cmp.Diff(want, list(t, server), cmpopts.IgnoreUnexported(Event{})); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
