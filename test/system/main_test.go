@@ -11,7 +11,7 @@ var shared *product
 func TestMain(m *testing.M) {
 	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	var err error
-	if shared, err = startProduct(); err != nil {
+	if shared, err = startProduct(3, 2); err != nil {
 		panic(err)
 	}
 	defer func() {

@@ -52,7 +52,8 @@ type product struct {
 	closers []func() error // in the order of starting
 }
 
-func startProduct() (p *product, err error) {
+// startProduct starts a cluster and a Redis of its own, an operator, and as many replicas and dispatchers.
+func startProduct(replicas, dispatchers int) (p *product, err error) {
 	p = &product{logs: &logtest.Buffer{}}
 	defer func() {
 		if err != nil {
@@ -90,12 +91,12 @@ func startProduct() (p *product, err error) {
 	if err := p.startOperator(environment, dir); err != nil {
 		return p, err
 	}
-	for range 3 {
+	for range replicas {
 		if err := p.startReplica(environment, dir); err != nil {
 			return p, err
 		}
 	}
-	for range 2 {
+	for range dispatchers {
 		if err := p.startDispatcher(environment, dir); err != nil {
 			return p, err
 		}
