@@ -55,7 +55,8 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
-	return f, r.gatherClaims(ctx, from, &f)
+	err := r.gatherClaims(ctx, from, &f)
+	return f, err
 }
 
 // cachedDeliveries finds this ApiKey's delivered Secrets, whatever their names.

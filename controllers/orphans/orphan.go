@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -131,11 +132,13 @@ func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool,
 		return false, nil
 	}
 	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}
-	err := s.Live.Get(ctx, named, source)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := s.Live.Get(ctx, named, source); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
 		return false, fmt.Errorf("read the source %s of %s: %w", named, name, err)
 	}
-	return err != nil || published.ID(source.GetUID()) != ended.ID, nil
+	return published.ID(source.GetUID()) != ended.ID, nil
 }
 
 // bury writes the tombstone. That of a Merchant whose record does not tell its UID says its id instead.
