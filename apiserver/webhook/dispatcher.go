@@ -72,7 +72,7 @@ type dispatcher struct {
 	attempts, records context.Context
 	// healthNews asks to pass on at once how endpoints fare.
 	healthNews chan struct{}
-	log        rareLog
+	logged     throttle
 }
 
 // prepare fills what follows from the rest. The attempts live until ctx ends.
@@ -80,7 +80,7 @@ func (d *dispatcher) prepare(ctx context.Context) {
 	d.attempts, d.records = ctx, context.WithoutCancel(ctx)
 	d.healthNews = make(chan struct{}, 1)
 	d.work = newWork()
-	d.log = rareLog{log: d.options.Log, now: d.now, said: map[string]time.Time{}}
+	d.logged = throttle{now: d.now, last: map[string]time.Time{}}
 	d.lanes = &lanes{
 		limits: lanesLimits{
 			perEndpoint: d.options.Concurrency,

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -80,9 +79,9 @@ var causes = map[string]string{
 
 // explain logs now and then why events wait, once the pauses have grown long.
 func (d *dispatcher) explain(decided decision, lease store.Lease) {
-	if decided.after >= time.Minute {
-		d.log.say(slog.LevelWarn, longestPause, "events wait, because "+causes[decided.why],
-			"reason", decided.why, "merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
+	if decided.after >= time.Minute && d.logged.allows(decided.why, longestPause) {
+		d.options.Log.Warn("events wait", "reason", decided.why, "cause", causes[decided.why],
+			"merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
 	}
 }
 
