@@ -113,7 +113,7 @@ func (n *native) start() error {
 		return err
 	}
 	return errors.Join(
-		json.NewEncoder(input).Encode(order{
+		json.NewEncoder(input).Encode(nodeConfig{
 			Directory: n.directory,
 			Programs:  []string{os.Getenv("CLUSTER_COMPONENTS"), os.Getenv("KUBEBUILDER_ASSETS")},
 		}),

@@ -18,8 +18,8 @@ import (
 // nodeCommand is the second process, which is not for people: the first one of the cluster's own namespaces.
 const nodeCommand = "node"
 
-// order is what the node is told through its standard input once its network device is there.
-type order struct {
+// nodeConfig is what the node reads from its standard input once its network device is there.
+type nodeConfig struct {
 	// Directory has the configurations; the logs go there too.
 	Directory string `json:"directory"`
 	// Programs are the directories of the binaries that are the project's own builds.
@@ -29,30 +29,30 @@ type order struct {
 // runNode sets the namespaces up, starts the cluster's programs, and starts again what ends. It never returns while
 // all is well, and is ended by SIGKILL: the kernel then ends whatever else is in its namespaces.
 func runNode() error {
-	var todo order
-	if err := json.NewDecoder(os.Stdin).Decode(&todo); err != nil {
-		return fmt.Errorf("read the order: %w", err) // as when `up` was interrupted
+	var config nodeConfig
+	if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
+		return fmt.Errorf("read the configuration: %w", err) // as when `up` was interrupted
 	}
 	// Whoever started this may go away, and its terminal with it.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
 	if err := errors.Join(isolateMounts(), joinNetwork()); err != nil {
 		return err
 	}
-	path := append(append([]string{}, todo.Programs...), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+	path := append(append([]string{}, config.Programs...), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 	if err := os.Setenv("PATH", strings.Join(path, ":")); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/run/cni", 0o755); err != nil {
 		return err
 	}
-	network, err := os.ReadFile(filepath.Join(todo.Directory, "cni.conflist"))
+	network, err := os.ReadFile(filepath.Join(config.Directory, "cni.conflist"))
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile("/run/cni/pods.conflist", network, 0o600); err != nil {
 		return err
 	}
-	return supervise(filepath.Join(todo.Directory, "logs"), programs(todo.Directory))
+	return supervise(filepath.Join(config.Directory, "logs"), programs(config.Directory))
 }
 
 // isolateMounts hides what the machine keeps in /run, /var/lib and /var/log behind empty directories in memory, where

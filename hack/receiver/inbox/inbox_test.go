@@ -26,14 +26,14 @@ var (
 func TestWhatIsVerifiedIsTaken(t *testing.T) {
 	server, printed := start(t, false, current, old)
 	for n, secret := range []string{current, old} {
-		id, body := fmt.Sprintf("evt_%d", n), told("ps_1", int64(n+1))
+		id, body := fmt.Sprintf("evt_%d", n), eventBody("ps_1", int64(n+1))
 		if status := post(t, server, secret, id, body, time.Now()); status != http.StatusNoContent {
 			t.Errorf("with secret %d: %d", n+1, status)
 		}
 	}
 	want := []Event{
-		{ID: "evt_0", Type: "session.completed", Verified: true, Attempts: 1, Body: told("ps_1", 1)},
-		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: told("ps_1", 2)},
+		{ID: "evt_0", Type: "session.completed", Verified: true, Attempts: 1, Body: eventBody("ps_1", 1)},
+		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: eventBody("ps_1", 2)},
 	}
 	assertEvents(t, server, want)
 	if got, want := printed.String(), "session.completed ps_1 COMPLETED sequence 1 evt_0\n"; !strings.HasPrefix(got, want) {
@@ -43,7 +43,7 @@ func TestWhatIsVerifiedIsTaken(t *testing.T) {
 
 func TestWhatIsNotVerifiedIsRefused(t *testing.T) {
 	server, _ := start(t, false, current)
-	body := told("ps_1", 1)
+	body := eventBody("ps_1", 1)
 	if status := post(t, server, foreign, "evt_1", body, time.Now()); status != http.StatusUnauthorized {
 		t.Errorf("another's signature gives %d", status)
 	}
@@ -63,7 +63,7 @@ func TestWhatIsNotVerifiedIsRefused(t *testing.T) {
 
 func TestUnverifiedEventsAreMarked(t *testing.T) {
 	server, printed := start(t, true, current)
-	body := told("ps_1", 1)
+	body := eventBody("ps_1", 1)
 	post(t, server, foreign, "evt_1", body, time.Now())
 	post(t, server, current, "evt_1", body, time.Now()) // which the forged one must not hide
 	assertEvents(t, server, []Event{
@@ -78,10 +78,10 @@ func TestUnverifiedEventsAreMarked(t *testing.T) {
 func TestARepeatedEventIsOne(t *testing.T) {
 	server, printed := start(t, false, current)
 	for range 3 {
-		post(t, server, current, "evt_1", told("ps_1", 1), time.Now())
+		post(t, server, current, "evt_1", eventBody("ps_1", 1), time.Now())
 	}
 	assertEvents(t, server, []Event{
-		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 3, Body: told("ps_1", 1)},
+		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 3, Body: eventBody("ps_1", 1)},
 	})
 	if !strings.Contains(printed.String(), "(seen before, attempt 3)") {
 		t.Errorf("printed %q", printed)
@@ -95,7 +95,7 @@ func TestEventsOfASessionAreInTheirOrder(t *testing.T) {
 		sequence int64
 	}{{"ps_1", 1}, {"ps_2", 9}, {"ps_1", 3}, {"ps_1", 2}, {"ps_2", 10}} {
 		id := fmt.Sprintf("evt_%s_%d", step.session, step.sequence)
-		post(t, server, current, id, told(step.session, step.sequence), time.Now())
+		post(t, server, current, id, eventBody(step.session, step.sequence), time.Now())
 	}
 	var order []string
 	for _, e := range list(t, server) {
@@ -146,7 +146,7 @@ func start(t *testing.T, acceptUnverified bool, secrets ...string) (*httptest.Se
 	return server, &printed
 }
 
-func told(session string, sequence int64) string {
+func eventBody(session string, sequence int64) string {
 	return fmt.Sprintf(`{"type":"session.completed","data":{"sessionId":%q,"status":"COMPLETED","sequence":%d}}`, session, sequence)
 }
 
