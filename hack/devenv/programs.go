@@ -23,27 +23,6 @@ type programs struct {
 	fail context.CancelCauseFunc
 }
 
-// start runs a program that logs to NAME.log, and returns what stops it.
-func (p *programs) start(name, path string, args ...string) (stop func() error, err error) {
-	c, err := p.launch(name, path, args)
-	if err != nil {
-		return nil, err
-	}
-	stopping := make(chan struct{})
-	go func() {
-		<-c.ended
-		select {
-		case <-stopping:
-		default:
-			p.fail(c.failure())
-		}
-	}()
-	return func() error {
-		close(stopping)
-		return c.end()
-	}, nil
-}
-
 // child is a process that was started.
 type child struct {
 	name, log string
@@ -110,50 +89,58 @@ const (
 	restartPause = time.Second
 )
 
-// keep runs a role and starts it again when it ends, as a cluster does, so that one can be killed to see what
+// start runs a program that logs to NAME.log, and returns what stops it.
+func (p *programs) start(name, path string, args ...string) (stop func() error, err error) {
+	return p.supervise(1, name, path, args)
+}
+
+// keep is start, and starts the program again when it ends, as a cluster does, so that one can be killed to see what
 // happens then.
 func (p *programs) keep(name, path string, args ...string) (stop func() error, err error) {
-	launch := func() (*child, error) { return p.launch(name, path, args) }
-	first, err := launch()
+	return p.supervise(tries, name, path, args)
+}
+
+func (p *programs) supervise(tries int, name, path string, args []string) (stop func() error, err error) {
+	first, err := p.launch(name, path, args)
 	if err != nil {
 		return nil, err
 	}
 	stopping, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- p.watchOver(first, launch, stopping) }()
+	go func() { stopped <- p.watch(first, tries, stopping) }()
 	return sync.OnceValue(func() error {
 		close(stopping)
 		return <-stopped
 	}), nil
 }
 
-// watchOver returns when the role has stopped, because it was asked to or because it always ends.
-func (p *programs) watchOver(role *child, launch func() (*child, error), stopping <-chan struct{}) error {
+// watch returns when the program has stopped, because it was asked to or because it always ends.
+func (p *programs) watch(c *child, tries int, stopping <-chan struct{}) error {
 	for early := 0; ; {
 		begun := time.Now()
 		select {
 		case <-stopping:
-			return role.end()
-		case <-role.ended:
+			return c.end()
+		case <-c.ended:
 		}
 		early++
-		if time.Since(begun) > soon {
+		if tries > 1 && time.Since(begun) > soon {
 			early = 0
 		}
 		if early == tries {
-			p.fail(role.failure())
+			p.fail(c.failure())
 			return nil
 		}
-		fmt.Printf("==> %s ended (%v); starting it again\n", role.name, role.program.ProcessState)
+		fmt.Printf("==> %s ended (%v); starting it again\n", c.name, c.program.ProcessState)
 		select {
 		case <-stopping:
 			return nil
 		case <-time.After(restartPause):
 		}
-		next, err := launch()
+		next, err := p.launch(c.name, c.program.Path, c.program.Args[1:])
 		if err != nil {
 			p.fail(err)
 			return nil
 		}
-		role = next
+		c = next
 	}
 }
