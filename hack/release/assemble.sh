@@ -47,7 +47,7 @@ printf '%s\n' "$notes" >"$out/notes.md"
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
 go tool -modfile=go.tools.mod helm package charts/merchant-operator --version "$version" --app-version "$version" -d "$unpacked"
-tar -xzf "$unpacked/merchant-operator-$version.tgz" -C "$unpacked"
+tar -xmzf "$unpacked/merchant-operator-$version.tgz" -C "$unpacked"
 tar --sort=name --mtime="$(git log -1 --format=%cI)" --owner=0 --group=0 --numeric-owner --mode=u=rw,go=r,a+X \
   -C "$unpacked" -cf - merchant-operator | gzip -n9 >"$out/merchant-operator-$version.tgz"
 
