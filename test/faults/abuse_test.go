@@ -9,9 +9,15 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
 func abuseFaults() []fault {
@@ -29,6 +35,7 @@ func abuseFaults() []fault {
 		{"bodies without end, announced and chunked", endlessBodies},
 		{"connections opened and reset at once", resetFlood},
 		{"HTTP/2 in the clear, with rapid resets of streams", resetStreams},
+		{"wrong keys in a flood, and a till that repeats a rotated key", wrongKeys},
 	} {
 		all = append(all, fault{"P10", a.name, promised, func(t *testing.T) (int, string) { t.Helper(); return beside(t, a.try) }})
 	}
@@ -203,6 +210,61 @@ func endlessBodies(t *testing.T, host, key string, while func()) (int, string) {
 		t.Errorf("%d MB of a body were taken", most>>20)
 	}
 	return tried, fmt.Sprintf("all refused, at most %d KB sent before that", most>>10)
+}
+
+// wrongKeys tries keys of all kinds from the address of the well-behaved client. Each gets the same answer, and the
+// good key beside them no other than ever.
+func wrongKeys(t *testing.T, host, key string, while func()) (int, string) {
+	t.Helper()
+	c := newCaller()
+	rotated, err := c.call("http://"+host, http.MethodPost, rotate, key, "")
+	if err != nil || rotated.status != http.StatusOK {
+		t.Fatalf("a rotation got %d, %v", rotated.status, err)
+	}
+	shared.secret(rotated.text("fullKey"))
+	named, err := apikey.Parse(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers = 8
+	each := 250 * *intensity
+	var others atomic.Int64
+	var calling sync.WaitGroup
+	for n := range callers {
+		calling.Go(func() {
+			c := newCaller()
+			for i := range each {
+				wrong := key // the dead key of a till that does not know better
+				switch (n + i) % 4 {
+				case 1: // a wrong secret of a key id that lives
+					wrong = guess(t, named.ID())
+				case 2: // a key id that never lived
+					wrong = guess(t, published.ID(types.UID(fmt.Sprint("nobody-", n, "-", i))))
+				case 3:
+					wrong = fmt.Sprintf("externally-generated-key-%032d-%d", i, n)
+				}
+				got, err := c.call("http://"+host, http.MethodGet, me, wrong, "")
+				if err != nil || got.status != http.StatusUnauthorized {
+					others.Add(1)
+					t.Errorf("a wrong key got %d, %v", got.status, err)
+					return
+				}
+			}
+		})
+	}
+	calling.Wait()
+	while()
+	return callers * each, fmt.Sprintf("%d got 401, and %d anything else", int64(callers*each)-others.Load(), others.Load())
+}
+
+// guess is a well-formed key of a key id.
+func guess(t *testing.T, id string) string {
+	t.Helper()
+	key, err := apikey.New(id)
+	if err != nil {
+		t.Error(err)
+	}
+	return key.Reveal()
 }
 
 func resetFlood(t *testing.T, host, key string, while func()) (int, string) {

@@ -25,6 +25,8 @@ func failoverFaults() []fault {
 		{"P1 P5 P6", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
 		{"P1 P5 P6", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
 		{"P1 P5 P6", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
+		{"P5", "a settlement is reported again while the replica is frozen", "503 each time until the replica has it", tryFrozenReplica},
+		{"P1 P4", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is told once", tryMovingSlots},
 	}
 }
 

@@ -1,0 +1,160 @@
+//go:build faults
+
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// withdrawalFaults remove what the dispatcher goes by while events are due.
+func withdrawalFaults() []fault {
+	const (
+		kept    = "its due events are delivered once it is published again"
+		dropped = "its due events are dropped"
+	)
+	return []fault{
+		{"P4", "the published ConfigMap of a merchant removed by hand", kept, removing(func(s *stage, merchant *v1alpha1.Merchant) {
+			s.must(shared.kube.Delete(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: credentialsNamespace, Name: published.MerchantName(published.ID(merchant.UID)),
+			}}))
+		})},
+		{"P4", "every published object removed by hand", kept, removing(func(s *stage, _ *v1alpha1.Merchant) {
+			s.must(shared.kube.DeleteAllOf(s.t.Context(), &corev1.ConfigMap{}, client.InNamespace(credentialsNamespace)))
+			s.must(shared.kube.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(credentialsNamespace)))
+		})},
+		{"P4", "a Merchant is deleted", dropped, tryDeletedMerchants},
+	}
+}
+
+// dueEvents cancels charges while no dispatcher runs, and returns the sessions.
+func (s *stage) dueEvents(merchant *v1alpha1.Merchant, key string, many int) (ids []string) {
+	s.t.Helper()
+	s.dispatchers[0].kill()
+	api := s.replicas[0].public
+	for range many {
+		id := s.mustCall(http.StatusCreated, api, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
+		s.mustCall(http.StatusOK, api, http.MethodPost, sessions+"/"+id+"/cancel", key, "")
+		ids = append(ids, id)
+	}
+	records := s.eventRecords(merchant)
+	if len(records) != many {
+		s.t.Fatalf("%d charges were cancelled, and these events are recorded: %v", many, records)
+	}
+	// They happened a while ago, so that nobody takes a merchant that is missing for one that a watch is yet to tell of.
+	for _, record := range records {
+		happened, err := s.keeper.HGet(s.t.Context(), record, "d").Int64()
+		s.must(err)
+		s.must(s.keeper.HSet(s.t.Context(), record, "d", happened-20_000).Err())
+	}
+	return ids
+}
+
+// ended is the end of the id of an event about the end of a session. Others are in the bucket as well: a dispatcher hears
+// of keys of all merchants, and those of earlier faults were rotated if their records were removed.
+const ended = "_ended"
+
+// eventRecords are the keys of the events about a merchant's sessions in Redis; one that was delivered or dropped is gone.
+func (s *stage) eventRecords(merchant *v1alpha1.Merchant) []string {
+	s.t.Helper()
+	keys, err := s.keeper.Keys(s.t.Context(), space(merchant)+"event:*"+ended).Result()
+	s.must(err)
+	return keys
+}
+
+// attempts is the time of the next attempt of each event that is due.
+func (s *stage) attempts(merchant *v1alpha1.Merchant) map[string]float64 {
+	s.t.Helper()
+	due, err := s.keeper.ZRangeWithScores(s.t.Context(), space(merchant)+"due", 0, -1).Result()
+	s.must(err)
+	next := map[string]float64{}
+	for _, one := range due {
+		if id, _ := one.Member.(string); strings.HasSuffix(id, ended) {
+			next[id] = one.Score
+		}
+	}
+	return next
+}
+
+// removing has a dispatcher meet due events of a merchant of which nothing is published, for the operator is frozen.
+func removing(remove func(s *stage, merchant *v1alpha1.Merchant)) func(*testing.T) (int, string) {
+	return func(t *testing.T) (int, string) {
+		t.Helper()
+		const events = 20
+		rounds := *intensity
+		for n := range rounds {
+			s := newStage(t, 1, 1)
+			hooks := newReceiver(t)
+			merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+			ids := s.dueEvents(merchant, s.apiKey("till", "coffee"), events)
+			thaw := s.freezeOperator()
+			remove(s, merchant)
+			before := s.attempts(merchant)
+			s.dispatchers[0].restart(t)
+			eventuallySees(t, "each event was leased and put off", func() (string, bool) {
+				now := s.attempts(merchant)
+				for event, at := range before {
+					if now[event] == at {
+						return fmt.Sprintf("due at first: %v\nnow: %v", before, now), false
+					}
+				}
+				return "", true
+			})
+			if left := s.eventRecords(merchant); len(left) != events {
+				t.Errorf("round %d: %d of %d events are left", n, len(left), events)
+			}
+			thaw()
+			for _, id := range ids {
+				eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
+					return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.heardOf(id)
+				})
+			}
+		}
+		return rounds, fmt.Sprintf("%d events put off while nothing was published, all delivered afterwards", rounds*events)
+	}
+}
+
+// freezeOperator stops it until the returned function is called, or the test ends.
+func (s *stage) freezeOperator() (thaw func()) {
+	s.t.Helper()
+	shared.operator.signal(s.t, syscall.SIGSTOP)
+	thaw = func() { shared.operator.signal(s.t, syscall.SIGCONT) }
+	s.t.Cleanup(thaw)
+	return thaw
+}
+
+func tryDeletedMerchants(t *testing.T) (int, string) {
+	t.Helper()
+	const events = 20
+	rounds := *intensity
+	for range rounds {
+		s := newStage(t, 1, 1)
+		hooks := newReceiver(t)
+		merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+		s.dueEvents(merchant, s.apiKey("till", "coffee"), events)
+		s.must(shared.kube.Delete(t.Context(), merchant))
+		eventually(t, "the Merchant is gone", func() bool {
+			return apierrors.IsNotFound(shared.get(t.Context(), s.namespace, "coffee", &v1alpha1.Merchant{}))
+		})
+		s.dispatchers[0].restart(t)
+		eventuallySees(t, "its events are dropped", func() (string, bool) {
+			left := s.eventRecords(merchant)
+			return fmt.Sprintf("left: %v, due: %v", left, s.attempts(merchant)), len(left) == 0 && len(s.attempts(merchant)) == 0
+		})
+		if heard := hooks.events(); heard > 0 {
+			t.Errorf("%d events of a deleted Merchant arrived", heard)
+		}
+	}
+	return rounds, fmt.Sprintf("%d events dropped, none delivered", rounds*events)
+}
