@@ -19,22 +19,31 @@ import (
 // announcer writes what this replica's watch brings as overrides, so that a replica which is cut off
 // from the Kubernetes API learns of rotations and revocations from its peers. It writes at once, and
 // what it cannot write because Redis is away it writes later: until Redis is back, no request is
-// answered anyway.
+// answered anyway. Where Redis knows something newer than the watch brought, it has that checked.
 type announcer struct {
 	write func(context.Context, store.Override) error
 	now   func() time.Time
 	log   *slog.Logger
+	checks
 
 	mu      sync.Mutex
 	pending map[store.KeyRef]store.Override // the newest of each key
 }
 
-// announceRetry is between two tries to write what is pending.
+// announceRetry is between two tries to write, or to check, what is pending.
 const announceRetry = time.Second
 
-func newAnnouncer(redis *store.Store, log *slog.Logger, registerer prometheus.Registerer) *announcer {
-	a := &announcer{write: redis.WriteOverride, now: time.Now, log: log, pending: map[store.KeyRef]store.Override{}}
-	promauto.With(registerer).NewGaugeFunc(prometheus.GaugeOpts{
+// endMargin is how far the clocks of replicas and operator may differ for the end of an ApiKey to outrank everything that was
+// ever published of it.
+const endMargin = time.Minute
+
+func newAnnouncer(redis *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *announcer {
+	a := &announcer{
+		write: redis.WriteOverride, now: time.Now, log: log, checks: newChecks(redis, keys, log),
+		pending: map[store.KeyRef]store.Override{},
+	}
+	factory := promauto.With(registerer)
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_directory_unannounced_keys",
 		Help: "Keys whose news this replica could not write to Redis yet.",
 	}, func() float64 {
@@ -42,6 +51,10 @@ func newAnnouncer(redis *store.Store, log *slog.Logger, registerer prometheus.Re
 		defer a.mu.Unlock()
 		return float64(len(a.pending))
 	})
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "merchant_operator_directory_unchecked_keys",
+		Help: "Keys whose published record this replica has not compared with Redis yet.",
+	}, func() float64 { return float64(a.checks.size()) })
 	return a
 }
 
@@ -52,6 +65,15 @@ func (a *announcer) Announce(record published.KeyRecord) { a.tell(overrideOf(rec
 func (a *announcer) Revoke(record published.KeyRecord) {
 	a.tell(store.Override{KeyRef: refOf(record), Order: record.Order()})
 }
+
+// End writes that no digest of the key is accepted, whatever was ever published of it.
+func (a *announcer) End(record published.KeyRecord) {
+	end := a.now().Add(endMargin).UnixMilli()
+	a.tell(store.Override{KeyRef: refOf(record), Order: published.Order{Issued: end, Revision: end}})
+}
+
+// Check has the record compared with what Redis knows of its key, soon.
+func (a *announcer) Check(record published.KeyRecord) { a.checks.add(refOf(record), record.Order()) }
 
 // tell holds up the watch while Redis answers. While it does not, thousands of news must not wait
 // for one time-out each.
@@ -64,14 +86,22 @@ func (a *announcer) tell(override store.Override) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pending[override.KeyRef] = override
+	earlier, known := a.pending[override.KeyRef]
+	order := override.Order.Compare(earlier.Order)
+	if !known || order > 0 || (order == 0 && len(override.Accepted) == 0) {
+		a.pending[override.KeyRef] = override
+	}
 }
 
 // try writes an override and reports whether to try again.
 func (a *announcer) try(ctx context.Context, override store.Override) (again bool) {
 	err := a.write(ctx, override)
 	switch {
-	case err == nil || errors.Is(err, store.ErrNewerOverride):
+	case err == nil:
+		a.checks.settled(override.KeyRef, override.Order)
+		return false
+	case errors.Is(err, store.ErrNewerOverride):
+		a.checks.add(override.KeyRef, override.Order)
 		return false
 	case errors.Is(err, store.ErrUnavailable):
 		return true
@@ -81,16 +111,23 @@ func (a *announcer) try(ctx context.Context, override store.Override) (again boo
 	return false
 }
 
-// run writes what is pending until ctx ends.
+// run writes and checks what is pending until ctx ends. Checks wait for the Kubernetes API, which must not hold up the news.
 func (a *announcer) run(ctx context.Context) {
-	ticker := time.NewTicker(announceRetry)
+	var loops sync.WaitGroup
+	loops.Go(func() { every(ctx, announceRetry, a.catchUp) })
+	loops.Go(func() { every(ctx, announceRetry, a.checks.perform) })
+	loops.Wait()
+}
+
+func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			a.catchUp(ctx)
+			do(ctx)
 		}
 	}
 }

@@ -37,6 +37,7 @@ func announcing() (*announcer, *ledger, *strings.Builder) {
 	redis, log := &ledger{}, &strings.Builder{}
 	return &announcer{
 		write:   redis.write,
+		checks:  checks{doubts: &doubts{keys: map[store.KeyRef]published.Order{}}},
 		now:     func() time.Time { return time.Unix(1_800_000_000, 0) },
 		log:     slog.New(slog.NewTextHandler(log, nil)),
 		pending: map[store.KeyRef]store.Override{},

@@ -39,7 +39,7 @@ func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) erro
 		}
 		err = next(w, r, from)
 		if charged && !errors.Is(err, store.ErrKeyRejected) {
-			a.wrongKeys.charge(from.KeyID, -1)
+			a.wrongKeys.refund(from.KeyID)
 		}
 		return err
 	}

@@ -107,6 +107,12 @@ func (r *replica) awaitReady() {
 	r.url, r.internal = r.listening("public"), r.listening("internal")
 }
 
+// awaitChecked returns when the replica has compared what it was first told with Redis, which takes scripts of its own.
+func (r *replica) awaitChecked() {
+	r.t.Helper()
+	eventually(r.t, "the keys are checked", func() bool { return r.metric("merchant_operator_directory_unchecked_keys") == "0" })
+}
+
 // listening returns the base URL of a listener, from the log; empty as long as it is not open.
 func (r *replica) listening(name string) string {
 	for line := range strings.Lines(r.log.String()) {

@@ -11,7 +11,7 @@ import (
 // Without Redis nothing is taken for granted, and nothing but time mends it.
 func TestRedisAway(t *testing.T) {
 	for name, outage := range map[string]struct{ begin, end func(*redistest.Server) }{
-		"stopped": {(*redistest.Server).Stop, (*redistest.Server).Start},
+		"stopped": {(*redistest.Server).Stop, func(s *redistest.Server) { s.Start() }},
 		"frozen":  {(*redistest.Server).Pause, (*redistest.Server).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {

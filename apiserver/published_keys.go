@@ -51,6 +51,9 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier try had succeeded, and only its answer was lost
 		}
+		if record.Superseded {
+			return apikey.Key{}, record, fmt.Errorf("%w: key %s was put back and is about to be issued anew", errKubernetes, keyID)
+		}
 		now := p.now().UTC()
 		if !record.Usable(now) || !record.Current.Digest.Equal(presented) {
 			// Another rotation was first, or the key is in its overlap: it must not end the one that took its place.
@@ -63,6 +66,39 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		}
 	}
 	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", errKubernetes, keyID, lastErr)
+}
+
+// supersession is what became of a published record that others know a newer one than.
+type supersession int
+
+const (
+	keyCurrent    supersession = iota // it is as new, or marked already
+	keyGone                           // it is not there
+	keySuperseded                     // it was marked
+)
+
+// supersede marks the published record of the key id as superseded if it is older than newer. The operator then takes it for
+// lost. An error wraps errKubernetes unless the record has changed in between.
+func (p publishedKeys) supersede(ctx context.Context, keyID string, newer published.Order) (supersession, error) {
+	secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return keyGone, nil
+	}
+	if err != nil {
+		return keyCurrent, fmt.Errorf("%w: read key %s: %w", errKubernetes, keyID, err)
+	}
+	record, err := published.DecodeKey(secret)
+	if err != nil || record.Superseded || record.Order().Compare(newer) >= 0 {
+		return keyCurrent, nil //nolint:nilerr // one that cannot be decoded opens nothing
+	}
+	record.Superseded, record.Revision = true, record.NextRevision(p.now())
+	switch err := p.replace(ctx, secret, record); {
+	case apierrors.IsConflict(err):
+		return keyCurrent, err
+	case err != nil:
+		return keyCurrent, fmt.Errorf("%w: mark key %s: %w", errKubernetes, keyID, err)
+	}
+	return keySuperseded, nil
 }
 
 // replace writes the record into the Secret it was read from, unless that has changed since, and

@@ -29,6 +29,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
 	defer func() { _ = server.Close() }()
 
+	r.awaitChecked()
 	r.proxy.FreezeWatches() // what a replica sees in its watch it writes to Redis, too
 
 	// A server learns each script once.

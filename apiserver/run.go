@@ -50,7 +50,8 @@ func Run(ctx context.Context, options Options) error {
 	}
 
 	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), registry: registry, failed: make(chan error, 3)} // of each listener
-	news := newAnnouncer(redis, options.Log, registry)
+	keys := publishedKeys{secrets: kube.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
+	news := newAnnouncer(redis, keys, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
 	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
 	opsServer, err := ops.Serve(ctx, options.ops(), shown, registry, kube, options.Log, r.failed)

@@ -52,10 +52,10 @@ func newWrongKeys(redis *store.Store) *wrongKeys {
 // check returns nil if the caller's key is worth a trip to Redis. If it was charged for one, that is to be refunded unless Redis
 // refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err error) {
-	if from.Live || k.charge(from.KeyID, 1) {
+	if from.Live || k.charge(from.KeyID) {
 		return !from.Live, nil
 	}
-	read := k.join(store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
+	read := k.join(context.WithoutCancel(ctx), store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
 	select {
 	case <-read.done:
 	case <-ctx.Done():
@@ -70,12 +70,17 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 	return false, nil
 }
 
-// charge counts that many trips for a key id, or reports that they are too many. A negative number is a refund.
-func (k *wrongKeys) charge(keyID string, trips time.Duration) bool {
+// charge counts a trip for a key id, or reports that it would be one too many.
+func (k *wrongKeys) charge(keyID string) bool { return k.add(keyID, wrongKeyTrips.Interval()) }
+
+// refund takes a charge back.
+func (k *wrongKeys) refund(keyID string) { k.add(keyID, -wrongKeyTrips.Interval()) }
+
+func (k *wrongKeys) add(keyID string, cost time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	backlog := max(0, k.paidUntil(keyID).Sub(now)) + trips*wrongKeyTrips.Interval()
+	backlog := max(0, k.paidUntil(keyID).Sub(now)) + cost
 	if backlog > wrongKeyTrips.Window() {
 		return false
 	}
@@ -94,26 +99,26 @@ func (k *wrongKeys) paidUntil(keyID string) time.Time {
 }
 
 // join returns a read that begins after now, so that it finds whatever was written before.
-func (k *wrongKeys) join(key store.KeyRef) *sharedRead {
+func (k *wrongKeys) join(ctx context.Context, key store.KeyRef) *sharedRead {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	read := k.next[key.KeyID]
 	if read == nil {
 		read = &sharedRead{done: make(chan struct{})}
 		k.next[key.KeyID] = read
-		go k.perform(key, read)
+		go k.perform(ctx, key, read)
 	}
 	return read
 }
 
-func (k *wrongKeys) perform(key store.KeyRef, read *sharedRead) {
+func (k *wrongKeys) perform(ctx context.Context, key store.KeyRef, read *sharedRead) {
 	defer close(read.done)
 	<-k.pause(wrongKeyPause)
 	k.mu.Lock()
 	delete(k.next, key.KeyID)
 	k.mu.Unlock()
 	var overrides []store.Override
-	if overrides, read.err = k.read(context.Background(), key); read.err == nil {
+	if overrides, read.err = k.read(ctx, key); read.err == nil {
 		read.override = overrides[0]
 	}
 }

@@ -35,7 +35,7 @@ func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 }
 
 func (k *wrongKeys) exhaust(keyID string) {
-	for k.charge(keyID, 1) {
+	for k.charge(keyID) {
 	}
 }
 
@@ -47,7 +47,7 @@ func TestAGoodKeyIsNotChargedFor(t *testing.T) {
 			if !charged || err != nil {
 				t.Fatalf("charged %v, %v", charged, err)
 			}
-			keys.charge("till", -1)
+			keys.refund("till")
 		}
 		if *reads != 0 {
 			t.Errorf("%d reads", *reads)
@@ -134,7 +134,7 @@ func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
 func TestTheMemoryOfWrongKeysIsBounded(t *testing.T) {
 	keys, _ := overriding(store.Override{})
 	for n := range 5 * maxWrongKeyIDs {
-		keys.charge(fmt.Sprint(n), 1)
+		keys.charge(fmt.Sprint(n))
 	}
 	if held := len(keys.young) + len(keys.old); held > 2*maxWrongKeyIDs {
 		t.Errorf("%d key ids are held", held)

@@ -21,6 +21,7 @@ func TestWrongKeysShutOutNobody(t *testing.T) {
 	key := s.key("till", s.merchant("acme"))
 	own := redistest.Start(t)
 	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r.awaitChecked()
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
 	defer func() { _ = server.Close() }()
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // the server learns the script

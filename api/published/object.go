@@ -66,6 +66,9 @@ func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 // KeyTombstoneName is the name of the ConfigMap that remembers the end of a key id.
 func KeyTombstoneName(keyID string) string { return keyTombstonePrefix + keyID }
 
+// TombstoneKeyID is the key id of the tombstone of that name.
+func TombstoneKeyID(name string) string { return strings.TrimPrefix(name, keyTombstonePrefix) }
+
 // MerchantTombstoneName is the name of the ConfigMap that remembers the end of a merchant id.
 func MerchantTombstoneName(merchantID string) string { return merchantTombstonePrefix + merchantID }
 

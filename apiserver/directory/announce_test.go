@@ -26,6 +26,12 @@ func (n *news) Revoke(record published.KeyRecord) {
 	n.tell("revoke %s revision %d", record.MerchantID, record.Revision)
 }
 
+func (n *news) End(record published.KeyRecord) { n.tell("end %s", record.MerchantID) }
+
+func (n *news) Check(record published.KeyRecord) {
+	n.tell("check %s revision %d", record.MerchantID, record.Revision)
+}
+
 func (n *news) tell(format string, args ...any) {
 	n.told = append(n.told, fmt.Sprintf(format, args...))
 	if n.look != nil {
@@ -45,10 +51,38 @@ func TestWhatIsNewsAboutAKey(t *testing.T) {
 		then func(scene)
 		want []string
 	}{
-		"the first sight":       {func(scene) {}, nil},
-		"a newer revision":      {func(s scene) { _ = s.keyFeed.Update(with("coffee", 6)) }, []string{"announce " + coffee + " revision 6"}},
-		"the same again":        {func(s scene) { _ = s.keyFeed.Update(with("coffee", 5)) }, nil},
-		"an older one":          {func(s scene) { _ = s.keyFeed.Update(with("coffee", 4)) }, nil},
+		"a newer revision": {func(s scene) { _ = s.keyFeed.Update(with("coffee", 6)) }, []string{"announce " + coffee + " revision 6"}},
+		"the same again":   {func(s scene) { _ = s.keyFeed.Update(with("coffee", 5)) }, nil},
+		"one that was put back": {
+			func(s scene) { _ = s.keyFeed.Update(with("coffee", 4)) },
+			[]string{"announce " + coffee + " revision 5", "check " + coffee + " revision 4"},
+		},
+		"its tombstone": {
+			func(s scene) { s.bury(t, recordOf(t, with("coffee", 5))) },
+			[]string{"end " + coffee},
+		},
+		"its tombstone, behind its deletion": {
+			func(s scene) {
+				_ = s.keyFeed.Delete(with("coffee", 5))
+				s.bury(t, recordOf(t, with("coffee", 5)))
+			},
+			[]string{"revoke " + coffee + " revision 5", "end " + coffee},
+		},
+		"the same tombstone again": {
+			func(s scene) {
+				s.bury(t, recordOf(t, with("coffee", 5)))
+				s.bury(t, recordOf(t, with("coffee", 5)))
+			},
+			[]string{"end " + coffee},
+		},
+		"put back behind its tombstone": {
+			func(s scene) {
+				s.bury(t, recordOf(t, with("coffee", 5)))
+				_ = s.keyFeed.Delete(with("coffee", 5))
+				_ = s.keyFeed.Add(with("coffee", 5))
+			},
+			[]string{"end " + coffee, "revoke " + coffee + " revision 5", "end " + coffee},
+		},
 		"its deletion":          {func(s scene) { _ = s.keyFeed.Delete(with("coffee", 5)) }, []string{"revoke " + coffee + " revision 5"}},
 		"missing on a relist":   {func(s scene) { _ = s.keyFeed.Replace(nil, "9") }, []string{"revoke " + coffee + " revision 5"}},
 		"a record nobody reads": {func(s scene) { _ = s.keyFeed.Update(broken) }, []string{"revoke " + coffee + " revision 5"}},
@@ -64,12 +98,25 @@ func TestWhatIsNewsAboutAKey(t *testing.T) {
 		t.Run(desc, func(t *testing.T) {
 			s := newScene()
 			_ = s.keyFeed.Replace([]any{with("coffee", 5)}, "1")
+			if diff := cmp.Diff([]string{"check " + coffee + " revision 5"}, s.news.told); diff != "" {
+				t.Errorf("news of the first sight (-want +got):\n%s", diff)
+			}
+			s.news.told = nil
 			test.then(s)
 			if diff := cmp.Diff(test.want, s.news.told); diff != "" {
 				t.Errorf("news (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+func recordOf(t *testing.T, secret *corev1.Secret) published.KeyRecord {
+	t.Helper()
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
 }
 
 // Were it the other way round, one replica could refuse a key that another accepts afterwards.

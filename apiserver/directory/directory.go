@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/feeds"
 )
 
@@ -40,32 +39,24 @@ func New(options Options) *Directory {
 	return d
 }
 
-// Identify returns who presented a key at the time now: by the key's digest or, failing that, by
-// its key id, since another replica may have rotated it a moment ago. The digest is the secret
-// here, so looking it up in a map tells a guesser nothing. Errors: ErrUnknownKey, ErrUnusableKey,
-// ErrUnknownMerchant.
+// Identify returns who presented a key at the time now. A key that is known by its key id alone is returned as well, not live,
+// since another replica may have rotated it a moment ago. The digest is the secret here, so looking it up in a map tells a
+// guesser nothing. Errors: ErrUnknownKey, ErrUnusableKey, ErrUnknownMerchant.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 
-	found := d.index.claimant(digest, now)
-	var prefix string
-	if found != nil && found.digest == digest {
-		if !found.elsewhere {
-			prefix = apikey.PrefixOf(presented)
-		}
-	} else if id, ok := apikey.IDOf(presented); ok {
-		prefix = apikey.PrefixOf(presented)
-		if found == nil {
-			found = d.index.keys[published.KeyName(id)]
-		}
-	}
+	found := d.index.find(presented, digest)
 	if found == nil {
 		return Principal{}, ErrUnknownKey
 	}
+	var prefix string
+	if id, ours := apikey.IDOf(presented); ours && id == found.id {
+		prefix = apikey.PrefixOf(presented)
+	}
 	record := found.record()
-	if !record.Usable(now) {
+	if !found.superseded && !record.Usable(now) { // what holds for a superseded record is for the override to say
 		return Principal{}, ErrUnusableKey
 	}
 	merchant := d.index.merchants[found.merchant]

@@ -69,13 +69,36 @@ func TestAnUndecodableMerchantBlocksItsKeysOnly(t *testing.T) {
 	_ = s.merchantFeed.Replace([]any{configMap, configMapOf(t, merchantRecord("books"))}, "1")
 
 	unreadable := configMap.DeepCopy()
-	unreadable.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"version":1`, `"version":99`)}
+	unreadable.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"state":"Active"`, `"state":"Actve"`)}
 	_ = s.merchantFeed.Update(unreadable)
 	if _, err := s.Identify(acme, now); !errors.Is(err, ErrUnknownMerchant) {
 		t.Errorf("acme: %v", err)
 	}
 	if _, err := s.Identify(books, now); err != nil {
 		t.Errorf("books: %v", err)
+	}
+}
+
+// In a rolling upgrade a newer operator may write what this program cannot read yet. It goes on with what it knows.
+func TestWhatANewerProgramWroteEndsNothing(t *testing.T) {
+	s := newScene()
+	key, record := s.publish(t, "till", "acme")
+	configMap := configMapOf(t, merchantRecord("acme"))
+	_ = s.merchantFeed.Add(configMap)
+	newer := configMap.DeepCopy()
+	newer.ResourceVersion = "7"
+	newer.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"version":1`, `"version":99`)}
+	_ = s.merchantFeed.Update(newer)
+	_ = s.keyFeed.Update(newerVersion(secretOf(t, record), "7"))
+	_ = s.keyFeed.Replace([]any{newerVersion(secretOf(t, record), "7")}, "8")
+	if got, err := s.Identify(key, now); err != nil || !got.Live {
+		t.Errorf("live %v, %v", got.Live, err)
+	}
+	if len(s.news.told) != 1 { // of the first sight
+		t.Errorf("news: %v", s.news.told)
+	}
+	if !strings.Contains(s.log.String(), "name=key-"+record.KeyID) || !strings.Contains(s.log.String(), "name="+configMap.Name) {
+		t.Errorf("the log does not name both:\n%s", s.log)
 	}
 }
 
@@ -124,7 +147,7 @@ func TestAListThatWasReadOnItsArrival(t *testing.T) {
 	wantMetrics(t, s, 1, 1)
 }
 
-func TestSyncedOnceBothKindsWereListed(t *testing.T) {
+func TestSyncedOnceAllKindsWereListed(t *testing.T) {
 	s := newScene()
 	synced := func() bool {
 		select {
@@ -134,13 +157,16 @@ func TestSyncedOnceBothKindsWereListed(t *testing.T) {
 			return false
 		}
 	}
-	for step, want := range []bool{false, false, true, true} {
+	for step, want := range []bool{false, false, false, true, true} {
 		if synced() != want {
 			t.Fatalf("step %d: synced %v, want %v", step, synced(), want)
 		}
-		if step == 1 {
+		switch step {
+		case 1:
 			_ = s.merchantFeed.Replace(nil, "1")
-		} else {
+		case 2:
+			_ = s.Feed("tombstone").Replace(nil, "1")
+		default:
 			_ = s.keyFeed.Replace(nil, "1")
 		}
 	}
@@ -153,10 +179,12 @@ func wantMetrics(t *testing.T, s scene, skippedNow, refusals int) {
 # TYPE merchant_operator_directory_undecodable_objects gauge
 merchant_operator_directory_undecodable_objects{kind="key"} {now}
 merchant_operator_directory_undecodable_objects{kind="merchant"} 0
+merchant_operator_directory_undecodable_objects{kind="tombstone"} 0
 # HELP merchant_operator_directory_undecodable_objects_total Versions of published objects that could not be decoded.
 # TYPE merchant_operator_directory_undecodable_objects_total counter
 merchant_operator_directory_undecodable_objects_total{kind="key"} {total}
 merchant_operator_directory_undecodable_objects_total{kind="merchant"} 0
+merchant_operator_directory_undecodable_objects_total{kind="tombstone"} 0
 `)
 	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want),
 		"merchant_operator_directory_undecodable_objects", "merchant_operator_directory_undecodable_objects_total"); err != nil {

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"bytes"
 	"slices"
 	"time"
 	"unique"
@@ -27,14 +28,18 @@ type key struct {
 	// rest is nil for most keys.
 	rest     *keyRest
 	disabled bool
-	// elsewhere: the current key was made elsewhere, and has no prefix.
-	elsewhere bool
+	// external: the current key was externally generated.
+	external bool
+	// superseded: a newer record was in force already when this one was put back. It opens nothing by itself.
+	superseded bool
 }
 
 // keyRest is what most keys do not have.
 type keyRest struct {
 	previous  []published.Previous
 	expiresAt *time.Time
+	// handled is the externally generated digest of the ApiKey, which may have been rotated since.
+	handled *apikey.Digest
 }
 
 // decodeKey reads a published key.
@@ -53,10 +58,11 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 		issued:     record.Current.CreatedAt.UnixMicro(),
 		rotated:    record.LastRotation.Time.UnixMicro(),
 		disabled:   record.State != v1alpha1.ApiKeyActive,
-		elsewhere:  record.Current.Prefix == "",
+		external:   record.Current.Prefix == "",
+		superseded: record.Superseded,
 	}
-	if len(record.Previous) > 0 || record.ExpiresAt != nil {
-		k.rest = &keyRest{record.Previous, record.ExpiresAt}
+	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil {
+		k.rest = &keyRest{record.Previous, record.ExpiresAt, record.HandledDigest}
 	}
 	return k, nil
 }
@@ -70,6 +76,7 @@ func (k *key) record() published.KeyRecord {
 		Revision:   k.revision,
 		Current:    published.Current{Digest: k.digest, CreatedAt: timeOf(k.issued)},
 		State:      v1alpha1.ApiKeyActive,
+		Superseded: k.superseded,
 	}
 	if k.disabled {
 		record.State = v1alpha1.ApiKeyDisabled
@@ -80,18 +87,41 @@ func (k *key) record() published.KeyRecord {
 	return record
 }
 
-// digests are the current one and the previous ones, each once.
-func (k *key) digests() []apikey.Digest {
-	digests := []apikey.Digest{k.digest}
+// claims are the digests the key may be found by, each once: the current one if it is externally generated, those in
+// their overlap, and the one the ApiKey brought, even after a rotation. A generated one among them is found by its key id first.
+func (k *key) claims() []apikey.Digest {
+	var claims []apikey.Digest
+	if k.external {
+		claims = append(claims, k.digest)
+	}
 	if k.rest == nil {
-		return digests
+		return claims
 	}
 	for _, previous := range k.rest.previous {
-		if !slices.Contains(digests, previous.Digest) {
-			digests = append(digests, previous.Digest)
-		}
+		claims = append(claims, previous.Digest)
 	}
-	return digests
+	if k.rest.handled != nil {
+		claims = append(claims, *k.rest.handled)
+	}
+	const few = 2
+	if len(claims) < few {
+		return claims
+	}
+	slices.SortFunc(claims, func(a, b apikey.Digest) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(claims)
+}
+
+// issuedBefore reports whether the digest was issued to k before it was to the other key. A digest that is not the current one
+// any more was issued before any that is.
+func (k *key) issuedBefore(other *key, digest apikey.Digest) bool {
+	mine, theirs := k.digest == digest, other.digest == digest
+	switch {
+	case mine != theirs:
+		return theirs
+	case k.issued != other.issued:
+		return k.issued < other.issued
+	}
+	return k.id < other.id
 }
 
 func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant, live bool) Principal {

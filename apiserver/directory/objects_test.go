@@ -120,6 +120,16 @@ func configMapOf(t testing.TB, record published.MerchantRecord) *corev1.ConfigMa
 	return configMap
 }
 
+// newerVersion makes an object that a newer program wrote.
+func newerVersion(secret *corev1.Secret, resourceVersion string) *corev1.Secret {
+	out := secret.DeepCopy()
+	out.ResourceVersion = resourceVersion
+	for name, data := range out.Data {
+		out.Data[name] = []byte(strings.Replace(string(data), `"version":1`, `"version":99`, 1))
+	}
+	return out
+}
+
 // broken makes an object undecodable, without hiding what must not be logged.
 func broken(secret *corev1.Secret, resourceVersion string) *corev1.Secret {
 	out := secret.DeepCopy()

@@ -1,6 +1,7 @@
 package feeds
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
 // Feed takes what one reflector sees into the index (it is a cache.ReflectorStore), so that each
@@ -46,13 +49,13 @@ func newFeed(source Source, m metrics, options Options, listed func()) *Feed {
 
 // Add takes a new object in.
 func (f *Feed) Add(object any) error {
-	f.take(object)
+	f.take(f.seen(object))
 	return nil
 }
 
 // Update takes a changed object in.
 func (f *Feed) Update(object any) error {
-	f.take(object)
+	f.take(f.seen(object))
 	return nil
 }
 
@@ -64,12 +67,14 @@ func (f *Feed) Delete(object any) error {
 	return nil
 }
 
-// Replace takes a whole list in and drops what is not on it. Each object is locked for on its own,
-// so that a long list does not hold up requests.
+// Replace drops what is not on the list, and takes in what is: something may have taken the place of what has vanished. Each
+// object is locked for on its own, so that a long list does not hold up requests.
 func (f *Feed) Replace(objects []any, _ string) error {
 	onList := make(map[string]bool, len(objects))
-	for _, object := range objects {
-		onList[f.take(object)] = true
+	list := make([]*seen, len(objects))
+	for i, object := range objects {
+		list[i] = f.seen(object)
+		onList[list[i].name] = true
 	}
 	for _, name := range f.source.Kind.Names() {
 		if !onList[name] {
@@ -81,6 +86,9 @@ func (f *Feed) Replace(objects []any, _ string) error {
 			f.forget(name)
 		}
 	}
+	for _, seen := range list {
+		f.take(seen)
+	}
 	f.hear()
 	f.listed()
 	return nil
@@ -89,12 +97,16 @@ func (f *Feed) Replace(objects []any, _ string) error {
 // Resync does nothing: there is nobody to tell again.
 func (f *Feed) Resync() error { return nil }
 
-// take puts an object, read already or not, into the index, or drops what it said before. It returns the object's name.
-func (f *Feed) take(object any) (name string) {
-	seen, ok := object.(*seen)
-	if !ok {
-		seen = f.see(object)
+// seen reads an object, unless that was done already.
+func (f *Feed) seen(object any) *seen {
+	if read, ok := object.(*seen); ok {
+		return read
 	}
+	return f.see(object)
+}
+
+// take puts what was read into the index, or drops what the object said before.
+func (f *Feed) take(seen *seen) {
 	if seen.err == nil {
 		seen.err = f.source.Kind.Put(seen.name, seen.record)
 	}
@@ -103,12 +115,15 @@ func (f *Feed) take(object any) (name string) {
 	} else {
 		f.refuse(seen)
 	}
-	return seen.name
 }
 
-// refuse drops what an object said before it could not be decoded.
+// refuse drops what an object said before it could not be decoded, unless a newer program wrote it.
 func (f *Feed) refuse(seen *seen) {
-	f.source.Kind.Spoil(seen.name)
+	if errors.Is(seen.err, published.ErrNewerVersion) {
+		f.source.Kind.Defer(seen.name)
+	} else {
+		f.source.Kind.Spoil(seen.name)
+	}
 	if f.undecodable[seen.name] == seen.version { // a relist brings the same object again
 		return
 	}

@@ -22,6 +22,8 @@ type Kind interface {
 	Drop(name string)
 	// Spoil is Drop for an object that is there and cannot be decoded.
 	Spoil(name string)
+	// Defer is for an object that a newer program wrote: what is known of it holds until it can be read.
+	Defer(name string)
 	// Names are those of everything that is in.
 	Names() []string
 }
@@ -36,6 +38,8 @@ type Decoded[O metav1.Object, R any] struct {
 	All    func() []string
 	// Spoilt is called in place of Forget when an object is there and cannot be decoded; nil: that makes no difference.
 	Spoilt func(name string)
+	// Newer is called in place of Spoilt when a newer program wrote the object; nil: that makes no difference.
+	Newer func(name string)
 }
 
 // Read decodes an object.
@@ -66,6 +70,15 @@ func (d Decoded[O, R]) Spoil(name string) {
 		return
 	}
 	d.Spoilt(name)
+}
+
+// Defer has it kept, or spoils it.
+func (d Decoded[O, R]) Defer(name string) {
+	if d.Newer == nil {
+		d.Spoil(name)
+		return
+	}
+	d.Newer(name)
 }
 
 // Names are all there are.
