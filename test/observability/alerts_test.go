@@ -128,7 +128,7 @@ func TestEveryAlertCanBeAnswered(t *testing.T) {
 	}
 }
 
-// sections of a runbook page.
+// sections are what a runbook page begins with; more may come after them.
 var sections = []string{"## What it means", "## Impact", "## Look at", "## Do"}
 
 func TestEveryAlertHasARunbook(t *testing.T) {
@@ -151,7 +151,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 				headings = append(headings, line)
 			}
 		}
-		if diff := cmp.Diff(sections, headings); diff != "" || !strings.HasPrefix(text, "# "+name+"\n") {
+		if diff := cmp.Diff(sections, headings[:min(len(headings), len(sections))]); diff != "" || !strings.HasPrefix(text, "# "+name+"\n") {
 			t.Errorf("docs/runbooks/%s.md: its heading, or its sections (-want +got):\n%s", name, diff)
 		}
 		line := regexp.MustCompile(`(?m)^\| \[` + name + `\]\(runbooks/` + name + `\.md\) \| ` + alert.Labels["severity"] + ` \| `)
