@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -26,8 +27,8 @@ const (
 	spareMemory     = 96 << 20
 )
 
-// gauges reads what the process at an ops port shows.
-func gauges(t testing.TB, ops string) map[string]float64 {
+// metricsOf are those of the process at an ops port.
+func metricsOf(t testing.TB, ops string) map[string]*dto.MetricFamily {
 	t.Helper()
 	response, err := http.Get("http://" + ops + "/metrics")
 	if err != nil {
@@ -39,6 +40,13 @@ func gauges(t testing.TB, ops string) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return families
+}
+
+// gauges reads what the process at an ops port shows.
+func gauges(t testing.TB, ops string) map[string]float64 {
+	t.Helper()
+	families := metricsOf(t, ops)
 	shown := map[string]float64{}
 	for _, name := range []string{goroutines, resident, openFiles} {
 		shown[name] = families[name].GetMetric()[0].GetGauge().GetValue()

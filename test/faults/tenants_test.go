@@ -20,6 +20,7 @@ func tenantFaults() []fault {
 	return []fault{
 		{"P9", "another merchant's ids on every route", "answered as if there were none, nothing changes", tryForeignIDs},
 		{"P9", "a tenant with all rights in its namespace forges what opens or reads another's", "no foreign key is accepted, none is lost", tryForging},
+		{"P9", "a tenant claims the digest of another's key, which is then rotated, disabled or deleted", "the claim opens nothing", tryClaims},
 	}
 }
 
