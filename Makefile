@@ -58,6 +58,7 @@ clean: ## Remove what was built. The control plane stays in its cache.
 .PHONY: test
 test: redis nodejs compiler ## Run every test, on a real kube-apiserver and Redis. PKG and ARGS narrow it.
 	@assets=$(assets); \
+	echo "==> building promtool, which checks the alerts (minutes the first time)"; $(TOOL) promtool --version >/dev/null 2>&1; \
 	echo "==> go test -race $(ARGS) $(PKG) (the first run compiles for minutes before it prints)"; \
 	KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 20m $(ARGS) $(PKG)
 
