@@ -80,27 +80,27 @@ redis-packages = go list -test -f '{{range .Deps}}{{if eq . "'"$$(go list ./test
 .PHONY: bench
 bench: redis build ## Measure the API beside its floors and a naive service, in minutes. BENCH_SECONDS is for each measurement.
 	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench $(ARGS)
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench api $(ARGS)
 
 .PHONY: bench-operator
 bench-operator: build ## Time the operator making 10,000 ApiKeys ready, beside a floor that does the same writes.
-	@go build -o bin/bench-operator ./test/bench/operator
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-operator $(ARGS)
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench operator $(ARGS)
 
 .PHONY: bench-dispatcher
 bench-dispatcher: redis build ## Measure what the dispatcher spends on an event, how late it is, and what it costs at rest.
-	@go build -o bin/bench-dispatcher ./test/bench/dispatcher
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-dispatcher $(ARGS)
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench dispatcher $(ARGS)
 
 .PHONY: bench-cluster
 bench-cluster: redis build ## Measure the API on a Redis Cluster beside a single Redis, check every answer, and weigh what Redis keeps.
-	@go build -o bin/bench-cluster ./test/bench/cluster
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-cluster $(ARGS)
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench cluster $(ARGS)
 
 .PHONY: bench-directory
 bench-directory: redis build ## Measure what 100,000 published keys cost a replica of the API: memory, its start, and requests.
-	@go build -o bin/bench-directory ./test/bench/directory
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench-directory $(ARGS)
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench directory $(ARGS)
 
 COUNT ?= 6
 # What runs on each request, or for each published object.

@@ -1,85 +1,74 @@
-// Command bench is `make bench`: it measures the product beside what nobody can do without (the floors) and beside what most teams would
-// write (the naive service), in turn on the same machine, so that what it says is ratios and not the machine's speed.
-//
-//	bench [-binary bin/merchant-operator] [-output bench.json]
-//
-// BENCH_SECONDS is the length of one measurement, BENCH_ROUNDS how often each is repeated. KUBEBUILDER_ASSETS names the directory of
-// kube-apiserver and etcd. The page docs/performance/README.md tells what is measured, and why so.
+// Command bench measures the product, in turn with something that cannot be missed (a floor), so that it prints ratios and not the machine's
+// speed. `make bench` and `make bench-operator` and such build it and run one of its commands; docs/performance has the results.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
-	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/api"
+	"github.com/merchant-operator/merchant-operator/test/bench/cluster"
+	"github.com/merchant-operator/merchant-operator/test/bench/directory"
+	"github.com/merchant-operator/merchant-operator/test/bench/dispatcher"
+	"github.com/merchant-operator/merchant-operator/test/bench/operator"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
+	err := newCommand().ExecuteContext(ctx)
 	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// serveWord makes this program one of the servers that are measured.
-const serveWord = "serve"
-
-func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	if len(args) > 0 && args[0] == serveWord {
-		return serve(ctx, in, out)
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the product beside its floors",
+		Long: "Each command starts a kube-apiserver, Redis and the product on this machine, measures them, and prints tables and a line\n" +
+			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. What is measured, and the results: docs/performance.\n\n" +
+			"KUBEBUILDER_ASSETS names the directory of kube-apiserver and etcd (make sets it). BENCH_ROUNDS, BENCH_SECONDS and\n" +
+			"BENCH_EVENTS set the flags --rounds, --seconds and --events of the commands that have them.",
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return completeFlags(cmd.Flags()) },
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	settings, err := settingsOf(args)
-	if err != nil {
-		return err
+	root.AddCommand(api.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
+	root.AddCommand(api.ServeCommand(), dispatcher.PostCommand())
+	for _, command := range root.Commands() {
+		command.Args = cobra.NoArgs
 	}
-	return benchmark(ctx, settings, out)
+	return root
 }
 
-// settings of a run.
-type settings struct {
-	binary, output string
-	rounds         int
-	length         time.Duration // of one measurement
-	warmUp         time.Duration // before each
-	openLoop       time.Duration // length of one measurement at a constant rate
-	only           string
-}
-
-// connections are how many clients ask at once.
-var connections = [...]int{16, 128} //nolint:gochecknoglobals // a constant
-
-func settingsOf(args []string) (settings, error) {
-	s := settings{rounds: 5, length: time.Second, warmUp: 250 * time.Millisecond}
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&s.binary, "binary", "bin/merchant-operator", "the product")
-	flags.StringVar(&s.output, "output", "bin/bench.json", "where to write what was measured")
-	flags.StringVar(&s.only, "only", "", "measure but these, comma-separated; for work on one of them")
-	if err := flags.Parse(args); err != nil {
-		return s, err
-	}
-	if text := os.Getenv("BENCH_SECONDS"); text != "" {
-		seconds, err := strconv.ParseFloat(text, 64)
-		if err != nil || seconds <= 0 {
-			return s, fmt.Errorf("BENCH_SECONDS=%q: want a number of seconds", text)
+// completeFlags sets flags from the environment. All numbers count or measure something, so that none may be 0.
+func completeFlags(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		variable := "BENCH_" + strings.ToUpper(flag.Name)
+		switch {
+		case err != nil || flag.Value.Type() != "int" && flag.Value.Type() != "float64":
+			return
+		case !flag.Changed && os.Getenv(variable) != "":
+			if err = flags.Set(flag.Name, os.Getenv(variable)); err != nil {
+				err = fmt.Errorf("%s: %w", variable, err)
+				return
+			}
 		}
-		s.length = time.Duration(seconds * float64(time.Second))
-	}
-	if text := os.Getenv("BENCH_ROUNDS"); text != "" {
-		rounds, err := strconv.Atoi(text)
-		if err != nil || rounds < 1 {
-			return s, fmt.Errorf("BENCH_ROUNDS=%q: want a number", text)
+		if number, _ := strconv.ParseFloat(flag.Value.String(), 64); number <= 0 {
+			err = fmt.Errorf("--%s=%s: use a number above 0", flag.Name, flag.Value)
 		}
-		s.rounds = rounds
-	}
-	s.openLoop = 2 * s.length
-	return s, nil
+	})
+	return err
 }

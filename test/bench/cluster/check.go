@@ -1,98 +1,141 @@
-package main
+package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
+	"github.com/merchant-operator/merchant-operator/test/bench/load"
 )
 
-// checkers ask at the same time.
-const checkers = 16
-
-// verdict is what came of asking and looking at every answer.
-type verdict struct {
-	Asked int `json:"asked"`
-	// Unavailable were answered 503, which promises nothing and is repeated.
-	Unavailable int `json:"unavailable"`
-	Wrong       int `json:"wrong"`
-	// Examples are the first few wrong ones.
-	Examples []string `json:"examples,omitempty"`
+// checked is what came of asking and checking every answer.
+type checked struct {
+	Asked       int      `json:"asked"`
+	Unavailable int      `json:"unavailable"` // answered with 503, which promises nothing and is repeated
+	Wrong       int      `json:"wrong"`
+	Examples    []string `json:"examples,omitempty"` // the first few wrong ones
 
 	sessions []string // one of each merchant; the order of the merchants
 	orders   []order
 }
 
-func (v *verdict) add(other verdict) {
+func (c *checked) add(other checked) {
 	const few = 5
-	v.Asked += other.Asked
-	v.Unavailable += other.Unavailable
-	v.Wrong += other.Wrong
-	v.Examples = append(v.Examples, other.Examples...)
-	v.Examples = v.Examples[:min(few, len(v.Examples))]
+	c.Asked += other.Asked
+	c.Unavailable += other.Unavailable
+	c.Wrong += other.Wrong
+	c.Examples = append(c.Examples, other.Examples...)
+	c.Examples = c.Examples[:min(few, len(c.Examples))]
+}
+
+// order is a charge.
+type order struct {
+	merchant merchant
+	once     string // the Idempotency-Key
+	ref      string
+	cents    int
+}
+
+func (o order) request(once string) load.Request {
+	body := fmt.Sprintf(`{"amountCents": %d, "orderRef": %q, "taxCents": 20, "tipCents": 10}`, o.cents, o.ref)
+	return fixture.CreateSession(o.merchant.key, body, "Idempotency-Key: "+once)
 }
 
 // check has every merchant charge, charge again with the same Idempotency-Key, read, have its payer read, be refused another's
-// session, and cancel another charge, and looks at every answer. name makes the charges different from those of other rounds.
-func (c *caller) check(ctx context.Context, all []merchant, name string) verdict {
-	v := verdict{sessions: make([]string, len(all)), orders: make([]order, len(all))}
-	parts := make([]verdict, checkers)
-	var checking sync.WaitGroup
-	for worker := range checkers {
-		checking.Go(func() {
-			for i := worker; i < len(all) && ctx.Err() == nil; i += checkers {
-				o := order{all[i], fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("order %s %d", name, i), 100 + i}
-				v.orders[i] = o
-				v.sessions[i] = c.checkOne(ctx, &parts[worker], o, all[(i+1)%len(all)])
-			}
-		})
-	}
-	checking.Wait()
-	for _, part := range parts {
-		v.add(part)
-	}
-	return v
+// session, and cancel another charge, and checks every answer. name makes the charges different from those of other rounds.
+func (b *bench) check(ctx context.Context, s *side, all []merchant, name string) checked {
+	const checkers = 16
+	sum := checked{sessions: make([]string, len(all)), orders: make([]order, len(all))}
+	var mu sync.Mutex
+	_ = fixture.Each(ctx, checkers, len(all), func(ctx context.Context, i int) error { // it never fails
+		c := checker{ask: func(request load.Request) (load.Answer, error) { return request.Do(ctx, b.HTTP, "http://"+s.Address) }}
+		o := order{all[i], fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("order %s %d", name, i), 100 + i}
+		sum.orders[i], sum.sessions[i] = o, c.check(o, all[(i+1)%len(all)])
+		mu.Lock()
+		defer mu.Unlock()
+		sum.add(c.checked)
+		return nil
+	})
+	return sum
 }
 
-// checkOne returns the id of the session that was made and left pending; empty if none was.
-func (c *caller) checkOne(ctx context.Context, v *verdict, o order, stranger merchant) string {
-	created, err := c.create(ctx, o)
-	if !v.expect("create", http.StatusCreated, created, err,
-		created.SessionID != "" && created.Status == "PENDING" && !created.replayed) {
+// checker is one merchant.
+type checker struct {
+	checked
+
+	ask func(load.Request) (load.Answer, error)
+}
+
+// answer is what is checked of what the API answers.
+type answer struct {
+	SessionID    string `json:"sessionId"`
+	Status       string `json:"status"`
+	OrderRef     string `json:"orderRef"`
+	MerchantName string `json:"merchantName"`
+	AmountCents  int    `json:"amountCents"`
+	Idempotent   bool   `json:"idempotent"`
+
+	replayed bool
+}
+
+// check returns the id of the session that was made and left pending; empty if none was.
+func (c *checker) check(o order, stranger merchant) (id string) {
+	if !c.expect(o.request(o.once), func(a answer) bool {
+		id = a.SessionID
+		return id != "" && a.Status == "PENDING" && !a.replayed
+	}) {
 		return ""
 	}
-	id := created.SessionID
-	again, err := c.create(ctx, o)
-	v.expect("replay", http.StatusCreated, again, err, again.SessionID == id && again.replayed && again.Idempotent)
-	read, err := c.read(ctx, o.merchant, id)
-	v.expect("read", http.StatusOK, read, err,
-		read.SessionID == id && read.OrderRef == o.ref && read.AmountCents == o.cents && read.Status == "PENDING")
-	public, err := c.readAsPayer(ctx, id)
-	v.expect("public read", http.StatusOK, public, err,
-		public.MerchantName == o.merchant.name && public.AmountCents == o.cents && public.Status == "PENDING")
-	foreign, err := c.read(ctx, stranger, id)
-	v.expect("read by another merchant", http.StatusNotFound, foreign, err, foreign.SessionID == "")
-
-	other := o
-	other.once += "-cancelled"
-	if created, err = c.create(ctx, other); v.expect("create", http.StatusCreated, created, err, created.SessionID != id) {
-		cancelled, err := c.cancel(ctx, other, created.SessionID)
-		v.expect("cancel", http.StatusOK, cancelled, err, cancelled.SessionID == created.SessionID && cancelled.Status == "CANCELLED")
+	c.expect(o.request(o.once), func(a answer) bool { return a.SessionID == id && a.replayed && a.Idempotent })
+	c.expect(fixture.ReadSession(o.merchant.key, id), func(a answer) bool {
+		return a.SessionID == id && a.OrderRef == o.ref && a.AmountCents == o.cents && a.Status == "PENDING"
+	})
+	c.expect(fixture.PublicSession(id), func(a answer) bool {
+		return a.MerchantName == o.merchant.Name && a.AmountCents == o.cents && a.Status == "PENDING"
+	})
+	foreign := fixture.ReadSession(stranger.key, id)
+	foreign.Status = http.StatusNotFound
+	c.expect(foreign, func(a answer) bool { return a.SessionID == "" })
+	var cancelled string
+	if c.expect(o.request(o.once+"-cancelled"), func(a answer) bool {
+		cancelled = a.SessionID
+		return cancelled != id
+	}) {
+		c.expect(fixture.CancelSession(o.merchant.key, cancelled), func(a answer) bool { return a.SessionID == cancelled && a.Status == "CANCELLED" })
 	}
 	return id
 }
 
-// expect counts an answer, and says whether it was the right one.
-func (v *verdict) expect(what string, status int, got answer, err error, right bool) bool {
-	v.Asked++
+// expect makes a request, counts the answer, and says whether it was the right one.
+func (c *checker) expect(request load.Request, right func(answer) bool) bool {
+	c.Asked++
+	raw, err := c.ask(request)
+	var a answer
+	if err == nil {
+		err = json.Unmarshal([]byte(raw.Body), &a)
+		a.replayed = raw.Header.Get("Idempotent-Replayed") == "true"
+	}
 	switch {
-	case err == nil && got.status == status && right:
+	case err == nil && raw.Status == request.Status && right(a):
 		return true
-	case err == nil && got.status == http.StatusServiceUnavailable:
-		v.Unavailable++
+	case err == nil && raw.Status == http.StatusServiceUnavailable:
+		c.Unavailable++
 	default:
-		v.Wrong++
-		v.Examples = append(v.Examples, fmt.Sprintf("%s: %+v, %v", what, got, err))
+		c.Wrong++
+		c.Examples = append(c.Examples, fmt.Sprintf("%s %s: %d %+v, %v", request.Method, request.Path, raw.Status, a, err))
 	}
 	return false
+}
+
+// countCommands counts what the cluster is sent for each request while some merchants ask everything.
+func (b *bench) countCommands(ctx context.Context, sum *checked) float64 {
+	var asked checked
+	sent := fixture.Commands(ctx, func() {
+		asked = b.check(ctx, b.cluster, b.merchants[:min(100, len(b.merchants))], "counted")
+	}, b.cluster.nodes...)
+	sum.add(asked)
+	return float64(len(sent)) / float64(max(asked.Asked, 1))
 }

@@ -1,18 +1,22 @@
-package main
+package cluster
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/load"
-	"github.com/merchant-operator/merchant-operator/test/bench/process"
 )
 
-// The kinds of requests. Readers of the JSON know them by these names.
+// The kinds of requests, as the JSON and the ratios name them.
 const (
 	create     = "create_idempotent"
 	replay     = "replay"
@@ -20,91 +24,45 @@ const (
 	publicRead = "public"
 )
 
-var kinds = [...]string{create, replay, read, publicRead} //nolint:gochecknoglobals // a constant
+var kinds = [...]string{create, replay, read, publicRead}
 
 // connections are how many clients ask at once.
 const connections = 64
 
 // sample is one measurement.
 type sample struct {
-	PerSecond float64       `json:"perSecond"`
-	P50       time.Duration `json:"p50Nanoseconds"`
-	P99       time.Duration `json:"p99Nanoseconds"`
-	CPUMicros float64       `json:"cpuMicrosPerRequest"`      // of the API
-	RedisCPU  float64       `json:"redisCPUMicrosPerRequest"` // of all servers together
-	Scripts   []int64       `json:"scriptsOfEachServer"`
-	NodeCPU   []float64     `json:"cpuMicrosOfEachServer"`
-	Redirects int64         `json:"redirects"` // MOVED, ASK and TRYAGAIN that the servers gave
-}
+	fixture.Sample
 
-// gauge is what is read before and after a measurement.
-type gauge struct {
-	api       time.Duration
-	redis     []time.Duration
-	scripts   []int64
-	redirects int64
-}
-
-func (s *side) gauge(ctx context.Context) (g gauge, err error) {
-	if g.api, err = process.CPU(s.replica.PID()); err != nil {
-		return g, err
-	}
-	for _, n := range s.nodes {
-		spent, err := process.CPU(n.pid)
-		if err != nil {
-			return g, err
-		}
-		scripts, err := n.count(ctx, "commandstats", "calls", "cmdstat_evalsha", "cmdstat_eval")
-		if err != nil {
-			return g, err
-		}
-		redirects, err := n.count(ctx, "errorstats", "count", "errorstat_MOVED", "errorstat_ASK", "errorstat_TRYAGAIN")
-		if err != nil {
-			return g, err
-		}
-		g.redis, g.scripts, g.redirects = append(g.redis, spent), append(g.scripts, scripts), g.redirects+redirects
-	}
-	return g, nil
+	RedisCPU  float64   `json:"redisCPUMicrosPerRequest"` // of all servers together
+	Scripts   []float64 `json:"scriptsOfEachServer"`
+	NodeCPU   []float64 `json:"cpuMicrosOfEachServer"`
+	Redirects float64   `json:"redirects"` // MOVED, ASK and TRYAGAIN that the servers gave
 }
 
 // measure asks one kind of request of random merchants for a while.
-func (s *side) measure(ctx context.Context, target load.Target, settings settings) (sample, error) {
-	before, err := s.gauge(ctx)
-	if err != nil {
-		return sample{}, err
+func (s *side) measure(ctx context.Context, kind string, round int, length time.Duration) sample {
+	schedule := load.Schedule{Connections: connections, WarmUp: 250 * time.Millisecond, Duration: length}
+	base, used := s.Measure(ctx, s.target(kind, round), schedule, s.nodes...)
+	all := used.AllRedis()
+	measured := sample{Sample: base, RedisCPU: fixture.Micros(all.CPU) / base.Answered, Redirects: all.Redirects}
+	for _, node := range used.Redis {
+		measured.NodeCPU = append(measured.NodeCPU, fixture.Micros(node.CPU))
+		measured.Scripts = append(measured.Scripts, node.Scripts)
 	}
-	result, err := load.Run(ctx, target, load.Schedule{Connections: connections, WarmUp: settings.warmUp, Duration: settings.length})
-	if err != nil {
-		return sample{}, fmt.Errorf("%s: %w", s.name, err)
-	}
-	after, err := s.gauge(ctx)
-	if err != nil {
-		return sample{}, err
-	}
-	answered := float64(result.Answered)
-	measured := sample{
-		PerSecond: result.PerSecond(), P50: result.P50, P99: result.P99,
-		CPUMicros: micros(after.api-before.api) / answered, Redirects: after.redirects - before.redirects,
-	}
-	for i := range s.nodes {
-		spent := micros(after.redis[i] - before.redis[i])
-		measured.RedisCPU += spent / answered
-		measured.NodeCPU = append(measured.NodeCPU, spent)
-		measured.Scripts = append(measured.Scripts, after.scripts[i]-before.scripts[i])
-	}
-	return measured, nil
+	return measured
 }
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // onceMark is where each create has a number of its own.
 const onceMark = "00000000000000000000"
 
-// target asks one kind of random merchants. The first round's charges are what is replayed and read.
-func (s *side) target(kind string, round int, first verdict) load.Target {
-	requests := make([][]byte, len(first.orders))
-	for i, o := range first.orders {
-		requests[i] = request(kind, o, first.sessions[i])
+// target asks one kind of random merchants. The first charges are what is replayed and read.
+func (s *side) target(kind string, round int) load.Target {
+	requests := make([][]byte, len(s.first.orders))
+	for i, o := range s.first.orders {
+		requests[i] = map[string]load.Request{
+			create: o.request(onceMark), replay: o.request(o.once),
+			read: fixture.ReadSession(o.merchant.key, s.first.sessions[i]), publicRead: fixture.PublicSession(s.first.sessions[i]),
+		}[kind].Bytes()
 	}
 	dice := make([]*rand.Rand, connections)
 	for i := range dice {
@@ -114,7 +72,7 @@ func (s *side) target(kind string, round int, first verdict) load.Target {
 	if kind == create || kind == replay {
 		status = http.StatusCreated
 	}
-	return load.Target{Address: s.address, Status: status, Request: func(connection, n int, before []byte) []byte {
+	return load.Target{Name: kind + " on " + s.name, Status: status, Next: func(connection, n int, before []byte) []byte {
 		before = append(before[:0], requests[dice[connection].IntN(len(requests))]...)
 		if at := bytes.Index(before, []byte(onceMark)); at >= 0 {
 			copy(before[at:], fmt.Appendf(nil, "%04d%06d%010d", round, connection, n))
@@ -123,20 +81,67 @@ func (s *side) target(kind string, round int, first verdict) load.Target {
 	}}
 }
 
-// request is one on the wire.
-func request(kind string, o order, session string) []byte {
-	key := "Authorization: Bearer " + o.merchant.key + "\r\n"
-	switch kind {
-	case read:
-		return fmt.Appendf(nil, "GET /api/v1/sessions/%s HTTP/1.1\r\nHost: bench\r\n%s\r\n", session, key)
-	case publicRead:
-		return fmt.Appendf(nil, "GET /api/v1/public/sessions/%s HTTP/1.1\r\nHost: bench\r\n\r\n", session)
-	default:
-		once := o.once
-		if kind == create {
-			once = onceMark
-		}
-		return fmt.Appendf(nil, "POST /api/v1/sessions HTTP/1.1\r\nHost: bench\r\n%sContent-Type: application/json\r\nIdempotency-Key: %s\r\n"+
-			"Content-Length: %d\r\n\r\n%s", key, once, len(o.body()), o.body())
+// memory is what a server keeps.
+type memory struct {
+	Records map[string]record `json:"records"`
+	// BytesPerCharge is all that the server took, for each session: the session, its Idempotency-Key if it has one, its place among those
+	// that expire, the event of every one that was cancelled, and the tables of Redis.
+	BytesPerCharge float64 `json:"bytesPerCharge"`
+}
+
+// record is one kind of what Redis keeps.
+type record struct {
+	Keys  int     `json:"keys"`
+	Bytes float64 `json:"bytes"` // the mean of MEMORY USAGE
+}
+
+// roomyHashes is a setting of Redis: hashes with values up to so many bytes stay in their compact form, 64 if nothing is said.
+const roomyHashes = "hash-max-listpack-value"
+
+// measureRoomyMemory measures the same records on a server that keeps them compact. It empties the server for it.
+func (b *bench) measureRoomyMemory(ctx context.Context) memory {
+	node := b.single.nodes[0]
+	fixture.Check(node.ConfigSet(ctx, roomyHashes, "512").Err())
+	fixture.Check(node.FlushAll(ctx).Err())
+	empty := usedMemory(ctx, node)
+	if c := b.check(ctx, b.single, b.merchants, "roomy"); c.Wrong > 0 {
+		fixture.Check(fmt.Errorf("%d answers were wrong with %s: %q", c.Wrong, roomyHashes, c.Examples))
 	}
+	return measureMemory(ctx, node, empty)
+}
+
+func usedMemory(ctx context.Context, node *fixture.Redis) int64 {
+	return node.Number(ctx, "Memory", "used_memory")
+}
+
+// measureMemory takes how much the server had used when it was empty, and asks for the memory of each kind of key. The kind is the word
+// behind the hash tag, of keys such as `{b07}:session:ps_07...`. Indexes have one key for a bucket, whose memory is of all in it.
+func measureMemory(ctx context.Context, node *fixture.Redis, empty int64) memory {
+	const few = 300 // of each kind are enough: they are alike
+	m := memory{Records: map[string]record{}}
+	keys := map[string][]string{}
+	scan := node.Scan(ctx, 0, "*", 1000).Iterator()
+	for scan.Next(ctx) {
+		if parts := strings.SplitN(scan.Val(), ":", 3); len(parts) > 1 {
+			keys[parts[1]] = append(keys[parts[1]], scan.Val())
+		}
+	}
+	fixture.Check(scan.Err())
+	for kind, all := range keys {
+		sum, counted := int64(0), 0
+		for _, key := range all[:min(few, len(all))] {
+			size, err := node.MemoryUsage(ctx, key, 0).Result()
+			if errors.Is(err, redis.Nil) {
+				continue // it has expired
+			}
+			fixture.Check(err)
+			sum += size
+			counted++
+		}
+		if counted > 0 {
+			m.Records[kind] = record{len(all), float64(sum) / float64(counted)}
+		}
+	}
+	m.BytesPerCharge = float64(usedMemory(ctx, node)-empty) / float64(max(m.Records["session"].Keys, 1))
+	return m
 }

@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func TestRangesCoverEverySlotOnce(t *testing.T) {
 	}
 }
 
-// The page must not tell other numbers than these, for somebody will type them in.
+// Readers type in the numbers of the page, so they must be these.
 func TestThePageHasTheRanges(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "performance", "scale.md"))
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -12,75 +12,154 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
+
+// How many objects the floor works on at a time: as many as the operator.
+const keyWorkers, merchantWorkers = 8, 4
 
 // floor writes what the operator writes: no cache, no watch, no queue, no decision. It has the versions of its objects from their
 // creation, where the operator has to list them.
 type floor struct {
-	*stand
-	world
-	ctx    context.Context //nolint:containedctx // of events, which outlive the pass they tell of as they do in the operator
+	*bench
+	objects
+
 	events sync.WaitGroup
-	failed chan error
+	failed chan error // of an event
 }
 
-func (s *stand) newFloor(ctx context.Context, w world) *floor {
-	return &floor{stand: s, world: w, ctx: ctx, failed: make(chan error, 1)}
-}
-
-// run makes the Merchants of the first part, and all the ApiKeys from one to before another, ready. The time is that until the last
-// status is written; events may come a moment later, as the operator's do.
-func (f *floor) run(ctx context.Context, from, to int) (time.Duration, error) {
+// run makes the Merchants, if it begins with the first ApiKey, and ApiKeys from one to before another ready. The time is that until the
+// last status is written; events may come a moment later, as the operator's do.
+func (f *floor) run(ctx context.Context, from, to int) time.Duration {
 	started := time.Now()
 	if from == 0 {
-		if err := each(ctx, f.settings.merchantWorkers, len(f.merchants), f.merchant); err != nil {
-			return 0, fmt.Errorf("the floor: %w", err)
-		}
+		fixture.Check(fixture.Each(ctx, merchantWorkers, len(f.merchants), f.merchant))
 	}
-	err := each(ctx, f.settings.keyWorkers, to-from, func(ctx context.Context, i int) error { return f.key(ctx, from+i) })
+	fixture.Check(fixture.Each(ctx, keyWorkers, to-from, func(ctx context.Context, i int) error { return f.key(ctx, from+i) }))
 	took := time.Since(started)
 	f.events.Wait()
 	select {
-	case err = <-f.failed:
+	case err := <-f.failed:
+		fixture.Check(err)
 	default:
 	}
-	if err != nil {
-		return 0, fmt.Errorf("the floor: %w", err)
-	}
-	return took, nil
+	return took
 }
 
-// hold adds the finalizer and returns the version that the object has then.
-func (f *floor) hold(ctx context.Context, resource, name, version string) (string, error) {
+// merchant writes what makes a Merchant ready: finalizer, ConfigMap, status and event.
+func (f *floor) merchant(ctx context.Context, i int) error {
+	merchant := f.merchants[i]
+	version, err := f.addFinalizer(ctx, merchantsResource, merchant.Name, merchant.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	configMap, err := published.EncodeMerchant(f.credentials(), published.NewMerchantRecord(merchant))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Kube.CoreV1().ConfigMaps(f.credentials()).Create(ctx, configMap, owned()); err != nil {
+		return err
+	}
+	f.emit(ctx, "Merchant", merchant, v1alpha1.ReasonPublished, "Publish", fmt.Sprintf("Published merchant (state %s)", merchant.Spec.State))
+	status := v1alpha1ac.MerchantStatus().
+		WithObservedGeneration(merchant.Generation).
+		WithMerchantID(published.ShownMerchantID(published.ID(merchant.UID))).
+		WithConditions(subject.Apply(subject.Ready("Merchant is published and up to date").
+			Conditions(nil, merchant.Generation, time.Now()))...)
+	return f.applyStatus(ctx, merchantsResource, merchant.Name,
+		v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(version).WithStatus(status))
+}
+
+// key writes what makes an ApiKey ready: finalizer, delivered Secret, published Secret, status and event.
+func (f *floor) key(ctx context.Context, i int) error {
+	object := f.keys[i]
+	version, err := f.addFinalizer(ctx, keysResource, object.Name, object.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	key, err := apikey.New(published.ID(object.UID))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Kube.CoreV1().Secrets(f.tenant()).Create(ctx, deliveredSecret(object, key), owned()); err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	base := published.KeyRecord{
+		KeyID: key.ID(), MerchantID: published.ID(f.merchantOf(i).UID), State: object.Spec.State,
+		Source: published.Source{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
+	}
+	record := base.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationInitial, 0, now)
+	secret, err := published.EncodeKey(f.credentials(), record)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Kube.CoreV1().Secrets(f.credentials()).Create(ctx, secret, owned()); err != nil {
+		return err
+	}
+	f.emit(ctx, "ApiKey", object, "Rotated", "Issue", fmt.Sprintf("Issued generation %d of the key, cause %s", record.Generation, v1alpha1.RotationInitial))
+	status := v1alpha1ac.ApiKeyStatus().
+		WithObservedGeneration(object.Generation).
+		WithKeyID(record.KeyID).WithPrefix(record.Current.Prefix).WithKeyGeneration(record.Generation).
+		WithLastRotation(v1alpha1ac.RotationStatus().WithTime(metav1.NewTime(now)).WithCause(v1alpha1.RotationInitial)).
+		WithConditions(subject.Apply(subject.Ready("API key is published and up to date").
+			Conditions(nil, object.Generation, now))...)
+	return f.applyStatus(ctx, keysResource, object.Name,
+		v1alpha1ac.ApiKey(object.Name, object.Namespace).WithResourceVersion(version).WithStatus(status))
+}
+
+func deliveredSecret(object *v1alpha1.ApiKey, key apikey.Key) *corev1.Secret {
+	isController, blocks := true, false
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: object.Namespace, Name: object.Name + "-key",
+			Labels:      map[string]string{deliveries.Label: deliveries.LabelKey},
+			Annotations: map[string]string{"merchant-operator.io/generation": "1"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey", Name: object.Name, UID: object.UID,
+				Controller: &isController, BlockOwnerDeletion: &blocks,
+			}},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{"apiKey": []byte(key.Reveal()), "keyID": []byte(key.ID()), "prefix": []byte(key.Prefix())},
+	}
+}
+
+func owned() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: subject.FieldOwner} }
+
+// addFinalizer adds the finalizer and returns the version that the object has then.
+func (f *floor) addFinalizer(ctx context.Context, resource, name, version string) (string, error) {
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q],"resourceVersion":%q}}`, v1alpha1.Finalizer, version)
-	answer, err := f.objects.Patch(types.MergePatchType).Namespace(f.tenant()).Resource(resource).Name(name).
+	answer, err := f.custom.Patch(types.MergePatchType).Namespace(f.tenant()).Resource(resource).Name(name).
 		Param("fieldManager", subject.FieldOwner).Body([]byte(patch)).DoRaw(ctx)
 	if err != nil {
 		return "", err
 	}
-	var held metav1.PartialObjectMetadata
-	if err := json.Unmarshal(answer, &held); err != nil {
-		return "", err
-	}
-	return held.ResourceVersion, nil
+	var patched metav1.PartialObjectMetadata
+	err = json.Unmarshal(answer, &patched)
+	return patched.ResourceVersion, err
 }
 
-// report applies a status.
-func (f *floor) report(ctx context.Context, resource, name string, status any) error {
+// applyStatus applies a status.
+func (f *floor) applyStatus(ctx context.Context, resource, name string, status any) error {
 	body, err := json.Marshal(status)
 	if err != nil {
 		return err
 	}
-	_, err = f.objects.Patch(types.ApplyPatchType).Namespace(f.tenant()).Resource(resource).Name(name).SubResource(statusSubresource).
+	_, err = f.custom.Patch(types.ApplyPatchType).Namespace(f.tenant()).Resource(resource).Name(name).SubResource("status").
 		Param("fieldManager", subject.FieldOwner).Param("force", "true").Body(body).DoRaw(ctx)
 	return err
 }
 
-// tell records an event beside the pass.
-func (f *floor) tell(kind string, object metav1.Object, reason, action, note string) {
-	now := time.Now()
+// emit records an event beside the pass, which may end first.
+func (f *floor) emit(ctx context.Context, kind string, object metav1.Object, reason, action, note string) {
+	ctx, now := context.WithoutCancel(ctx), time.Now()
 	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: f.tenant(), Name: fmt.Sprintf("%s.%x", object.GetName(), now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(now),
@@ -92,7 +171,7 @@ func (f *floor) tell(kind string, object metav1.Object, reason, action, note str
 		},
 	}
 	f.events.Go(func() {
-		if _, err := f.plain.EventsV1().Events(f.tenant()).Create(f.ctx, event, metav1.CreateOptions{}); err != nil {
+		if _, err := f.plain.EventsV1().Events(f.tenant()).Create(ctx, event, metav1.CreateOptions{}); err != nil {
 			select {
 			case f.failed <- err:
 			default:

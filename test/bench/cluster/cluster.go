@@ -1,0 +1,228 @@
+// Package cluster is `bench cluster`: it puts the same load on a Redis Cluster of three primaries and on a single Redis, and checks every
+// answer of the cluster, how evenly its servers are used, what each request costs beside the single server, what happens to
+// callers while a bucket moves, and how much memory the records take.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
+)
+
+// Command is `bench cluster`.
+func Command() *cobra.Command {
+	var options fixture.Options
+	var merchants int
+	var splits bool
+	command := &cobra.Command{
+		Use:   "cluster",
+		Short: "Measure the API on a Redis Cluster beside a single Redis",
+		Long: "Measures requests on a Redis Cluster of three primaries beside a single Redis, checks every answer, moves buckets while all\n" +
+			"charge, and measures what Redis keeps. docs/performance/scale.md says what follows from it.",
+		PreRunE: fixture.AtLeast("merchants", 2),
+	}
+	measure := options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
+		(&bench{Fixture: f, merchants: make([]merchant, merchants)}).run(ctx, out)
+	})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if splits {
+			printSplits(cmd.OutOrStdout())
+			return nil
+		}
+		return measure(cmd, args)
+	}
+	options.AddFlags(command.Flags(), "bin/bench-cluster.json")
+	options.AddRounds(command.Flags(), 3, 1)
+	command.Flags().IntVar(&merchants, "merchants", 960, "number of merchants that charge")
+	command.Flags().BoolVar(&splits, "splits", false, "only print how buckets fall on so many primaries")
+	return command
+}
+
+// results are all measurements of a run.
+type results struct {
+	Machine   report.Machine      `json:"machine"`
+	Merchants int                 `json:"merchants"`
+	Checked   checked             `json:"checked"`
+	Commands  float64             `json:"redisCommandsPerRequest"`
+	Shares    []shares            `json:"shares"`
+	Samples   map[string][]sample `json:"samples"` // by kind and side, in the order of the rounds
+	Memory    memory              `json:"memory"`
+	Roomy     memory              `json:"memoryWithRoomyHashes"`
+	Moved     moves               `json:"moved"`
+	Ratios    report.Ratios       `json:"ratios"`
+}
+
+// merchant is one that charges.
+type merchant struct {
+	fixture.Merchant
+
+	key    string
+	bucket session.Bucket
+}
+
+// side is one way to keep the sessions, and a replica of the API before it.
+type side struct {
+	*fixture.Process
+
+	name  string
+	nodes []*fixture.Redis
+	first checked // the answers to the first charges, which are replayed and read later
+}
+
+// bench is what runs while it is measured.
+type bench struct {
+	*fixture.Fixture
+
+	merchants       []merchant
+	single, cluster *side
+}
+
+func (b *bench) sides() []*side { return []*side{b.single, b.cluster} }
+
+// run puts the same load on both sides in turn.
+func (b *bench) run(ctx context.Context, out io.Writer) {
+	b.Progress("publishing %d merchants, and starting a Redis, a Redis Cluster of %d, and two replicas of the API", len(b.merchants), primaries)
+	b.start(ctx)
+	r := &results{Merchants: len(b.merchants), Samples: map[string][]sample{}, Ratios: report.Ratios{}}
+	empty := usedMemory(ctx, b.single.nodes[0])
+	b.Progress("every merchant charges, repeats, reads and cancels; every answer is checked")
+	for _, side := range b.sides() {
+		side.first = b.check(ctx, side, b.merchants, "first")
+		r.Checked.add(side.first)
+	}
+	if r.Checked.Wrong+r.Checked.Unavailable > 0 {
+		fixture.Check(fmt.Errorf("of the first %d answers %d were wrong and %d were 503: %q",
+			r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable, r.Checked.Examples))
+	}
+	r.Commands = b.countCommands(ctx, &r.Checked)
+	before := b.shares(ctx)
+	for round := range b.Rounds {
+		b.Progress("round %d of %d", round+1, b.Rounds)
+		for _, kind := range kinds {
+			for _, side := range b.sides() {
+				measured := side.measure(ctx, kind, round, b.Length())
+				r.Samples[kind+"@"+side.name] = append(r.Samples[kind+"@"+side.name], measured)
+				if side == b.cluster {
+					before.addScripts(measured)
+				}
+			}
+		}
+	}
+	r.Checked.add(b.check(ctx, b.cluster, b.merchants, "last"))
+	r.Memory = measureMemory(ctx, b.single.nodes[0], empty)
+	b.Progress("moving buckets until no primary has two more than another, while all charge")
+	r.Moved = b.even(ctx)
+	r.Roomy = b.measureRoomyMemory(ctx)
+	after := b.shares(ctx)
+	after.addScripts(b.cluster.measure(ctx, read, b.Rounds, b.Length()))
+	r.Shares, r.Machine = []shares{before, after}, report.DescribeMachine()
+	r.print(out)
+	fixture.Check(report.Save(b.Output, r))
+	if wrong := r.Ratios["wrong_answers"]; wrong > 0 {
+		fixture.Check(fmt.Errorf("%.0f answers were wrong", wrong))
+	}
+}
+
+// start publishes the merchants, and starts both sides.
+func (b *bench) start(ctx context.Context) {
+	publisher := b.NewPublisher(ctx, fixture.Namespace)
+	const writers = 8
+	fixture.Check(fixture.Each(ctx, writers, len(b.merchants), func(ctx context.Context, i int) (err error) {
+		m := &b.merchants[i]
+		if m.Merchant, err = publisher.Merchant(ctx, i, ""); err != nil {
+			return err
+		}
+		m.bucket = session.BucketOf(m.ID)
+		m.key, err = publisher.Key(ctx, i, i, 1)
+		return err
+	}))
+	b.single, b.cluster = &side{name: "single"}, &side{name: "cluster"}
+	b.single.nodes = []*fixture.Redis{b.StartRedis(ctx)}
+	b.single.Process = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.single.nodes[0].URL())
+	for range primaries {
+		b.cluster.nodes = append(b.cluster.nodes, b.StartRedis(ctx, "--cluster-enabled", "yes"))
+	}
+	b.cluster.join(ctx)
+	b.cluster.Process = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.cluster.clusterURL())
+}
+
+// compare fills in the ratios.
+func (r *results) compare() {
+	redirects := 0.0
+	perSecond := func(s sample) float64 { return s.PerSecond }
+	apiCPU := func(s sample) float64 { return s.CPUMicros }
+	redisCPU := func(s sample) float64 { return s.RedisCPU }
+	for _, kind := range kinds {
+		single, cluster := r.Samples[kind+"@single"], r.Samples[kind+"@cluster"]
+		report.Compare(r.Ratios, "cluster_vs_single@"+kind, cluster, single, perSecond)
+		report.Compare(r.Ratios, "cpu_cluster_vs_single@"+kind, cluster, single, apiCPU)
+		report.Compare(r.Ratios, "redis_cpu_cluster_vs_single@"+kind, cluster, single, redisCPU)
+		for _, one := range cluster {
+			redirects += one.Redirects
+		}
+	}
+	r.Ratios["redirects"] = redirects
+	r.Ratios["spread_max_over_mean"] = spread(r.Shares[0].Scripts)
+	r.Ratios["spread_max_over_mean_evened"] = spread(r.Shares[1].Scripts)
+	r.Ratios["commands_per_request"] = r.Commands
+	r.Ratios["wrong_answers"] = float64(r.Checked.Wrong + r.Moved.During.Wrong + r.Moved.After.Wrong)
+	r.Ratios["unavailable_while_moving"] = float64(r.Moved.During.Unavailable) / float64(max(r.Moved.During.Asked, 1))
+	r.Ratios["bytes_per_charge"] = r.Memory.BytesPerCharge
+	for kind, measured := range r.Memory.Records {
+		if measured.Keys > 1 && !slices.Contains([]string{"expiry", "queue", "due"}, kind) { // they are indexes
+			r.Ratios["bytes@"+kind] = measured.Bytes
+			if roomy := r.Roomy.Records[kind].Bytes; roomy > 0 {
+				r.Ratios["bytes_roomy@"+kind] = roomy
+			}
+		}
+	}
+}
+
+// print writes tables for people and a line for each ratio for programs.
+func (r *results) print(out io.Writer) {
+	r.compare()
+	fmt.Fprintf(out, "\n%s; %d merchants, %d connections\n\n", r.Machine, r.Merchants, connections)
+	table := report.Table(out, "\t\trequests/s\tp50\tp99\tAPI CPU µs\tRedis CPU µs\tredirects\t")
+	rounded := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	for _, kind := range kinds {
+		for _, side := range []string{"single", "cluster"} {
+			samples, redirects := r.Samples[kind+"@"+side], 0.0
+			for _, one := range samples {
+				redirects += one.Redirects
+			}
+			m := report.Medians(samples)
+			fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.0f\t\n", kind, side, m.PerSecond, rounded(m.P50), rounded(m.P99),
+				m.CPUMicros, m.RedisCPU, redirects)
+		}
+		fmt.Fprintln(table, strings.Repeat("\t", 8))
+	}
+	_ = table.Flush() // errors of out are not handled anywhere
+
+	for i, what := range []string{"as redis-cli makes the cluster", "with buckets moved"} {
+		s := r.Shares[i]
+		fmt.Fprintf(out, "%s: buckets %v, merchants %v, scripts %v: most to mean %.3f\n", what, s.Buckets, s.Merchants, s.Scripts, spread(s.Scripts))
+	}
+	fmt.Fprintf(out, "\nchecked %d answers: %d wrong, %d were 503\n", r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable)
+	m := r.Moved
+	fmt.Fprintf(out, "while %d buckets with %d keys moved in %s: of %d answers %d were wrong, %d were 503; afterwards of %d: %d, %d\n",
+		m.Buckets, m.Keys, m.Took.Round(time.Millisecond), m.During.Asked, m.During.Wrong, m.During.Unavailable,
+		m.After.Asked, m.After.Wrong, m.After.Unavailable)
+	for _, example := range slices.Concat(r.Checked.Examples, m.During.Examples, m.After.Examples) {
+		fmt.Fprintln(out, "wrong:", example)
+	}
+	fmt.Fprintf(out, "\nBytes of Redis for each key, by MEMORY USAGE; in brackets with %s 512:\n", roomyHashes)
+	for _, kind := range slices.Sorted(maps.Keys(r.Memory.Records)) {
+		fmt.Fprintf(out, "%9.0f (%.0f)  %s (%d keys)\n", r.Memory.Records[kind].Bytes, r.Roomy.Records[kind].Bytes, kind, r.Memory.Records[kind].Keys)
+	}
+	r.Ratios.Print(out)
+}

@@ -1,0 +1,179 @@
+// Package dispatcher is `bench dispatcher`: it measures what the dispatcher spends on an event beside a bare HTTP client that posts the
+// same bytes to the same receivers, how long an event waits for its first attempt, and what a dispatcher at rest costs.
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
+	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
+	"github.com/merchant-operator/merchant-operator/test/bench/report"
+)
+
+// The load. A merchant has an endpoint of its own; the dispatcher's default is 8 attempts at a time to each.
+const (
+	merchants   = 64
+	perEndpoint = 8
+	// constantRate is of events a second, to which a wait is promised.
+	constantRate = 500
+)
+
+// Command is `bench dispatcher`.
+func Command() *cobra.Command {
+	var options fixture.Options
+	var events int
+	var flags []string
+	command := &cobra.Command{
+		Use:   "dispatcher",
+		Short: "Measure what the dispatcher spends on an event, and how late it is",
+		Long: "Measures the CPU of an event beside a bare HTTP client that posts the same bytes, the delay of events at a constant rate, and\n" +
+			"what a dispatcher with nothing to do costs. docs/performance/dispatcher.md says what is measured and why.",
+		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
+			(&bench{Fixture: f, events: events}).run(ctx, flags, out)
+		}),
+	}
+	options.AddFlags(command.Flags(), "bin/bench-dispatcher.json")
+	options.AddRounds(command.Flags(), 3, 10)
+	command.Flags().IntVar(&events, "events", 20_000, "number of events in a round")
+	command.Flags().StringArrayVar(&flags, "flag", nil, "flag of the dispatcher, such as --flag=--webhook-concurrency=16")
+	command.Flags().Lookup("seconds").Usage = "length of the measurements at a constant rate and, half as long again, at rest"
+	return command
+}
+
+// results are all that was measured.
+type results struct {
+	Machine    report.Machine `json:"machine"`
+	Throughput []throughput   `json:"throughput"`
+	Lag        []lag          `json:"lag"`
+	Idle       []idle         `json:"idle"`
+	Ratios     report.Ratios  `json:"ratios"`
+}
+
+// bench is what runs while it is measured.
+type bench struct {
+	*fixture.Fixture
+
+	events     int
+	redis      *fixture.Redis
+	store      *store.Store // makes events as the API does
+	merchants  []fixture.Merchant
+	receiver   receiver
+	dispatcher *fixture.Process
+}
+
+func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
+	b.Progress("starting Redis, the receiver and the dispatcher")
+	b.start(ctx, flags)
+	r := results{Ratios: report.Ratios{}}
+	// The first backlog opens the connections; it is not counted.
+	for round := range b.Rounds + 1 {
+		b.Progress("%d events, round %d of %d", b.events, round, b.Rounds)
+		if measured := b.measureThroughput(ctx); round > 0 {
+			r.Throughput = append(r.Throughput, measured)
+		}
+	}
+	b.Progress("%d events a second for %s", constantRate, b.Length())
+	r.Lag = []lag{b.measureLag(ctx)}
+	rest := b.Length() * 3 / 2 // long enough for what a dispatcher does every 15 seconds
+	b.Progress("nothing for %s", rest)
+	r.Idle = []idle{b.measureIdle(ctx, rest)}
+	r.Machine = report.DescribeMachine()
+	r.print(out)
+	fixture.Check(report.Save(b.Output, r))
+}
+
+// start starts everything, and waits until the dispatcher has delivered an event of each merchant.
+func (b *bench) start(ctx context.Context, flags []string) {
+	b.redis = b.StartRedis(ctx)
+	b.store = fixture.Must(store.Open(store.Options{URL: b.redis.URL(), Timeout: time.Minute}))
+	b.OnStop(b.store.Close)
+	publisher := b.NewPublisher(ctx, fixture.Namespace)
+	for i, endpoint := range b.receiver.start(ctx, b.Fixture) {
+		b.merchants = append(b.merchants, fixture.Must(publisher.Merchant(ctx, i, "http://"+endpoint+"/hooks")))
+	}
+	b.dispatcher = b.StartProduct(ctx, "dispatcher", b.Kubeconfig, fixture.Namespace, append([]string{
+		"--redis-url", b.redis.URL(), "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
+		"--webhook-concurrency", strconv.Itoa(perEndpoint),
+	}, flags...)...)
+	b.cancelAll(ctx, b.create(ctx, merchants))
+	b.receiver.await(ctx, merchants)
+}
+
+// charged is a session that is pending, and its merchant.
+type charged struct {
+	merchantID string
+	id         session.ID
+}
+
+const creators = 64
+
+// create makes pending sessions, of each merchant in turn.
+func (b *bench) create(ctx context.Context, count int) []charged {
+	sessions := make([]charged, count)
+	fixture.Check(fixture.Each(ctx, creators, count, func(ctx context.Context, i int) error {
+		merchant := b.merchants[i%len(b.merchants)]
+		_, created, err := b.store.CreateSession(ctx, admission(merchant.ID), store.NewSession{
+			MerchantName: merchant.Name, Charge: session.Charge{AmountCents: 1250, OrderRef: fmt.Sprintf("order-%06d", i)},
+			Lifetime: 24 * time.Hour,
+		})
+		sessions[i] = charged{merchant.ID, created.Session.ID}
+		return err
+	}))
+	return sessions
+}
+
+// cancelAll ends the sessions, which makes an event of each.
+func (b *bench) cancelAll(ctx context.Context, sessions []charged) {
+	fixture.Check(fixture.Each(ctx, creators, len(sessions), func(ctx context.Context, i int) error { return b.cancel(ctx, sessions[i]) }))
+}
+
+func (b *bench) cancel(ctx context.Context, one charged) error {
+	_, _, err := b.store.Cancel(ctx, admission(one.merchantID), one.id)
+	return err
+}
+
+func admission(merchantID string) store.Admission {
+	return store.Admission{
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.DigestOf("key"), Live: true,
+		Limit: ratelimit.Policy{RequestsPerSecond: fixture.UnlimitedRate, Burst: fixture.UnlimitedRate},
+	}
+}
+
+// print writes a table for people and a line for each ratio for programs.
+func (r *results) print(out io.Writer) {
+	var dispatchers, floors []delivering
+	for _, t := range r.Throughput {
+		dispatchers, floors = append(dispatchers, t.Dispatcher), append(floors, t.Floor)
+	}
+	report.Compare(r.Ratios, "dispatch_vs_floor", dispatchers, floors, func(d delivering) float64 { return d.PerCore })
+	r.Ratios["events_delivered_again"] = float64(report.Medians(r.Throughput).Repeated)
+	lag, idle := r.Lag[0], r.Idle[0]
+	r.Ratios["first_attempt_lag_p99_ms"] = fixture.Micros(lag.P99) / 1000
+	r.Ratios["idle_scripts_per_second"] = idle.Scripts
+	r.Ratios["idle_commands_per_second"] = idle.Commands
+	r.Ratios["idle_cpu_percent"] = idle.CPU
+	r.Ratios["idle_redis_cpu_percent"] = idle.RedisCPU
+
+	fmt.Fprintf(out, "\n%s\n\n", r.Machine)
+	table := report.Table(out, "\tevents/s\tevents/CPU s\tCPU µs\tconnections\tallocations\tRedis CPU µs\tscript µs\tscripts\t")
+	for _, t := range r.Throughput {
+		fmt.Fprintf(table, "dispatcher\t%.0f\t%.0f\t%.1f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t\n", t.Dispatcher.PerSecond, t.Dispatcher.PerCore,
+			t.Dispatcher.CPU, t.Dispatcher.Connections, t.Allocations, t.RedisCPU, t.ScriptMicros, t.Scripts)
+		fmt.Fprintf(table, "floor\t%.0f\t%.0f\t%.1f\t%d\t\t\t\t\t\n", t.Floor.PerSecond, t.Floor.PerCore, t.Floor.CPU, t.Floor.Connections)
+	}
+	_ = table.Flush() // errors of out are not handled anywhere
+	rounded := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	fmt.Fprintf(out, "\nat %d events/s: first attempts after %s (p50), %s (p99), %s (longest); the load was up to %s late; CPU µs per event: %.1f, Redis %.1f\n",
+		constantRate, rounded(lag.P50), rounded(lag.P99), rounded(lag.Max), rounded(lag.Late), lag.CPU, lag.RedisCPU)
+	fmt.Fprintf(out, "at rest: %.2f %% of a core, Redis %.2f %%; %.1f scripts/s, %.1f commands/s\n", idle.CPU, idle.RedisCPU, idle.Scripts, idle.Commands)
+	r.Ratios.Print(out)
+}
