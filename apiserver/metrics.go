@@ -42,7 +42,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"limit"}),
 		rotations: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_key_rotations_total",
-			Help: "Keys issued, by what caused it.",
+			Help: "API keys issued, by cause.",
 		}, []string{"cause"}),
 	}
 	// Counters start at 0: the first of its kind would else not be seen as a rise.

@@ -3,8 +3,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -12,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
 // cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
@@ -40,10 +44,10 @@ func cacheOptions(o Options) (cache.Options, error) {
 	}, nil
 }
 
-// addDeliveredCache adds a second cache, for one holds a kind by one selector only. Nothing but
+// addDeliveredCache adds a second cache, because a cache selects a kind by one selector only. Nothing but
 // metadata is read from it, so that no plaintext is in memory for longer than it takes to write it.
 func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cache.Cache, error) {
-	selector, err := deliveries.Selector()
+	selector, err := tenantsecret.Selector()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +63,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 	if err != nil {
 		return nil, err
 	}
-	if err := deliveries.Index(ctx, delivered); err != nil {
+	if err := tenantsecret.Index(ctx, delivered); err != nil {
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})
@@ -83,3 +87,44 @@ type startedAsCache struct{ cache.Cache }
 
 // GetCache is what the manager knows a cache by.
 func (c startedAsCache) GetCache() cache.Cache { return c.Cache }
+
+// maxKept is in bytes: no label is longer, nor any annotation that the operator writes.
+const maxKept = 63
+
+// strip is the transform of every cache: it takes from an object what the operator does not read, so
+// that what a tenant writes into its metadata costs no memory here. Finalizers stay, for the operator
+// writes their whole list. Nothing is remembered beside the object.
+func strip(cached any) (any, error) {
+	object, err := meta.Accessor(cached)
+	if err != nil {
+		return cached, err
+	}
+	object.SetManagedFields(nil)
+	object.SetNamespace(shared(object.GetNamespace()))
+	object.SetLabels(kept(object.GetLabels(), published.Label, tenantsecret.Label))
+	object.SetAnnotations(kept(object.GetAnnotations(), apikeys.GenerationAnnotation))
+	var owners []metav1.OwnerReference
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		owner.APIVersion, owner.Kind = shared(owner.APIVersion), shared(owner.Kind)
+		owners = append(owners, *owner)
+	}
+	object.SetOwnerReferences(owners)
+	return cached, nil
+}
+
+// kept returns the entries of these keys in a new map, so that it shares no memory with the rest.
+func kept(entries map[string]string, keys ...string) map[string]string {
+	var out map[string]string
+	for _, key := range keys {
+		if value, ok := entries[key]; ok && len(value) <= maxKept {
+			if out == nil {
+				out = make(map[string]string, 1)
+			}
+			out[key] = shared(value)
+		}
+	}
+	return out
+}
+
+// shared returns the one copy of a text that is the same in many objects. It is freed with the last of them.
+func shared(text string) string { return unique.Make(text).Value() }

@@ -21,13 +21,13 @@ type Options struct {
 	WatchNamespaces []string
 	// OpsAddress is where /healthz, /readyz and /metrics are served.
 	OpsAddress string
-	// SecureMetrics serves the ops port over TLS, and /metrics to those only whom Kubernetes lets get it. Default: plain
-	// HTTP, to everybody.
+	// SecureMetrics serves the ops port over TLS, and requires Kubernetes authentication and authorization for
+	// /metrics. Default: plain HTTP, for everybody.
 	SecureMetrics bool
-	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
+	// OpsCertificateDir has tls.crt and tls.key for that; empty: a self-signed certificate.
 	OpsCertificateDir string
-	// Profiles serves profiles below /debug/pprof/ of the ops port: with SecureMetrics to those only whom Kubernetes lets get
-	// that path, and else on a loopback address only. Default: not at all.
+	// Profiles serves profiles below /debug/pprof/ of the ops port. It needs SecureMetrics, which then requires
+	// authorization for that path too, or a loopback address. Default: off.
 	Profiles bool
 
 	// LeaderElect lets only one of several operators work at a time.
@@ -35,9 +35,9 @@ type Options struct {
 	// LeaderElectionNamespace holds the lease; empty: the pod's own namespace.
 	LeaderElectionNamespace string
 
-	// ShutdownTimeout is how long passes under way may take to end.
+	// ShutdownTimeout is how long running passes may take to end.
 	ShutdownTimeout time.Duration
-	// Clock tells when a schedule or a retention comes due.
+	// Clock says when a schedule or a retention comes due.
 	Clock clock.PassiveClock
 	// Log is where the operator and the libraries below it log.
 	Log *slog.Logger
@@ -62,15 +62,15 @@ func DefaultOptions() Options {
 func (o Options) validate() error {
 	switch {
 	case o.CredentialsNamespace == "":
-		return errors.New("the credentials namespace has no name")
+		return errors.New("set --credentials-namespace")
 	case o.OpsAddress == "":
-		return errors.New("the ops port has no address")
+		return errors.New("set --ops-address")
 	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
 		return scrape.ErrOpenProfiles
 	case o.OpsCertificateDir != "" && !o.SecureMetrics:
-		return errors.New("a certificate of the ops port is of no use without secure metrics")
+		return errors.New("--ops-cert-dir needs --secure-metrics")
 	case o.Clock == nil || o.Log == nil || o.newClient == nil:
-		return errors.New("options are incomplete; start from DefaultOptions")
+		return errors.New("options: incomplete; start from DefaultOptions")
 	}
 	return nil
 }

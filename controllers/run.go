@@ -1,3 +1,7 @@
+// Package controllers is the operator: it reconciles Merchants and ApiKeys into the published objects
+// of the credentials namespace, which the data plane reads. It owns how the operator runs: its options, its caches, its
+// ops port, its leader election. What it does about a Merchant is in package merchants, about an ApiKey in package
+// apikeys; the pass that both share is in package reconciler.
 package controllers
 
 import (
@@ -19,10 +23,11 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
-	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
 	"github.com/merchant-operator/merchant-operator/controllers/merchants"
 	"github.com/merchant-operator/merchant-operator/controllers/orphans"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // leaseName is of the lease that the leader holds.
@@ -111,22 +116,24 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&census{mgr.GetClient(), metrics.Registry}); err != nil {
+	if err := mgr.Add(&stateMetrics{mgr.GetClient(), metrics.Registry}); err != nil {
 		return err
 	}
-	events := mgr.GetEventRecorder(subject.FieldOwner)
-	secrets := deliveries.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered}
-	if err := (&merchants.Reconciler{
+	base := &reconciler.Base{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
-		Secrets:              secrets,
-		Events:               events,
+		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
+		Events:               mgr.GetEventRecorder(writes.FieldOwner),
 		Clock:                o.Clock,
 		CredentialsNamespace: o.CredentialsNamespace,
-	}).SetupWithManager(ctx, mgr); err != nil {
+	}
+	if err := (&merchants.Reconciler{Base: base}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	if err := (orphans.Sweeper{
+	if err := (&apikeys.Reconciler{Base: base, Metrics: keyMetrics}).SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	return orphans.Sweeper{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
 		Clock:                o.Clock,
@@ -134,18 +141,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		Watched: func(namespace string) bool {
 			return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
 		},
-	}).SetupWithManager(ctx, mgr); err != nil {
-		return err
-	}
-	return (&apikeys.Reconciler{
-		Client:               mgr.GetClient(),
-		Live:                 mgr.GetAPIReader(),
-		Secrets:              secrets,
-		Events:               events,
-		Clock:                o.Clock,
-		Metrics:              keyMetrics,
-		CredentialsNamespace: o.CredentialsNamespace,
-	}).SetupWithManager(ctx, mgr)
+	}.SetupWithManager(ctx, mgr)
 }
 
 // clusterConfig lifts the client's own limit of 5 requests per second: the API server shares itself

@@ -23,7 +23,7 @@ const (
 
 // Condition reasons, which are the reasons of the matching events as well.
 const (
-	// ReasonPublished: the data plane knows this object in its present form.
+	// ReasonPublished: the object is published and up to date.
 	ReasonPublished = "Published"
 	// ReasonMerchantNotFound: the ApiKey's merchantRef names no Merchant in its namespace (yet).
 	ReasonMerchantNotFound = "MerchantNotFound"

@@ -13,7 +13,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // maxClaims bounds the digests that one ApiKey may have claimed: every change of spec.keyDigest makes
@@ -87,12 +88,12 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 }
 
 // sameSource reports whether it is the ApiKey of that namespace and name. One that was deleted and
-// created again keeps its claims: tenants are told apart by namespace.
+// created again keeps its claims: a tenant is a namespace.
 func sameSource(source published.Source, apiKey *v1alpha1.ApiKey) bool {
 	return source.Namespace == apiKey.Namespace && source.Name == apiKey.Name
 }
 
-// handled reports whether the key in force, or its forerunner, is the externally generated one of that digest.
+// handled reports whether the key in force, or the one before it, is the externally generated one of that digest.
 func (f facts) handled(digest apikey.Digest) bool {
 	record, known := f.ownRecord()
 	return known && sameDigest(record.HandledDigest, &digest)
@@ -134,7 +135,7 @@ func missingClaims(f facts, issuing bool) []claimState {
 }
 
 // writeClaims creates claims, or takes over those of a former ApiKey of this namespace and name. Of
-// two operators that create one at once, one fails and looks again.
+// two operators that create one at once, one fails and tries again.
 func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimState) error {
 	for _, c := range claims {
 		claim := published.DigestClaim{
@@ -148,7 +149,7 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 		}
 		secret, err := published.EncodeDigestClaim(r.CredentialsNamespace, claim)
 		if err == nil {
-			err = subject.SwapSecret(ctx, r.Client, c.secret, secret)
+			err = writes.ReplaceSecret(ctx, r.Client, c.secret, secret)
 		}
 		if err != nil {
 			return fmt.Errorf("claim spec.keyDigest: %w", err)
@@ -158,23 +159,23 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 }
 
 // digestClaimed: a digest opens one merchant's sessions, whoever writes it into an ApiKey later.
-func digestClaimed(f facts) (subject.Outcome, bool) {
+func digestClaimed(f facts) (conditions.Outcome, bool) {
 	c, ok := f.claimOf()
-	return subject.Stalled(v1alpha1.ReasonKeyDigestClaimed,
+	return conditions.Stalled(v1alpha1.ReasonKeyDigestClaimed,
 		"spec.keyDigest is claimed by another ApiKey; set the digest of another key"), ok && c.taken(f)
 }
 
-func tooManyDigests(f facts) (subject.Outcome, bool) {
+func tooManyDigests(f facts) (conditions.Outcome, bool) {
 	c, ok := f.claimOf()
-	return subject.Stalled(v1alpha1.ReasonTooManyKeyDigests,
+	return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }
 
 // digestReplaced: the record is lost, and the key of spec.keyDigest was replaced over HTTP before. To
 // publish it again would revive it.
-func digestReplaced(f facts) (subject.Outcome, bool) {
-	outcome := subject.Stalled(v1alpha1.ReasonKeyDigestUsed,
-		"The published record was lost, and the key of spec.keyDigest had been replaced over HTTP; set the digest of another key")
+func digestReplaced(f facts) (conditions.Outcome, bool) {
+	outcome := conditions.Stalled(v1alpha1.ReasonKeyDigestUsed,
+		"The published record was lost, and the key of spec.keyDigest had been replaced through the API; set the digest of another key")
 	if _, known := f.ownRecord(); known || f.digest == nil {
 		return outcome, false
 	}

@@ -24,10 +24,10 @@ type decision struct {
 	Repair     bool
 	Move       string
 	Remove     []string // names and reasons
-	Notes      []string // reasons
+	Warnings   []string // reasons
 }
 
-func decided(p plan) decision {
+func decided(p *plan) decision {
 	var d decision
 	if !p.outcome.IsReady() {
 		d.Outcome = p.outcome.Reason
@@ -42,8 +42,8 @@ func decided(p plan) decision {
 	for _, r := range p.remove {
 		d.Remove = append(d.Remove, r.Name+" "+r.reason)
 	}
-	for _, n := range p.notes {
-		d.Notes = append(d.Notes, n.reason)
+	for _, w := range p.warnings {
+		d.Warnings = append(d.Warnings, w.reason)
 	}
 	return d
 }
@@ -55,199 +55,199 @@ func TestDecide(t *testing.T) {
 		edit  func(*facts)
 		want  decision
 	}{
-		"nothing to do": {facts: settled()},
+		"nothing to do": {facts: upToDate()},
 
-		// Occasions for a new key.
+		// Reasons for a new key.
 		"the first issue": {
-			facts: settled().lost().with(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
 		},
 		"a record that is lost": {
-			facts: settled().lost(),
+			facts: upToDate().lost(),
 			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
-		"a record that cannot be read but tells its generation": {
-			facts: settled().lost(), edit: func(f *facts) {
+		"a record that cannot be read but has its generation": {
+			facts: upToDate().lost(), edit: func(f *facts) {
 				f.published = &corev1.Secret{Data: map[string][]byte{"record.json": []byte(`{"generation":8}`)}}
 			},
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 9},
 		},
-		"record and status lost, and a delivery that tells its generation": {
-			facts: settled().lost().with(deliveredSecret("till-key", 6)), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+		"record and status lost, and a delivery that has its generation": {
+			facts: upToDate().lost().with(deliveredSecret("till-key", 6)), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 7},
 		},
 		"a record behind the status": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 10},
 		},
 		"a record of the status's generation with another prefix": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Status.Prefix = "mk_live_y" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.Prefix = "mk_live_y" },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"a superseded record": {
-			facts: settled(), edit: func(f *facts) { f.record.Superseded = true },
+			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"a record ahead of the status": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration, f.apiKey.Status.Prefix = 1, "mk_live_y" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration, f.apiKey.Status.Prefix = 1, "mk_live_y" },
 		},
 		"a record with a lost status": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: 5} },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: 5} },
 		},
 		"a record behind the status, and no Merchant": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.merchantID = "" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.merchantID = "" },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
 		},
 		"a superseded record, and no Merchant": {
-			facts: settled(), edit: func(f *facts) { f.record.Superseded = true; f.merchantID = "" },
+			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true; f.merchantID = "" },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
 		},
 		"a superseded record of a key that spec.keyDigest still names": {
-			facts: settled().brought("vault"), edit: func(f *facts) { f.record.Superseded = true },
+			facts: upToDate().external("vault"), edit: func(f *facts) { f.record.Superseded = true },
 			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed},
 		},
 		"a superseded record, and another spec.keyDigest": {
-			facts: settled().brought("vault"), edit: func(f *facts) { f.record.Superseded = true; f.digest = &digest; f.claims = nil },
+			facts: upToDate().external("vault"), edit: func(f *facts) { f.record.Superseded = true; f.digest = &digest; f.claims = nil },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"a record of a newer version": {
-			facts: settled(), edit: func(f *facts) { f.record, f.newer = nil, true; f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Outcome: v1alpha1.ReasonNewerVersion},
 		},
 		"another Merchant of the name": {
-			facts: settled(), edit: func(f *facts) { f.merchantID = "merchant7654" },
+			facts: upToDate(), edit: func(f *facts) { f.merchantID = "merchant7654" },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"another Merchant of the name, and a new trigger": {
-			facts: settled(), edit: func(f *facts) { f.merchantID = "merchant7654"; f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate(), edit: func(f *facts) { f.merchantID = "merchant7654"; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"a new trigger": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a trigger that was taken away": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "" },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a new trigger without an overlap": {
-			facts: settled(), edit: func(f *facts) {
+			facts: upToDate(), edit: func(f *facts) {
 				f.apiKey.Spec.Rotation = v1alpha1.Rotation{Trigger: "b", OverlapSeconds: new(int32(0))}
 			},
 			want: decision{Issue: v1alpha1.RotationTrigger, Generation: 3},
 		},
 		"a schedule that has elapsed": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(3600)) },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(3600)) },
 			want: decision{Issue: v1alpha1.RotationSchedule, Overlap: time.Hour, Generation: 3},
 		},
 		"a schedule that has not": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(7200)) },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(7200)) },
 		},
 		"a delivery of the generation that is due": {
-			facts: settled().with(deliveredSecret("till-key", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate().with(deliveredSecret("till-key", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3, Resume: true},
 		},
 		"a delivery of the generation that is due, under another name": {
-			facts: settled().with(deliveredSecret("former", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate().with(deliveredSecret("former", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 
-		// Keys made elsewhere.
-		"a key made elsewhere, at rest": {facts: settled().brought("mine")},
+		// Externally generated keys.
+		"an externally generated key, up to date": {facts: upToDate().external("mine")},
 		"its digest changed": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = &digest },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.digest = &digest },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"its digest and the trigger changed": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = &digest; f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.digest = &digest; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"only the trigger changed": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b"; f.apiKey.Generation++ },
-			want: decision{Repair: true, Notes: []string{reasonTriggerIdle}},
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b"; f.apiKey.Generation++ },
+			want: decision{Repair: true, Warnings: []string{reasonTriggerIgnored}},
 		},
 		"it has a schedule, which can make no key": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(300)) },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(300)) },
 		},
 		"it was rotated over HTTP": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
 		},
-		"from made here to made elsewhere": {
-			facts: settled(), edit: func(f *facts) { f.digest = &digest },
+		"from own to external generation": {
+			facts: upToDate(), edit: func(f *facts) { f.digest = &digest },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
-		"from made elsewhere to made here": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.digest = nil },
+		"from external to own generation": {
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.digest = nil },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"it was the former Merchant's": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.merchantID = "merchant7654" },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.merchantID = "merchant7654" },
 			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed},
 		},
 		"another one for another Merchant": {
-			facts: settled().brought("mine"), edit: func(f *facts) { f.merchantID = "merchant7654"; f.digest = &digest },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.merchantID = "merchant7654"; f.digest = &digest },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"its record is lost": {
-			facts: settled().brought("mine").lost(),
+			facts: upToDate().external("mine").lost(),
 			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 
 		// Obstacles.
 		"no Merchant": {
-			facts: settled(), edit: func(f *facts) { f.merchantID = "" },
+			facts: upToDate(), edit: func(f *facts) { f.merchantID = "" },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
 		},
-		"no Merchant, and the data plane has been told": {
-			facts: settled(), edit: func(f *facts) { f.merchantID, f.record.State = "", v1alpha1.ApiKeyDisabled },
+		"no Merchant, and it is published": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantID, f.record.State = "", v1alpha1.ApiKeyDisabled },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
 		},
 		"an overlap that has ended": {
-			facts: settled(), edit: func(f *facts) {
+			facts: upToDate(), edit: func(f *facts) {
 				f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now}}
 			},
 			want: decision{Repair: true},
 		},
 		"a Secret restored from a backup": {
-			facts: settled(), edit: func(f *facts) { f.published.CreationTimestamp = metav1.NewTime(now) },
+			facts: upToDate(), edit: func(f *facts) { f.published.CreationTimestamp = metav1.NewTime(now) },
 			want: decision{Repair: true},
 		},
 		"a Secret as old as its record, to a second": {
-			facts: settled(), edit: func(f *facts) {
+			facts: upToDate(), edit: func(f *facts) {
 				f.published.CreationTimestamp, f.record.Revision = metav1.NewTime(now), now.Add(-time.Second).UnixMilli()
 			},
 		},
 		"no Merchant, a new trigger and a disabled key": {
-			facts: settled(), edit: func(f *facts) {
+			facts: upToDate(), edit: func(f *facts) {
 				f.merchantID, f.apiKey.Spec.Rotation.Trigger, f.apiKey.Spec.State = "", "b", v1alpha1.ApiKeyDisabled
 			},
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
 		},
 		"the record of another ApiKey": {
-			facts: settled(), edit: func(f *facts) {
+			facts: upToDate(), edit: func(f *facts) {
 				f.record.Source.UID, f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = "another", v1alpha1.ApiKeyDisabled, "b"
 			},
 			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
 		},
 		"a new key, and its name is taken": {
-			facts: settled().lost().with(), edit: func(f *facts) { f.targetTaken = true },
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.targetTaken = true },
 			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
 		},
 		"no new key, and the name is taken": {
-			facts: settled().with(), edit: func(f *facts) { f.targetTaken = true },
+			facts: upToDate().with(), edit: func(f *facts) { f.targetTaken = true },
 		},
-		"a new key made elsewhere needs no name": {
-			facts: settled().lost().with(), edit: func(f *facts) { f.digest = &digest },
+		"a new externally generated key needs no name": {
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.digest = &digest },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 
 		// What follows from the spec.
 		"disabled": {
-			facts: settled(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
 			want: decision{Repair: true},
 		},
 		"a label that is gone": {
-			facts: settled(), edit: func(f *facts) { f.published.Labels = nil },
+			facts: upToDate(), edit: func(f *facts) { f.published.Labels = nil },
 			want: decision{Repair: true},
 		},
 	} {

@@ -1,13 +1,19 @@
 package apikeys
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
 // facts are all that a decision about an ApiKey needs.
@@ -20,16 +26,16 @@ type facts struct {
 	digest *apikey.Digest
 	// published is the Secret of the key id; nil: none.
 	published *corev1.Secret
-	// record is what the published Secret says; nil: nothing that can be used.
+	// record is what the published Secret holds; nil: nothing that can be used.
 	record *published.KeyRecord
-	// newer says that a newer operator wrote the published Secret. What it says is not known here.
+	// newer says that a newer operator wrote the published Secret. Its content is not known here.
 	newer bool
 	// claims are those to the digests of externally generated keys: spec.keyDigest first.
 	claims []claimState
 	// delivered are the Secrets that are this ApiKey's.
 	delivered []delivered
 	// targetTaken says that somebody else's Secret has the name the key is to be delivered under.
-	// Only a live look tells, for the cache holds no such Secret.
+	// Only the API server knows, for the cache holds no such Secret.
 	targetTaken bool
 }
 
@@ -94,4 +100,88 @@ func (f facts) deliveredAs(name string) *delivered {
 		}
 	}
 	return nil
+}
+
+// gather reads the facts from the caches. They name the ApiKey also when there is an error.
+func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
+	f, err := r.read(ctx, r.Client, apiKey)
+	if err != nil {
+		return f, err
+	}
+	f.delivered, err = r.cachedDelivered(ctx, apiKey)
+	return f, err
+}
+
+// read reads all but the delivered Secrets.
+func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
+	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey}
+	if text := apiKey.Spec.KeyDigest; text != "" {
+		digest, err := apikey.ParseDigest(text)
+		if err != nil {
+			return f, fmt.Errorf("spec.keyDigest: %w", err)
+		}
+		f.digest = &digest
+	}
+	var merchant v1alpha1.Merchant
+	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
+	switch err := from.Get(ctx, merchantKey, &merchant); {
+	case err == nil && merchant.DeletionTimestamp.IsZero():
+		f.merchantID = published.ID(merchant.UID)
+	case client.IgnoreNotFound(err) != nil:
+		return f, fmt.Errorf("read Merchant %s: %w", merchantKey, err)
+	}
+	secretKey := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(apiKey.UID))}
+	secret := new(corev1.Secret)
+	switch err := from.Get(ctx, secretKey, secret); {
+	case err == nil:
+		f.published = secret
+		record, err := published.DecodeKey(secret)
+		f.newer = errors.Is(err, published.ErrNewerVersion)
+		if err == nil {
+			f.record = &record
+		}
+	case !apierrors.IsNotFound(err):
+		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
+	}
+	err := r.gatherClaims(ctx, from, &f)
+	return f, err
+}
+
+// cachedDelivered finds this ApiKey's delivered Secrets, whatever their names.
+func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
+	secrets, err := r.Secrets.List(ctx, apiKey)
+	if err != nil {
+		return nil, err
+	}
+	var found []delivered
+	for _, secret := range secrets {
+		found = append(found, delivered{secret})
+	}
+	return found, nil
+}
+
+// gatherLive reads the facts from the API server, also what no cache holds: who has the name the key is
+// to be delivered under.
+func (r *Reconciler) gatherLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
+	f, err := r.read(ctx, r.Live, apiKey)
+	if err != nil {
+		return f, err
+	}
+	cached, err := r.cachedDelivered(ctx, apiKey)
+	if err != nil {
+		return f, err
+	}
+	for _, name := range f.secretNames(cached) {
+		secret, err := r.Secrets.Get(ctx, apiKey.Namespace, name)
+		switch {
+		case err != nil:
+			return f, err
+		case secret == nil:
+		case tenantsecret.OwnedBy(secret, apiKey.UID):
+			f.delivered = append(f.delivered, delivered{secret.ObjectMeta})
+		case name == f.target():
+			f.targetTaken = true
+		}
+	}
+	return f, nil
 }

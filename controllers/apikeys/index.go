@@ -8,13 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // merchantIndex finds the ApiKeys of a Merchant.
@@ -28,9 +27,9 @@ func merchantName(object client.Object) []string {
 	return []string{apiKey.Spec.MerchantRef.Name}
 }
 
-// publishedName returns the names of the published key and of the claim to spec.keyDigest, which may
+// publishedNames returns the names of the published key and of the claim to spec.keyDigest, which may
 // be another ApiKey's.
-func publishedName(object client.Object) []string {
+func publishedNames(object client.Object) []string {
 	names := []string{published.KeyName(published.ID(object.GetUID()))}
 	if apiKey, ok := object.(*v1alpha1.ApiKey); ok && apiKey.Spec.KeyDigest != "" {
 		if digest, err := apikey.ParseDigest(apiKey.Spec.KeyDigest); err == nil {
@@ -83,12 +82,12 @@ func claimOwner(object client.Object) []string {
 
 func ownerName(namespace, name string) string { return namespace + "/" + name }
 
-func index(ctx context.Context, cache client.FieldIndexer) error {
+func index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := errors.Join(
-		cache.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
-		cache.IndexField(ctx, &v1alpha1.ApiKey{}, subject.PublishedNameIndex, publishedName),
-		cache.IndexField(ctx, &corev1.Secret{}, digestIndex, recordDigests),
-		cache.IndexField(ctx, &corev1.Secret{}, claimOwnerIndex, claimOwner),
+		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
+		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, reconciler.PublishedNameIndex, publishedNames),
+		indexer.IndexField(ctx, &corev1.Secret{}, digestIndex, recordDigests),
+		indexer.IndexField(ctx, &corev1.Secret{}, claimOwnerIndex, claimOwner),
 	); err != nil {
 		return fmt.Errorf("index ApiKeys and published Secrets: %w", err)
 	}
@@ -97,22 +96,11 @@ func index(ctx context.Context, cache client.FieldIndexer) error {
 
 // keysOf returns the ApiKeys that name the Merchant.
 func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []reconcile.Request {
-	return r.find(ctx, client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
+	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{},
+		client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
 }
 
 // keyOf returns the ApiKey that the published Secret is of, or those that want the claim.
 func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
-	return r.find(ctx, client.MatchingFields{subject.PublishedNameIndex: secret.GetName()})
-}
-
-func (r *Reconciler) find(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var apiKeys v1alpha1.ApiKeyList
-	if err := r.Client.List(ctx, &apiKeys, options...); err != nil { // the cache is stopping
-		logf.FromContext(ctx).Error(err, "find the ApiKeys to look at")
-	}
-	var requests []reconcile.Request
-	for i := range apiKeys.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&apiKeys.Items[i])})
-	}
-	return requests
+	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{}, client.MatchingFields{reconciler.PublishedNameIndex: secret.GetName()})
 }

@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,48 +12,115 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
+
+// newKey is a key to be issued.
+type newKey struct {
+	rotationReason
+	// base is the record that the rotation starts from: as the spec wants it, one generation before.
+	base published.KeyRecord
+	// resume says that the Secret to deliver holds a key of this very generation: an earlier pass
+	// ended between delivering and publishing it.
+	resume bool
+}
+
+func (n newKey) generation() int64 { return n.base.Generation + 1 }
+
+// wantedKey returns the key that is to replace the one in force; nil: none.
+func wantedKey(f facts) *newKey {
+	reason, needed := rotationNeeded(f)
+	if !needed {
+		return nil
+	}
+	generation := nextGeneration(f)
+	base, known := f.ownRecord()
+	if !known {
+		base.Revision, base.Current.CreatedAt = f.lastKnown()
+	}
+	base.KeyID = published.ID(f.apiKey.UID)
+	base.MerchantID = f.merchantID
+	base.Source.UID = f.apiKey.UID
+	base.Generation = generation - 1
+	base.HandledDigest = f.digest
+	base = asSpecified(base, f)
+	base.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
+	pending := f.deliveredAs(f.target())
+	return &newKey{rotationReason: reason, base: base, resume: pending != nil && pending.generation() == generation}
+}
+
+// lastKnown returns the revision and the time of creation that a record in place of a lost one must
+// exceed, for replicas order what they know by them.
+func (f facts) lastKnown() (revision int64, created time.Time) {
+	if f.outdated() {
+		revision, created = f.record.Revision, f.record.Current.CreatedAt
+	}
+	if last := f.apiKey.Status.LastRotation; last != nil {
+		if reported := last.Time.Add(time.Second).UTC(); reported.After(created) { // a status holds whole seconds
+			created = reported
+		}
+	}
+	return revision, created
+}
+
+// nextGeneration is above every generation there is a trace of, for a replica that remembers a higher
+// one would refuse the key. A delivered Secret is such a trace only if it is further ahead than an
+// interrupted pass explains: then record and status are lost together.
+func nextGeneration(f facts) int64 {
+	last := f.apiKey.Status.KeyGeneration
+	if f.record != nil {
+		last = max(last, f.record.Generation)
+	} else if f.published != nil {
+		last = max(last, published.ReadableGeneration(f.published))
+	}
+	for _, d := range f.delivered {
+		if d.generation() > last+1 {
+			last = d.generation()
+		}
+	}
+	return last + 1
+}
 
 // issue puts a new key in force. It is delivered before it is published: a pass that ends in between
 // leaves a plaintext that the next one takes up, where the other order would leave a live key that
 // nobody has. Publishing is a compare-and-swap; who loses it has published nothing.
-func (r *Reconciler) issue(ctx context.Context, p plan) (published.KeyRecord, error) {
-	current, err := r.obtain(ctx, p)
+func (r *Reconciler) issue(ctx context.Context, p *plan) error {
+	current, err := r.prepare(ctx, p)
 	if err != nil {
-		return published.KeyRecord{}, err
+		return err
 	}
 	record := p.newKey.base.Rotated(current, p.newKey.cause, p.newKey.overlap, p.now)
 	if err := r.publish(ctx, p.published, record); err != nil {
-		return published.KeyRecord{}, r.takeBack(ctx, p, err)
+		return r.takeBack(ctx, p, err)
 	}
+	p.record = &record
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
 	r.Metrics.rotated(p.newKey.cause)
-	r.tell(p.apiKey, reasonRotated, actionIssue, "Issued generation %d of the key, cause %s", record.Generation, p.newKey.cause)
-	return record, nil
+	r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)", record.Generation, p.newKey.cause)
+	return nil
 }
 
 // takeBack deletes what was delivered as the first key, if publishing has shown that it is not: the
 // next pass would take it for the one in force, of the same generation. The error is the failure, or
 // why that could not be done, which must not pass for a lost race.
-func (r *Reconciler) takeBack(ctx context.Context, p plan, failure error) error {
+func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error {
 	if !p.first || !apierrors.IsAlreadyExists(failure) {
 		return failure
 	}
-	if err := r.Secrets.Withdraw(ctx, p.apiKey, []string{p.target()}); err != nil {
+	if err := r.Secrets.DeleteOwned(ctx, p.apiKey, []string{p.target()}); err != nil {
 		return fmt.Errorf("take back a key that is not in force: %w", err)
 	}
 	return failure
 }
 
-// obtain returns the key to be published, delivered if it was made here.
-func (r *Reconciler) obtain(ctx context.Context, p plan) (published.Current, error) {
+// prepare returns the key to be published, delivered if it was generated here.
+func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, error) {
 	if p.digest != nil {
 		return published.Current{Digest: *p.digest, CreatedAt: p.now}, nil
 	}
 	key, found, err := r.resume(ctx, p)
 	if err == nil && !found {
-		key, err = r.makeAndDeliver(ctx, p)
+		key, err = r.generateAndDeliver(ctx, p)
 	}
 	if err != nil {
 		return published.Current{}, err
@@ -61,7 +129,7 @@ func (r *Reconciler) obtain(ctx context.Context, p plan) (published.Current, err
 }
 
 // resume takes up the key that an interrupted pass delivered. Anything else in its place is not taken.
-func (r *Reconciler) resume(ctx context.Context, p plan) (key apikey.Key, found bool, err error) {
+func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
 	if !p.newKey.resume {
 		return apikey.Key{}, false, nil
 	}
@@ -69,10 +137,10 @@ func (r *Reconciler) resume(ctx context.Context, p plan) (key apikey.Key, found 
 	return key, err == nil && key.ID() == p.newKey.base.KeyID, err
 }
 
-func (r *Reconciler) makeAndDeliver(ctx context.Context, p plan) (apikey.Key, error) {
+func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {
 	key, err := apikey.New(p.newKey.base.KeyID)
 	if err != nil {
-		return apikey.Key{}, fmt.Errorf("make a key: %w", err)
+		return apikey.Key{}, fmt.Errorf("generate a key: %w", err)
 	}
 	return key, r.deliver(ctx, p.facts, key, p.newKey.generation())
 }
@@ -85,8 +153,8 @@ func (r *Reconciler) readKey(ctx context.Context, f facts, name string) (apikey.
 		return apikey.Key{}, fmt.Errorf("read the delivered Secret %s: %w", secretKey, err)
 	}
 	key, err := apikey.Parse(string(secret.Data[dataAPIKey]))
-	if err != nil || !deliveries.OwnedBy(&secret, f.apiKey.UID) {
-		return apikey.Key{}, nil //nolint:nilerr // what is no key is taken for none
+	if err != nil || !tenantsecret.OwnedBy(&secret, f.apiKey.UID) {
+		return apikey.Key{}, nil //nolint:nilerr // anything else than a key counts as none
 	}
 	return key, nil
 }

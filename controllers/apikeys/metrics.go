@@ -19,7 +19,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	rotations := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_key_rotations_total",
-		Help: "Keys issued, by what caused it.",
+		Help: "API keys issued, by cause.",
 	}, []string{"cause"})
 	if err := registry.Register(rotations); err != nil {
 		var registered prometheus.AlreadyRegisteredError

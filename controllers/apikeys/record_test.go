@@ -14,7 +14,7 @@ import (
 
 // A new key starts from a record that says all the spec says and has handled all it asks for.
 func TestTheRecordOfANewKey(t *testing.T) {
-	f := settled()
+	f := upToDate()
 	expires := metav1.NewTime(now.Add(time.Hour).In(time.FixedZone("", 3600)))
 	f.apiKey.Spec.State, f.apiKey.Spec.ExpiresAt, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, &expires, "b"
 	key := decide(f).newKey
@@ -38,7 +38,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 }
 
 func TestTheFirstRecord(t *testing.T) {
-	f := settled().lost().with()
+	f := upToDate().lost().with()
 	f.apiKey.Status = v1alpha1.ApiKeyStatus{}
 	key := decide(f).newKey
 	if key == nil {
@@ -56,7 +56,7 @@ func TestTheFirstRecord(t *testing.T) {
 
 // A repair touches nothing but what follows from the ApiKey.
 func TestRepairKeepsTheTruth(t *testing.T) {
-	f := settled()
+	f := upToDate()
 	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(time.Hour)}}
 	want := *f.record
 	f.record.Source.Name, f.record.State = "somebody", v1alpha1.ApiKeyDisabled
@@ -77,7 +77,7 @@ func TestRepairKeepsTheTruth(t *testing.T) {
 // operator's clock says: else every pass would write.
 func TestARestoredRecordIsRevisedOnce(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		f := settled()
+		f := upToDate()
 		f.published.CreationTimestamp = metav1.NewTime(now.Add(ahead))
 		revised := decide(f).repair
 		if revised == nil || revised.Generation != f.record.Generation {
@@ -91,13 +91,13 @@ func TestARestoredRecordIsRevisedOnce(t *testing.T) {
 }
 
 func TestAnOverlapEndsByItself(t *testing.T) {
-	f := settled()
+	f := upToDate()
 	first, second := now.Add(time.Minute), now.Add(time.Hour)
 	f.record.Previous = []published.Previous{
 		{Digest: apikey.DigestOf("newer"), ValidUntil: second}, {Digest: apikey.DigestOf("older"), ValidUntil: first},
 	}
-	if got := nextLook(f, decide(f).outcome); !got.Equal(first) {
-		t.Errorf("looks again at %s, want the end of the first overlap, %s", got, first)
+	if got, want := nextCheck(f, decide(f).outcome), first.Sub(now); got != want {
+		t.Errorf("checks again in %s, want %s, the end of the first overlap", got, want)
 	}
 	f.now = first
 	repaired := decide(f).repair

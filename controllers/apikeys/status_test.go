@@ -13,7 +13,7 @@ import (
 )
 
 func TestStatusIsRebuiltFromTheRecord(t *testing.T) {
-	f := settled()
+	f := upToDate()
 	f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: -1}
 	f.record.LastRotation.Time = now.Add(-time.Hour).Add(700 * time.Millisecond)
 	want := v1alpha1.ApiKeyStatus{
@@ -31,43 +31,39 @@ func TestStatusIsRebuiltFromTheRecord(t *testing.T) {
 }
 
 func TestStatusNeverForgetsTheGeneration(t *testing.T) {
-	f := settled().lost()
+	f := upToDate().lost()
 	f.merchantID = ""
 	f.apiKey.Status.KeyGeneration = 7
 	if got := statusOf(f, decide(f).outcome).KeyGeneration; got != 7 {
 		t.Errorf("without a record, keyGeneration is %d, want 7", got)
 	}
-	f = settled()
+	f = upToDate()
 	f.apiKey.Status.KeyGeneration = 7
 	if got := statusOf(f, decide(f).outcome).KeyGeneration; got != 7 {
 		t.Errorf("with an older record, keyGeneration is %d, want 7", got)
 	}
 }
 
-func TestNextLook(t *testing.T) {
+func TestNextCheck(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		facts facts
 		edit  func(*facts)
 		want  time.Duration // from now; 0: never
 	}{
-		"at rest":            {facts: settled()},
-		"retention":          {facts: retained(settled(), 3700), want: 100 * time.Second},
-		"retention over":     {facts: retained(settled(), 3600)},
-		"a name to be free":  {facts: renamed(settled()), edit: func(f *facts) { f.targetTaken = true }, want: conflictRecheck},
-		"no Merchant":        {facts: settled(), edit: func(f *facts) { f.merchantID = "" }},
-		"retention comes at": {facts: retained(settled(), 3610), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(86400)) }, want: 10 * time.Second},
+		"up to date":         {facts: upToDate()},
+		"retention":          {facts: retained(upToDate(), 3700), want: 100 * time.Second},
+		"retention over":     {facts: retained(upToDate(), 3600)},
+		"a name to be free":  {facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true }, want: conflictRecheck},
+		"no Merchant":        {facts: upToDate(), edit: func(f *facts) { f.merchantID = "" }},
+		"retention comes at": {facts: retained(upToDate(), 3610), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(86400)) }, want: 10 * time.Second},
 	} {
 		t.Run(desc, func(t *testing.T) {
 			f := tc.facts
 			if tc.edit != nil {
 				tc.edit(&f)
 			}
-			var got time.Duration
-			if at := nextLook(f, decide(f).outcome); !at.IsZero() {
-				got = at.Sub(now)
-			}
-			if got != tc.want {
-				t.Errorf("looks again in %s, want %s", got, tc.want)
+			if got := nextCheck(f, decide(f).outcome); got != tc.want {
+				t.Errorf("checks again in %s, want %s", got, tc.want)
 			}
 		})
 	}

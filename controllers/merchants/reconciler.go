@@ -1,37 +1,33 @@
+// Package merchants publishes a Merchant for the data plane: its ConfigMap, and the secret its events are signed with. It
+// repairs both when somebody else changed them, and deletes them when the Merchant ends.
 package merchants
 
 import (
 	"context"
+	"fmt"
 
-	"k8s.io/utils/clock"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// Reconciler publishes Merchants, and the signing secrets of their webhooks. Every exported
-// field is required.
-type Reconciler struct {
-	// Client reads through the cache.
-	Client client.Client
-	// Live reads from the API server.
-	Live client.Reader
-	// Secrets are the signing secrets delivered beside Merchants.
-	Secrets deliveries.Secrets
-	Events  recorder.EventRecorder
-	Clock   clock.PassiveClock
-	// CredentialsNamespace is where published objects live.
-	CredentialsNamespace string
-
-	written subject.Versions
-}
+// Reconciler publishes Merchants, and the signing secrets of their webhooks.
+type Reconciler struct{ *reconciler.Base }
 
 // Least privilege: the operator reads Merchants, and of their metadata writes the finalizer only. It
-// owns the published ConfigMaps and signing secrets; get is for the live look before a write. For the
+// owns the published ConfigMaps and signing secrets; get is for the live read before a write. For the
 // delivered Secrets it needs what it needs for those of ApiKeys.
 //
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch;patch
@@ -43,41 +39,124 @@ type Reconciler struct {
 
 // Reconcile brings the published ConfigMap, the signing secret and the status in line with the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	if !merchant.DeletionTimestamp.IsZero() {
-		return subject.Settle(r.withdraw(ctx, merchant))
-	}
-	if r.written.Behind(merchant, r.Clock.Now()) {
-		return reconcile.Result{RequeueAfter: subject.AfterWrite}, nil
-	}
-	held, err := subject.Hold(ctx, r.Client, merchant)
-	if err != nil {
-		return subject.Settle(err)
-	}
-	if held {
-		r.written.Wrote(merchant.UID, merchant.ResourceVersion, r.Clock.Now())
-	}
-	plan, err := r.plan(ctx, merchant, held)
-	if err == nil {
-		plan.facts, err = r.apply(ctx, plan)
-	}
-	return r.report(ctx, plan, err)
+	return reconciler.Reconcile(ctx, r.Base, merchant, reconciler.Steps[*v1alpha1.Merchant, *plan]{
+		Plan:     r.plan,
+		Confirm:  r.confirm,
+		Apply:    r.apply,
+		Report:   r.report,
+		Withdraw: r.withdraw,
+	})
 }
 
-// plan decides on what the cache says, which is enough to see that nothing is to be done. What is to
-// be written is decided again on what the API server says, so that a cache that is behind, such as
-// one of a new leader, takes nothing back. A Merchant that was not held by anybody before can be
-// decided on at once: all writes are creations, which what was there before makes fail.
-func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, held bool) (plan, error) {
+// plan decides on what the caches say. It is certain about a Merchant that no operator held before: all writes are
+// creations, which fail if anything is there.
+func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, added bool) (p *plan, certain bool, err error) {
 	cached, err := r.gather(ctx, r.Client, merchant)
 	if err != nil {
-		return plan{facts: cached}, err
+		return &plan{facts: cached}, false, err
 	}
-	if p, err := decide(cached); err != nil || p.idle() || held && cached.untouched() {
-		return p, err
-	}
-	live, err := r.confirm(ctx, merchant)
+	p, err = decide(cached)
+	return p, p.idle() || added && cached.untouched(), err
+}
+
+// confirm decides on what the API server says.
+func (r *Reconciler) confirm(ctx context.Context, merchant *v1alpha1.Merchant) (*plan, error) {
+	live, err := r.gatherLive(ctx, merchant)
 	if err != nil {
-		return plan{facts: live}, err
+		return &plan{facts: live}, err
 	}
 	return decide(live)
+}
+
+// apply does what the plan says. The merchant's state comes first, for nothing may keep a Merchant from being suspended.
+// The signing secret is published before it is delivered: the published one is the truth, and a pass that ends in between
+// leaves a copy to be written by the next.
+func (r *Reconciler) apply(ctx context.Context, p *plan) error {
+	if err := r.publish(ctx, p); err != nil {
+		return err
+	}
+	if err := r.sign(ctx, p); err != nil {
+		return err
+	}
+	if p.deliver {
+		if err := r.deliver(ctx, p); err != nil {
+			return err
+		}
+	}
+	return r.removeDelivered(ctx, p)
+}
+
+// publish writes the ConfigMap of the plan, if there is one.
+func (r *Reconciler) publish(ctx context.Context, p *plan) error {
+	if p.publish == nil {
+		return nil
+	}
+	if p.published != nil {
+		p.publish.ResourceVersion = p.published.ResourceVersion
+	}
+	if err := writes.CreateOrUpdate(ctx, r.Client, p.publish); err != nil {
+		return fmt.Errorf("publish ConfigMap %s: %w", client.ObjectKeyFromObject(p.publish), err)
+	}
+	logf.FromContext(ctx).Info("published the merchant", "configMap", p.publish.Name)
+	r.Emit(p.merchant, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", p.merchant.Spec.State)
+	return nil
+}
+
+// withdraw ends a Merchant: its tombstone first, for a merchant that vanishes without one may come back and its events
+// are kept. Without its ConfigMap all its keys are useless at once. Then its signing secret goes, and the delivered copy.
+// The API server is asked, for the cache may be behind. A ConfigMap without our label is not ours.
+func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
+	f, err := r.gather(ctx, r.Live, merchant)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteTombstone(ctx, published.TombstoneMerchant, merchant); err != nil {
+		return err
+	}
+	if f.published != nil && f.published.Labels[published.Label] == published.LabelMerchant {
+		err := r.Client.Delete(ctx, f.published, client.Preconditions{UID: &f.published.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.published), err)
+		}
+	}
+	if err := r.withdrawSigning(ctx, &f); err != nil {
+		return err
+	}
+	return r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
+}
+
+// parallel is how many Merchants are worked on at a time; each pass mostly waits for the API server.
+const parallel = 4
+
+// SetupWithManager registers the controller with its index and watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Merchant{}, reconciler.PublishedNameIndex, publishedNames); err != nil {
+		return fmt.Errorf("index Merchants: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("merchant").
+		For(&v1alpha1.Merchant{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
+		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.Merchant{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// publishedNames are the names of both published objects; no key's Secret has one of them.
+func publishedNames(object client.Object) []string {
+	id := published.ID(object.GetUID())
+	return []string{published.MerchantName(id), published.WebhookName(id)}
+}
+
+// merchantOf returns the Merchant that the published object is of.
+func (r *Reconciler) merchantOf(ctx context.Context, object client.Object) []reconcile.Request {
+	return reconciler.Requests(ctx, r.Client, &v1alpha1.MerchantList{}, client.MatchingFields{reconciler.PublishedNameIndex: object.GetName()})
+}
+
+func conditionsOf(object client.Object) []metav1.Condition {
+	if merchant, ok := object.(*v1alpha1.Merchant); ok {
+		return ownConditions(merchant.Status.Conditions)
+	}
+	return nil
 }

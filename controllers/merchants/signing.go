@@ -1,26 +1,32 @@
 package merchants
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// signing is what is to be done about the published signing secret.
-type signing string
+// signingAction is what is to be done about the published signing secret.
+type signingAction string
 
 const (
-	keepSigning     signing = ""         // it is as it should be
-	issueSigning    signing = "issue"    // there is none
-	reissueSigning  signing = "reissue"  // there was one, and nobody can know what it was
-	rotateSigning   signing = "rotate"   // the trigger changed
-	tidySigning     signing = "tidy"     // an overlap ended, or somebody edited what is around it
-	withdrawSigning signing = "withdraw" // there is no webhook any more
+	keepSigning     signingAction = ""         // it is as it should be
+	issueSigning    signingAction = "issue"    // there is none
+	reissueSigning  signingAction = "reissue"  // there was one, and nobody can know what it was
+	rotateSigning   signingAction = "rotate"   // the trigger changed
+	repairSigning   signingAction = "repair"   // an overlap ended, or somebody edited what is around it
+	withdrawSigning signingAction = "withdraw" // there is no webhook any more
 )
 
 // signingFor returns the first that applies. A usable record is adopted whatever else was lost: a new
-// secret would make every event look forged until the merchant has taken it.
-func signingFor(f facts) signing {
+// secret would make every event look forged until the merchant has read it.
+func signingFor(f facts) signingAction {
 	switch {
 	case f.newerSigning:
 		return keepSigning
@@ -34,8 +40,8 @@ func signingFor(f facts) signing {
 		return issueSigning
 	case rotationWanted(f):
 		return rotateSigning
-	case !tidy(f):
-		return tidySigning
+	case !signingUpToDate(f):
+		return repairSigning
 	default:
 		return keepSigning
 	}
@@ -52,8 +58,8 @@ func rotationWanted(f facts) bool {
 	return f.merchant.Spec.Webhook.RotationTrigger != f.record.HandledTrigger && !f.targetTaken
 }
 
-// tidy reports whether the published Secret is as the record in it should be written.
-func tidy(f facts) bool {
+// signingUpToDate reports whether the published Secret is as the record in it should be written.
+func signingUpToDate(f facts) bool {
 	want, err := published.EncodeWebhook(f.namespace, asSpecified(f))
 	return err == nil && f.signing.Labels[published.Label] == published.LabelWebhook &&
 		sameData(f.signing.Data, want.Data)
@@ -67,8 +73,8 @@ func asSpecified(f facts) published.WebhookRecord {
 	return record
 }
 
-// signed returns the record as the plan makes it.
-func (p plan) signed() published.WebhookRecord {
+// signingRecord returns the record as the plan makes it.
+func (p *plan) signingRecord() published.WebhookRecord {
 	switch p.sign {
 	case issueSigning, reissueSigning:
 		return published.NewWebhookRecord(p.merchant, p.now)
@@ -90,4 +96,54 @@ func overlapEnd(f facts) time.Time {
 		}
 	}
 	return first
+}
+
+// sign brings the published signing secret in line with the plan. It is a compare-and-swap, as for a
+// key; who loses it has published nothing.
+func (r *Reconciler) sign(ctx context.Context, p *plan) error {
+	switch p.sign {
+	case keepSigning:
+		return nil
+	case withdrawSigning:
+		return r.withdrawSigning(ctx, &p.facts)
+	case issueSigning, reissueSigning, rotateSigning, repairSigning:
+	}
+	record := p.signingRecord()
+	secret, err := published.EncodeWebhook(p.namespace, record)
+	if err == nil {
+		err = writes.ReplaceSecret(ctx, r.Client, p.signing, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the signing secret %s: %w", published.WebhookName(record.MerchantID), err)
+	}
+	p.signing, p.record = secret, &record
+	logf.FromContext(ctx).Info("published the signing secret", "secret", client.ObjectKeyFromObject(secret).Name, "why", string(p.sign))
+	r.emitSigning(p)
+	return nil
+}
+
+func (r *Reconciler) emitSigning(p *plan) {
+	switch p.sign {
+	case issueSigning:
+		r.Emit(p.merchant, reasonSigningIssued, actionSign, "Created the signing secret of the webhook")
+	case reissueSigning:
+		r.Warn(p.merchant, reasonSigningLost, actionSign,
+			"The published signing secret of the webhook was lost or cannot be read. Events are signed with a new one only: take it from Secret %s", p.targetName())
+	case rotateSigning:
+		r.Emit(p.merchant, reasonSigningRotated, actionSign,
+			"Rotated the signing secret of the webhook; events are also signed with the old one for %s", published.SigningOverlap)
+	case keepSigning, repairSigning, withdrawSigning: // nothing a person waits for
+	}
+}
+
+// withdrawSigning deletes the published signing secret: without it nothing can be signed any more.
+func (r *Reconciler) withdrawSigning(ctx context.Context, f *facts) error {
+	if f.signing == nil {
+		return nil
+	}
+	if err := r.Secrets.Delete(ctx, f.signing, client.Preconditions{UID: &f.signing.UID}); err != nil {
+		return fmt.Errorf("withdraw %s: %w", published.WebhookName(published.ID(f.merchant.UID)), err)
+	}
+	f.signing, f.record = nil, nil
+	return nil
 }

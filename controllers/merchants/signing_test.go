@@ -8,12 +8,12 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
 // decision is what a plan comes to, apart from the ConfigMap.
 type decision struct {
-	Sign    signing
+	Sign    signingAction
 	Deliver bool
 	Remove  []string
 	Outcome string // empty: Ready
@@ -33,16 +33,14 @@ func decided(t *testing.T, f facts) decision {
 	if !p.outcome.IsReady() {
 		d.Outcome = p.outcome.Reason
 	}
-	if next := nextLook(f, p.outcome); !next.IsZero() {
-		d.Next = next.Sub(f.now)
-	}
+	d.Next = nextCheck(f, p.outcome)
 	if p.idle() != (p.publish == nil && d.Sign == "" && !d.Deliver && d.Remove == nil) {
 		t.Errorf("idle is %t for %+v", p.idle(), d)
 	}
 	return d
 }
 
-func TestWhatBecomesOfASigningSecret(t *testing.T) {
+func TestSigningSecret(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		edit func(*facts)
 		want decision
@@ -54,11 +52,11 @@ func TestWhatBecomesOfASigningSecret(t *testing.T) {
 			},
 			want: decision{Sign: issueSigning, Deliver: true},
 		},
-		"lost, and the status tells that there was one": {
+		"lost, and the status says that there was one": {
 			edit: func(f *facts) { f.signing, f.record, f.target, f.delivered = nil, nil, nil, nil },
 			want: decision{Sign: reissueSigning, Deliver: true},
 		},
-		"lost, and the copy tells that there was one": {
+		"lost, and the copy says that there was one": {
 			edit: func(f *facts) { f.signing, f.record, f.merchant.Status = nil, nil, v1alpha1.MerchantStatus{} },
 			want: decision{Sign: reissueSigning, Deliver: true},
 		},
@@ -81,11 +79,11 @@ func TestWhatBecomesOfASigningSecret(t *testing.T) {
 		},
 		"somebody took the label": {
 			edit: func(f *facts) { f.signing.Labels = nil },
-			want: decision{Sign: tidySigning},
+			want: decision{Sign: repairSigning},
 		},
 		"somebody added data": {
 			edit: func(f *facts) { f.signing.Data["more"] = nil },
-			want: decision{Sign: tidySigning},
+			want: decision{Sign: repairSigning},
 		},
 		"somebody added a label": {edit: func(f *facts) { f.signing.Labels["team"] = "payments" }},
 
@@ -131,7 +129,7 @@ func TestWhatBecomesOfASigningSecret(t *testing.T) {
 		},
 	} {
 		t.Run(desc, func(t *testing.T) {
-			f := settled(t)
+			f := upToDate(t)
 			tc.edit(&f)
 			if diff := cmp.Diff(tc.want, decided(t, f)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -140,15 +138,15 @@ func TestWhatBecomesOfASigningSecret(t *testing.T) {
 	}
 }
 
-func TestWhenARetiredSecretLeaves(t *testing.T) {
-	f := settled(t)
+func TestARetiredSecretEnds(t *testing.T) {
+	f := upToDate(t)
 	old := f.record.Current.Secret
 	f.merchant.Spec.Webhook.RotationTrigger = "b"
 	p, err := decide(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rotated := p.signed()
+	rotated := p.signingRecord()
 	if diff := cmp.Diff([]published.RetiredSecret{{Secret: old, ValidUntil: now.Add(24 * time.Hour)}}, rotated.Retired); diff != "" {
 		t.Fatalf("retired by the rotation (-want +got):\n%s", diff)
 	}
@@ -159,7 +157,7 @@ func TestWhenARetiredSecretLeaves(t *testing.T) {
 	}{
 		{0, decision{Next: 24 * time.Hour}},
 		{24*time.Hour - 1, decision{Next: 1}},
-		{24 * time.Hour, decision{Sign: tidySigning}},
+		{24 * time.Hour, decision{Sign: repairSigning}},
 	} {
 		f.now = now.Add(tc.after)
 		if diff := cmp.Diff(tc.want, decided(t, f)); diff != "" {
@@ -170,13 +168,13 @@ func TestWhenARetiredSecretLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tidied := p.signed(); len(tidied.Retired) != 0 || !tidied.Current.Secret.Equal(rotated.Current.Secret) {
+	if repaired := p.signingRecord(); len(repaired.Retired) != 0 || !repaired.Current.Secret.Equal(rotated.Current.Secret) {
 		t.Errorf("a day later the record has %d retired secrets, and its current one changed: %t",
-			len(tidied.Retired), !tidied.Current.Secret.Equal(rotated.Current.Secret))
+			len(repaired.Retired), !repaired.Current.Secret.Equal(rotated.Current.Secret))
 	}
 }
 
-func TestWhereTheStatusSaysTheSecretIs(t *testing.T) {
+func TestStatusWebhookSecretName(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		edit func(*facts)
 		want string
@@ -185,9 +183,9 @@ func TestWhereTheStatusSaysTheSecretIs(t *testing.T) {
 		"where it was, while it moves": {func(f *facts) { f.target, f.merchant.Spec.Webhook.SecretName = nil, "taken" }, "coffee-webhook"},
 		"nowhere, without a webhook":   {func(f *facts) { f.merchant.Spec.Webhook = nil }, ""},
 	} {
-		f := settled(t)
+		f := upToDate(t)
 		tc.edit(&f)
-		if got := statusOf(f, subject.Ready("")).WebhookSecretName; got != tc.want {
+		if got := statusOf(f, conditions.Ready("")).WebhookSecretName; got != tc.want {
 			t.Errorf("%s: %q, want %q", desc, got, tc.want)
 		}
 	}
@@ -196,13 +194,13 @@ func TestWhereTheStatusSaysTheSecretIs(t *testing.T) {
 // A status that holds nothing but what the dispatcher says has lost all that the operator said.
 func TestTheDispatchersConditionIsNotTheOperators(t *testing.T) {
 	m := merchant()
-	m.Status.Conditions = subject.Ready("said").Conditions(nil, 1, now)
+	m.Status.Conditions = conditions.Ready("reported").Conditions(nil, 1, now)
 	m.Status.Conditions = append(m.Status.Conditions, m.Status.Conditions[0])
 	m.Status.Conditions[1].Type = v1alpha1.WebhookHealthyCondition
-	if got := conditions(m); len(got) != 1 || got[0].Type != v1alpha1.ReadyCondition {
+	if got := conditionsOf(m); len(got) != 1 || got[0].Type != v1alpha1.ReadyCondition {
 		t.Errorf("the operator's conditions are %v", got)
 	}
 	if len(m.Status.Conditions) != 2 || m.Status.Conditions[1].Type != v1alpha1.WebhookHealthyCondition {
-		t.Errorf("looking at the conditions changed them: %v", m.Status.Conditions)
+		t.Errorf("reading the conditions changed them: %v", m.Status.Conditions)
 	}
 }

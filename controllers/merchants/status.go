@@ -2,45 +2,51 @@ package merchants
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// report ends a pass: one status write, if anything changed, an event if it is news, and when to look
-// again.
-func (r *Reconciler) report(ctx context.Context, p plan, failure error) (reconcile.Result, error) {
-	if errors.Is(failure, subject.ErrGone) || subject.LostRace(failure) {
-		return subject.Settle(failure)
-	}
+// Reasons of events that are no condition's reason: they say what was done.
+const (
+	reasonSigningIssued   = "SigningSecretIssued"
+	reasonSigningRotated  = "SigningSecretRotated"
+	reasonSigningLost     = "SigningSecretLost"
+	reasonDelivered       = "SigningSecretDelivered"
+	reasonDeliveryRemoved = "DeliveryRemoved"
+)
+
+// The actions of events.
+const (
+	actionPublish = "Publish"
+	actionSign    = "Sign"
+	actionDeliver = "Deliver"
+)
+
+// report emits an event if the outcome is new, and writes the status if anything changed.
+func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
 	if failure != nil {
-		p.outcome = subject.Failed(failure)
+		p.outcome = conditions.Failed(failure)
 	}
-	if !p.outcome.IsReady() && p.outcome.News(p.merchant.Status.Conditions) {
-		r.warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
+	if !p.outcome.IsReady() && p.outcome.Differs(p.merchant.Status.Conditions) {
+		r.Warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
 	}
-	if err := errors.Join(failure, r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome))); err != nil {
-		return subject.Settle(err)
-	}
-	if next := nextLook(p.facts, p.outcome); !next.IsZero() {
-		return reconcile.Result{RequeueAfter: next.Sub(p.now)}, nil
-	}
-	return reconcile.Result{}, nil
+	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome))
 }
 
 // statusOf is pure. Where the signing secret was delivered stays in the status while there is a
-// webhook, also when the Secret is gone for the moment: it tells a first secret from a lost one.
-func statusOf(f facts, outcome subject.Outcome) v1alpha1.MerchantStatus {
+// webhook, also when the Secret is gone for the moment: it distinguishes a first secret from a lost one.
+func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
 	status.MerchantID = published.ShownMerchantID(published.ID(f.merchant.UID))
@@ -61,27 +67,27 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	status := v1alpha1ac.MerchantStatus().
 		WithObservedGeneration(want.ObservedGeneration).
 		WithMerchantID(want.MerchantID).
-		WithConditions(subject.Apply(ownConditions(want.Conditions))...)
+		WithConditions(conditions.ApplyConfigurations(ownConditions(want.Conditions))...)
 	if want.WebhookSecretName != "" {
 		status.WithWebhookSecretName(want.WebhookSecretName)
 	}
 	// The version keeps the status from what this pass has not seen: a newer spec, or another object of
 	// the same name. (The API server ignores a UID in what is applied to a status.)
 	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
-	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(subject.FieldOwner))
+	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner))
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	if apply.ResourceVersion != nil { // the answer is decoded into what was applied
-		r.written.Wrote(merchant.UID, *apply.ResourceVersion, r.Clock.Now())
+		r.Wrote(merchant, *apply.ResourceVersion)
 	}
 	return nil
 }
 
 // ownConditions are those the operator writes. WebhookHealthy is the dispatcher's, who writes the
 // status as well: to apply a condition is to own it, and to leave it out then is to remove it.
-func ownConditions(conditions []metav1.Condition) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+func ownConditions(all []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.WebhookHealthyCondition
 	})
 }

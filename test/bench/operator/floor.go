@@ -16,8 +16,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/deliveries"
-	"github.com/merchant-operator/merchant-operator/controllers/subject"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 
@@ -70,7 +71,7 @@ func (f *floor) merchant(ctx context.Context, i int) error {
 	status := v1alpha1ac.MerchantStatus().
 		WithObservedGeneration(merchant.Generation).
 		WithMerchantID(published.ShownMerchantID(published.ID(merchant.UID))).
-		WithConditions(subject.Apply(subject.Ready("Merchant is published and up to date").
+		WithConditions(conditions.ApplyConfigurations(conditions.Ready("Merchant is published and up to date").
 			Conditions(nil, merchant.Generation, time.Now()))...)
 	return f.applyStatus(ctx, merchantsResource, merchant.Name,
 		v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(version).WithStatus(status))
@@ -103,12 +104,12 @@ func (f *floor) key(ctx context.Context, i int) error {
 	if _, err := f.Kube.CoreV1().Secrets(f.credentials()).Create(ctx, secret, owned()); err != nil {
 		return err
 	}
-	f.emit(ctx, "ApiKey", object, "Rotated", "Issue", fmt.Sprintf("Issued generation %d of the key, cause %s", record.Generation, v1alpha1.RotationInitial))
+	f.emit(ctx, "ApiKey", object, "Rotated", "Issue", fmt.Sprintf("Issued key (generation %d, cause %s)", record.Generation, v1alpha1.RotationInitial))
 	status := v1alpha1ac.ApiKeyStatus().
 		WithObservedGeneration(object.Generation).
 		WithKeyID(record.KeyID).WithPrefix(record.Current.Prefix).WithKeyGeneration(record.Generation).
 		WithLastRotation(v1alpha1ac.RotationStatus().WithTime(metav1.NewTime(now)).WithCause(v1alpha1.RotationInitial)).
-		WithConditions(subject.Apply(subject.Ready("API key is published and up to date").
+		WithConditions(conditions.ApplyConfigurations(conditions.Ready("API key is published and up to date").
 			Conditions(nil, object.Generation, now))...)
 	return f.applyStatus(ctx, keysResource, object.Name,
 		v1alpha1ac.ApiKey(object.Name, object.Namespace).WithResourceVersion(version).WithStatus(status))
@@ -119,7 +120,7 @@ func deliveredSecret(object *v1alpha1.ApiKey, key apikey.Key) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: object.Namespace, Name: object.Name + "-key",
-			Labels:      map[string]string{deliveries.Label: deliveries.LabelKey},
+			Labels:      map[string]string{tenantsecret.Label: tenantsecret.LabelKey},
 			Annotations: map[string]string{"merchant-operator.io/generation": "1"},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey", Name: object.Name, UID: object.UID,
@@ -131,13 +132,13 @@ func deliveredSecret(object *v1alpha1.ApiKey, key apikey.Key) *corev1.Secret {
 	}
 }
 
-func owned() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: subject.FieldOwner} }
+func owned() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: writes.FieldOwner} }
 
 // addFinalizer adds the finalizer and returns the version that the object has then.
 func (f *floor) addFinalizer(ctx context.Context, resource, name, version string) (string, error) {
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q],"resourceVersion":%q}}`, v1alpha1.Finalizer, version)
 	answer, err := f.custom.Patch(types.MergePatchType).Namespace(f.tenant()).Resource(resource).Name(name).
-		Param("fieldManager", subject.FieldOwner).Body([]byte(patch)).DoRaw(ctx)
+		Param("fieldManager", writes.FieldOwner).Body([]byte(patch)).DoRaw(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -153,7 +154,7 @@ func (f *floor) applyStatus(ctx context.Context, resource, name string, status a
 		return err
 	}
 	_, err = f.custom.Patch(types.ApplyPatchType).Namespace(f.tenant()).Resource(resource).Name(name).SubResource("status").
-		Param("fieldManager", subject.FieldOwner).Param("force", "true").Body(body).DoRaw(ctx)
+		Param("fieldManager", writes.FieldOwner).Param("force", "true").Body(body).DoRaw(ctx)
 	return err
 }
 
@@ -163,7 +164,7 @@ func (f *floor) emit(ctx context.Context, kind string, object metav1.Object, rea
 	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: f.tenant(), Name: fmt.Sprintf("%s.%x", object.GetName(), now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: subject.FieldOwner, ReportingInstance: subject.FieldOwner + "-floor",
+		ReportingController: writes.FieldOwner, ReportingInstance: writes.FieldOwner + "-floor",
 		Action: action, Reason: reason, Note: note, Type: corev1.EventTypeNormal,
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Namespace: f.tenant(), Name: object.GetName(),

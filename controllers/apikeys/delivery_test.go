@@ -1,0 +1,100 @@
+package apikeys
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func renamed(f facts) facts {
+	f.apiKey.Spec.Delivery = &v1alpha1.Delivery{SecretName: "new"}
+	f.apiKey.Generation++
+	return f
+}
+
+func retained(f facts, seconds int32) facts {
+	f.apiKey.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: &seconds}
+	return f
+}
+
+func TestDeliveredSecrets(t *testing.T) {
+	for desc, tc := range map[string]struct {
+		facts facts
+		edit  func(*facts)
+		want  decision
+	}{
+		"one of an older generation": {
+			facts: upToDate().with(deliveredSecret("till-key", 1)),
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+		"one of a generation that was never published": {
+			facts: upToDate().with(deliveredSecret("till-key", 3)),
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+		"one whose annotation somebody broke": {
+			facts: upToDate(), edit: func(f *facts) { f.delivered[0].Annotations[GenerationAnnotation] = "two" },
+			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+		"one that lost its race against a rotation over HTTP": {
+			facts: upToDate(), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
+			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+		"a stale one while a new key is due is written over": {
+			facts: upToDate().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"a stale one while its Merchant is away": {
+			facts: upToDate().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.merchantID = "" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+
+		"another name": {facts: renamed(upToDate()), want: decision{Move: "till-key"}},
+		"another name, and the old one is stale": {
+			facts: renamed(upToDate().with(deliveredSecret("till-key", 1))),
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{reasonNotDelivered}},
+		},
+		"another name that is taken": {
+			facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true },
+			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
+		},
+		"another name, moved already": {
+			facts: renamed(upToDate().with(deliveredSecret("till-key", 2), deliveredSecret("new", 2))),
+			want:  decision{Remove: []string{"till-key DeliveryMoved"}},
+		},
+		"another name that holds a stale one: first that goes": {
+			facts: renamed(upToDate().with(deliveredSecret("till-key", 2), deliveredSecret("new", 1))),
+			want:  decision{Remove: []string{"new StaleDeliveryRemoved"}},
+		},
+		"another name, and no delivery to move": {
+			facts: renamed(upToDate().with()),
+			want:  decision{Warnings: []string{reasonNotDelivered}},
+		},
+		"a removed delivery": {facts: upToDate().with()},
+
+		"retention that is not over": {facts: retained(upToDate(), 3601)},
+		"retention that is over": {
+			facts: retained(upToDate(), 3600),
+			want:  decision{Remove: []string{"till-key RetentionEnded"}},
+		},
+		"retention that is over, and another name": {
+			facts: renamed(retained(upToDate(), 3600)), edit: func(f *facts) { f.apiKey.Spec.Delivery.RetainSeconds = new(int32(3600)) },
+			want: decision{Remove: []string{"till-key RetentionEnded"}},
+		},
+		"retention that was over before": {
+			facts: retained(upToDate().with(), 60), edit: func(f *facts) { f.apiKey.Generation++ },
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := tc.facts
+			if tc.edit != nil {
+				tc.edit(&f)
+			}
+			if diff := cmp.Diff(tc.want, decided(decide(f))); diff != "" {
+				t.Errorf("decide (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

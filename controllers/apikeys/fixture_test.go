@@ -1,0 +1,80 @@
+package apikeys
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+const (
+	thisUID      = "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"
+	thisMerchant = "merchant2345"
+)
+
+// upToDate are the facts of a key at rest: generation 2 of it is published, delivered and reported.
+func upToDate() facts {
+	f := facts{
+		now: now,
+		apiKey: &v1alpha1.ApiKey{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: thisUID, Generation: 5},
+			Spec: v1alpha1.ApiKeySpec{
+				MerchantRef: v1alpha1.MerchantReference{Name: "coffee"},
+				State:       v1alpha1.ApiKeyActive,
+				Rotation:    v1alpha1.Rotation{Trigger: "a", OverlapSeconds: new(int32(3600))},
+			},
+			Status: v1alpha1.ApiKeyStatus{ObservedGeneration: 5, KeyGeneration: 2, Prefix: "mk_live_x"},
+		},
+		merchantID: thisMerchant,
+		published: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: published.KeyName(published.ID(thisUID)), Labels: map[string]string{published.Label: published.LabelKey},
+		}},
+		record: &published.KeyRecord{
+			Version:        1,
+			KeyID:          published.ID(thisUID),
+			MerchantID:     thisMerchant,
+			Source:         published.Source{Namespace: "shops", Name: "till", UID: thisUID},
+			Generation:     2,
+			Revision:       7,
+			Current:        published.Current{Digest: apikey.DigestOf("current"), Prefix: "mk_live_x", CreatedAt: now.Add(-time.Hour)},
+			State:          v1alpha1.ApiKeyActive,
+			LastRotation:   published.RotationEvent{Time: now.Add(-time.Hour), Cause: v1alpha1.RotationTrigger},
+			HandledTrigger: "a",
+		},
+	}
+	return f.with(deliveredSecret("till-key", 2))
+}
+
+// deliveredSecret is one of this ApiKey's, holding that generation of the key.
+func deliveredSecret(name string, generation int64) delivered {
+	return delivered{metav1.ObjectMeta{
+		Namespace: "shops", Name: name, Annotations: map[string]string{GenerationAnnotation: strconv.FormatInt(generation, 10)},
+	}}
+}
+
+func (f facts) with(secrets ...delivered) facts {
+	f.delivered = secrets
+	return f
+}
+
+// external makes the key an externally generated one.
+func (f facts) external(key string) facts {
+	digest := apikey.DigestOf(key)
+	f.digest = &digest
+	f.record.HandledDigest = &digest
+	f.delivered = nil
+	return f
+}
+
+// lost takes the published Secret away.
+func (f facts) lost() facts {
+	f.published, f.record = nil, nil
+	return f
+}

@@ -1,0 +1,115 @@
+package apikeys
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// rotationReason is why a new key is needed, and how long the one it replaces goes on.
+type rotationReason struct {
+	cause   v1alpha1.RotationCause
+	overlap time.Duration
+}
+
+// rotationNeeded returns the first reason that applies; ok is false when the key in force may stay.
+func rotationNeeded(f facts) (reason rotationReason, ok bool) {
+	for _, rule := range []func(facts) (rotationReason, bool){
+		recordLost, merchantReplaced, digestChanged, triggerChanged, scheduleElapsed,
+	} {
+		if reason, ok = rule(f); ok {
+			return reason, true
+		}
+	}
+	return rotationReason{}, false
+}
+
+// recordLost: the first key, and the loss of the truth about one. What cannot be proven live is
+// dead, so nothing overlaps.
+func recordLost(f facts) (rotationReason, bool) {
+	_, ok := f.ownRecord()
+	return rotationReason{cause: v1alpha1.RotationInitial}, !ok
+}
+
+// merchantReplaced: a Merchant that was created again under its old name is another one, and the
+// key of the former must not charge for it.
+func merchantReplaced(f facts) (rotationReason, bool) {
+	return rotationReason{cause: v1alpha1.RotationInitial}, f.record.MerchantID != f.merchantID
+}
+
+// digestChanged: another externally generated key, or a change between external and own generation.
+// An unchanged digest is no reason, or Git would undo every rotation over HTTP.
+func digestChanged(f facts) (rotationReason, bool) {
+	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, !sameDigest(f.digest, f.record.HandledDigest)
+}
+
+// triggerChanged: any change. It cannot replace an externally generated key.
+func triggerChanged(f facts) (rotationReason, bool) {
+	changed := f.apiKey.Spec.Rotation.Trigger != f.record.HandledTrigger
+	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, changed && f.digest == nil
+}
+
+// scheduleElapsed: once after any downtime, for the next one counts from the rotation.
+func scheduleElapsed(f facts) (rotationReason, bool) {
+	next, scheduled := nextRotation(f)
+	return rotationReason{v1alpha1.RotationSchedule, overlap(f)}, scheduled && !f.now.Before(next)
+}
+
+func overlap(f facts) time.Duration { return seconds(f.apiKey.Spec.Rotation.OverlapSeconds) }
+
+// seconds reads a field in seconds; absent: 0.
+func seconds(field *int32) time.Duration {
+	if field == nil {
+		return 0
+	}
+	return time.Duration(*field) * time.Second
+}
+
+func sameDigest(a, b *apikey.Digest) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
+}
+
+// nextRotation is when the schedule makes a new key; ok is false without a schedule, and for an
+// externally generated key.
+func nextRotation(f facts) (at time.Time, ok bool) {
+	every := seconds(f.apiKey.Spec.Rotation.EverySeconds)
+	record, known := f.ownRecord()
+	if every == 0 || !known || f.digest != nil {
+		return time.Time{}, false
+	}
+	return slotBefore(record.LastRotation.Time.Add(every), every, f.apiKey.UID), true
+}
+
+// slotBefore returns the last of a key's time slots that is not after due. There are ten slots or
+// more to an interval, so a key is rotated up to about a tenth early; where they lie follows from its
+// UID, so that ten thousand keys which were created together are not rotated in one second. And a
+// rotation that comes a moment after its slot leads to the slot exactly one interval later: delays
+// do not add up.
+func slotBefore(due time.Time, every time.Duration, uid types.UID) time.Time {
+	slot := int64((every / 10).Seconds())
+	sum := sha256.Sum256([]byte(uid))
+	phase := int64(binary.BigEndian.Uint64(sum[:8])>>1) % slot
+	second := due.Unix()
+	return time.Unix(second-(second-phase)%slot, 0).UTC()
+}
+
+// overlapEnd is when the first of the running overlaps ends; zero: there is none.
+func overlapEnd(f facts) time.Time {
+	var first time.Time
+	if record, known := f.ownRecord(); known {
+		for _, previous := range record.PreviousAt(f.now) {
+			if first.IsZero() || previous.ValidUntil.Before(first) {
+				first = previous.ValidUntil
+			}
+		}
+	}
+	return first
+}

@@ -1,0 +1,95 @@
+// Package conditions says in an object's conditions what a pass came to: Ready always, Reconciling or Stalled while true.
+package conditions
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// Outcome is what a pass over an object came to.
+type Outcome struct {
+	// Reason is the reason of the conditions, and of the event when it changes.
+	Reason string
+	// Message is for people. It never holds key material.
+	Message string
+
+	// abnormal is the condition beside Ready=False that is true; empty: the object is Ready.
+	abnormal string
+}
+
+// Ready says that everything the spec asks for is published.
+func Ready(message string) Outcome {
+	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
+}
+
+// Waiting says that the operator goes on by itself, once something it waits for happens.
+func Waiting(reason, format string, args ...any) Outcome {
+	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.ReconcilingCondition}
+}
+
+// Stalled says that nothing will happen until a person changes something.
+func Stalled(reason, format string, args ...any) Outcome {
+	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.StalledCondition}
+}
+
+// Failed says that a call to the Kubernetes API failed and will be tried again.
+func Failed(err error) Outcome {
+	return Waiting(v1alpha1.ReasonFailed, "Failed, will retry: %v", err)
+}
+
+// IsReady reports whether the object is Ready.
+func (o Outcome) IsReady() bool { return o.abnormal == "" }
+
+// Conditions returns the existing conditions changed to say the outcome for this generation of the
+// spec: Ready always, Reconciling or Stalled only if true, each with the time its status changed.
+func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	conditions := slices.Clone(existing)
+	for _, kind := range []string{v1alpha1.ReadyCondition, v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+		status := metav1.ConditionTrue
+		switch {
+		case kind == v1alpha1.ReadyCondition && !o.IsReady():
+			status = metav1.ConditionFalse
+		case kind != v1alpha1.ReadyCondition && kind != o.abnormal:
+			meta.RemoveStatusCondition(&conditions, kind)
+			continue
+		}
+		meta.SetStatusCondition(&conditions, metav1.Condition{
+			Type:               kind,
+			Status:             status,
+			Reason:             o.Reason,
+			Message:            o.Message,
+			ObservedGeneration: generation,
+			LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	return conditions
+}
+
+// Differs reports whether the existing conditions say anything else, apart from the message: then the outcome is worth
+// an event.
+func (o Outcome) Differs(existing []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(existing, v1alpha1.ReadyCondition)
+	return ready == nil || ready.Reason != o.Reason || (ready.Status == metav1.ConditionTrue) != o.IsReady()
+}
+
+// ApplyConfigurations returns conditions in the form of server-side apply.
+func ApplyConfigurations(conditions []metav1.Condition) []*metav1ac.ConditionApplyConfiguration {
+	var applied []*metav1ac.ConditionApplyConfiguration
+	for _, c := range conditions {
+		applied = append(applied, metav1ac.Condition().
+			WithType(c.Type).
+			WithStatus(c.Status).
+			WithReason(c.Reason).
+			WithMessage(c.Message).
+			WithObservedGeneration(c.ObservedGeneration).
+			WithLastTransitionTime(c.LastTransitionTime))
+	}
+	return applied
+}

@@ -1,0 +1,85 @@
+package conditions
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestConditions(t *testing.T) {
+	for desc, tc := range map[string]struct {
+		outcome Outcome
+		want    map[string]metav1.ConditionStatus
+	}{
+		"ready":   {Ready("done"), map[string]metav1.ConditionStatus{"Ready": "True"}},
+		"waiting": {Waiting("NotYet", "for %s", "it"), map[string]metav1.ConditionStatus{"Ready": "False", "Reconciling": "True"}},
+		"stalled": {Stalled("Stuck", "on %s", "it"), map[string]metav1.ConditionStatus{"Ready": "False", "Stalled": "True"}},
+		"failed":  {Failed(errors.New("no")), map[string]metav1.ConditionStatus{"Ready": "False", "Reconciling": "True"}},
+	} {
+		for before, existing := range map[string][]metav1.Condition{
+			"nothing": nil,
+			"waiting": Waiting("Other", "for another").Conditions(nil, 1, start),
+			"stalled": Stalled("Other", "on another").Conditions(nil, 1, start),
+		} {
+			t.Run(desc+" after "+before, func(t *testing.T) {
+				got := map[string]metav1.ConditionStatus{}
+				for _, c := range tc.outcome.Conditions(existing, 2, start) {
+					got[c.Type] = c.Status
+					if c.Reason != tc.outcome.Reason || c.Message != tc.outcome.Message || c.ObservedGeneration != 2 {
+						t.Errorf("%s says %s %q of generation %d", c.Type, c.Reason, c.Message, c.ObservedGeneration)
+					}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("conditions (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestConditionsKeepTheTimeOfTheirChange(t *testing.T) {
+	first := Waiting("A", "a").Conditions(nil, 1, start)
+	original := append([]metav1.Condition(nil), first...)
+	second := Waiting("B", "b").Conditions(first, 2, start.Add(time.Hour))
+	for _, c := range second {
+		if !c.LastTransitionTime.Time.Equal(start) {
+			t.Errorf("%s changed at %s although its status did not", c.Type, c.LastTransitionTime)
+		}
+	}
+	if diff := cmp.Diff(original, first); diff != "" {
+		t.Errorf("the existing conditions were changed in place (-before +after):\n%s", diff)
+	}
+	third := Ready("c").Conditions(second, 3, start.Add(2*time.Hour))
+	if !third[0].LastTransitionTime.Time.Equal(start.Add(2 * time.Hour)) {
+		t.Errorf("Ready changed at %s", third[0].LastTransitionTime)
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	ready := Ready("done").Conditions(nil, 1, start)
+	for desc, tc := range map[string]struct {
+		outcome  Outcome
+		existing []metav1.Condition
+		want     bool
+	}{
+		"the first outcome":    {Ready("done"), nil, true},
+		"the same once more":   {Ready("done"), ready, false},
+		"another message":      {Ready("done again"), ready, false},
+		"another reason":       {Waiting("NotYet", "x"), ready, true},
+		"the reason once more": {Failed(errors.New("b")), Failed(errors.New("a")).Conditions(nil, 1, start), false},
+		"stalled, then ready":  {Ready("done"), Stalled(v1alpha1.ReasonPublished, "odd").Conditions(nil, 1, start), true},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			if got := tc.outcome.Differs(tc.existing); got != tc.want {
+				t.Errorf("Differs = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package merchants
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+)
+
+// dataSecret is the data key of a delivered signing secret.
+const dataSecret = "secret"
+
+// needsDelivery reports whether the merchant's copy is to be written. Unlike a key, a signing secret
+// can be delivered again at any time: it is published.
+func needsDelivery(f facts, sign signingAction) bool {
+	switch {
+	case f.targetName() == "" || f.targetTaken || f.newerSigning:
+		return false
+	case f.target == nil || sign == issueSigning || sign == reissueSigning || sign == rotateSigning:
+		return true
+	default:
+		return f.target.Labels[tenantsecret.Label] != tenantsecret.LabelWebhook ||
+			!sameData(f.target.Data, deliveredData(*f.record))
+	}
+}
+
+// deliveredData is all that is in the merchant's copy.
+func deliveredData(record published.WebhookRecord) map[string][]byte {
+	return map[string][]byte{dataSecret: []byte(record.Current.Secret.Reveal())}
+}
+
+func sameData(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
+
+// removal is a delivered Secret to be deleted, and the reason for people.
+type removal struct {
+	metav1.ObjectMeta
+	why string
+}
+
+// removals are the delivered Secrets that no longer serve: there is no webhook, or the secret is
+// delivered under another name by now.
+func removals(f facts) []removal {
+	var out []removal
+	for _, secret := range f.delivered {
+		switch {
+		case f.targetName() == "":
+			out = append(out, removal{secret, "the Merchant has no webhook"})
+		case secret.Name != f.targetName() && f.target != nil:
+			out = append(out, removal{secret, "the signing secret is now in Secret " + f.targetName()})
+		}
+	}
+	return out
+}
+
+// deliver writes the merchant's copy of the current secret.
+func (r *Reconciler) deliver(ctx context.Context, p *plan) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.merchant.Namespace, Name: p.targetName()},
+		Type:       corev1.SecretTypeOpaque,
+	}
+	if p.target != nil {
+		secret = p.target.DeepCopy()
+	}
+	secret.Data = deliveredData(*p.record)
+	if err := r.Secrets.Deliver(ctx, p.merchant, tenantsecret.LabelWebhook, secret); err != nil {
+		return err
+	}
+	p.target = secret
+	r.Emit(p.merchant, reasonDelivered, actionDeliver, "Wrote the signing secret of the webhook to Secret %s", secret.Name)
+	return nil
+}
+
+// removeDelivered deletes delivered Secrets, if they are still as they were when that was decided.
+func (r *Reconciler) removeDelivered(ctx context.Context, p *plan) error {
+	for _, secret := range p.remove {
+		preconditions := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
+		if err := r.Secrets.Delete(ctx, &secret.ObjectMeta, preconditions); err != nil {
+			return err
+		}
+		r.Emit(p.merchant, reasonDeliveryRemoved, actionDeliver, "Deleted Secret %s: %s", secret.Name, secret.why)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+// Package orphans removes published objects whose ApiKey or Merchant went without its finalizer, which somebody took
+// away by hand or by force. Such a key would work for ever, and no kubectl command on a Merchant or an ApiKey could end
+// it. It also removes tombstones, and the claims of an ApiKey that has ended, when they expire.
+package orphans
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
+)
+
+// Sweeper finds orphans and expired tombstones. Every field is required.
+type Sweeper struct {
+	// Client reads through the cache.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Clock says when a tombstone expires.
+	Clock clock.PassiveClock
+	// CredentialsNamespace is where published objects live.
+	CredentialsNamespace string
+	// Watched reports whether this operator manages the objects of a namespace.
+	Watched func(namespace string) bool
+}
+
+// keys, merchants, webhooks and claims are the Sweeper's controllers for published objects.
+type (
+	keys      struct{ Sweeper }
+	merchants struct{ Sweeper }
+	webhooks  struct{ Sweeper }
+	claims    struct{ Sweeper }
+)
+
+// SetupWithManager registers the controllers. They check every published object when the operator
+// starts and when it changes, and that of each ApiKey or Merchant which is deleted.
+func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
+		return fmt.Errorf("index claims: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-key").
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey))).
+		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onDelete())).
+		Complete(reconcile.AsReconciler(s.Client, keys{s}))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-webhook").
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook))).
+		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onDelete())).
+		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-claim").
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
+		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.claimsOf), builder.WithPredicates(onDelete())).
+		Complete(reconcile.AsReconciler(s.Client, claims{s}))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("tombstone").
+		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelTombstone))).
+		Complete(reconcile.AsReconciler(s.Client, tombstones{s}))
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("orphaned-merchant").
+		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant))).
+		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onDelete())).
+		Complete(reconcile.AsReconciler(s.Client, merchants{s}))
+}
+
+func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, source client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{
+			Namespace: s.CredentialsNamespace, Name: name(published.ID(source.GetUID())),
+		}}}
+	})
+}
+
+// claimsOf returns the claims of an ApiKey.
+func (s Sweeper) claimsOf(ctx context.Context, apiKey client.Object) []reconcile.Request {
+	return reconciler.Requests(ctx, s.Client, &corev1.SecretList{}, client.MatchingFields{claimKeyIndex: published.ID(apiKey.GetUID())})
+}
+
+func labelled(kind string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[published.Label] == kind
+	})
+}
+
+// onDelete lets pass that an object is gone.
+func onDelete() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+}
+
+// Reconcile deletes the published key if it is an orphan. One that cannot be decoded names nobody,
+// and opens nothing.
+func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
+	record, err := published.DecodeKey(secret)
+	if err != nil || !k.Watched(record.Source.Namespace) {
+		return reconcile.Result{}, nil //nolint:nilerr // see above
+	}
+	return reconcile.Result{}, k.sweep(ctx, secret, published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source,
+	})
+}
+
+// Reconcile deletes the published merchant if it is an orphan.
+func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (reconcile.Result, error) {
+	record, err := published.DecodeMerchant(configMap)
+	if err != nil || !m.Watched(record.Namespace) {
+		return reconcile.Result{}, nil //nolint:nilerr // as for keys
+	}
+	return reconcile.Result{}, m.sweep(ctx, configMap, published.Tombstone{
+		Kind: published.TombstoneMerchant, ID: record.MerchantID,
+		Source: published.Source{Namespace: record.Namespace, Name: record.Name, UID: record.UID},
+	})
+}
+
+// Reconcile deletes the published signing secret if it is an orphan.
+func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
+	record, err := published.DecodeWebhook(secret)
+	if err != nil || !w.Watched(record.Source.Namespace) {
+		return reconcile.Result{}, nil //nolint:nilerr // as for keys
+	}
+	return reconcile.Result{}, w.sweep(ctx, secret, published.Tombstone{
+		Kind: published.TombstoneMerchant, ID: record.MerchantID, Source: record.Source,
+	})
+}
+
+// Reconcile writes the tombstone of a claim's ApiKey that has ended without one, from which the time
+// counts that the claim stays.
+func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
+	claim, err := published.DecodeDigestClaim(secret)
+	if err != nil || !c.Watched(claim.Source.Namespace) {
+		return reconcile.Result{}, nil //nolint:nilerr // as for keys
+	}
+	ended := published.Tombstone{Kind: published.TombstoneApiKey, ID: claim.KeyID, Source: claim.Source}
+	orphaned, err := c.orphaned(ctx, ended)
+	if err != nil || !orphaned {
+		return reconcile.Result{}, err
+	}
+	// An expired claim goes before its tombstone does, and the cache may not know yet.
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(secret), new(corev1.Secret))
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return reconcile.Result{}, c.writeTombstone(ctx, ended)
+}
+
+// sweep deletes the object if what it was published for has ended.
+func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone) error {
+	orphaned, err := s.orphaned(ctx, ended)
+	if err != nil || !orphaned {
+		return err
+	}
+	if err := s.writeTombstone(ctx, ended); err != nil {
+		return err
+	}
+	uid := object.GetUID()
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, client.Preconditions{UID: &uid})); err != nil {
+		return fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err)
+	}
+	logf.FromContext(ctx).Info("deleted a published object whose source is gone",
+		"source", ended.Source.Namespace+"/"+ended.Source.Name)
+	return nil
+}
+
+// orphaned reports whether there is no such ApiKey or Merchant: none that the cache knows, wherever it
+// is, and not the one of the source's name, as the API server has it.
+func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool, error) {
+	var (
+		known  client.ObjectList = &v1alpha1.ApiKeyList{}
+		source client.Object     = &v1alpha1.ApiKey{}
+		name                     = published.KeyName(ended.ID)
+	)
+	if ended.Kind == published.TombstoneMerchant {
+		known, source, name = &v1alpha1.MerchantList{}, &v1alpha1.Merchant{}, published.MerchantName(ended.ID)
+	}
+	if err := s.Client.List(ctx, known, client.MatchingFields{reconciler.PublishedNameIndex: name}, client.Limit(1)); err != nil {
+		return false, fmt.Errorf("find the source of %s: %w", name, err)
+	}
+	if meta.LenList(known) > 0 {
+		return false, nil
+	}
+	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}
+	switch err := s.Live.Get(ctx, named, source); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read the source %s of %s: %w", named, name, err)
+	}
+	return published.ID(source.GetUID()) != ended.ID, nil
+}
+
+// writeTombstone puts the id of a Merchant whose record has no UID in its place.
+func (s Sweeper) writeTombstone(ctx context.Context, ended published.Tombstone) error {
+	ended.EndedAt = s.Clock.Now().UTC()
+	if ended.Source.UID == "" {
+		ended.Source.UID = types.UID(ended.ID)
+	}
+	return writes.Tombstone(ctx, s.Client, s.Live, s.CredentialsNamespace, ended)
+}

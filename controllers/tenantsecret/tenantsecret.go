@@ -1,0 +1,159 @@
+// Package tenantsecret owns the Secrets that the operator writes beside a Merchant or an ApiKey, for
+// the tenant to take: what marks them, whose they are, and that nobody else's is ever touched. What is
+// in them is their owner's business.
+package tenantsecret
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
+)
+
+// Label marks a delivered Secret, beside the owner reference that says whose it is; its value says
+// what is in it. It is the Secret's only label: its owner's own ones would make a GitOps tool take the
+// Secret for its own.
+const Label = "merchant-operator.io/delivered"
+
+// Values of Label.
+const (
+	LabelKey     = "key"
+	LabelWebhook = "webhook"
+)
+
+// Selector selects the delivered Secrets, for the cache of their metadata.
+func Selector() (labels.Selector, error) {
+	marked, err := labels.NewRequirement(Label, selection.In, []string{LabelKey, LabelWebhook})
+	if err != nil {
+		return nil, fmt.Errorf("select delivered Secrets: %w", err)
+	}
+	return labels.NewSelector().Add(*marked), nil
+}
+
+// OwnedBy reports whether the object is that owner's, by its controller's UID.
+func OwnedBy(object metav1.Object, uid types.UID) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.UID == uid
+}
+
+// ownerIndex finds the delivered Secrets of an owner by its UID, whatever their names.
+const ownerIndex = "metadata.controller.uid"
+
+// Index lets List find Secrets in the cache.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, Metadata(), ownerIndex, ownerUID); err != nil {
+		return fmt.Errorf("index delivered Secrets: %w", err)
+	}
+	return nil
+}
+
+func ownerUID(object client.Object) []string {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
+// Metadata asks for a Secret without its data.
+func Metadata() *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return metadata
+}
+
+// Secrets reads and writes delivered Secrets. Every field is required.
+type Secrets struct {
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Cache holds the metadata of the delivered Secrets, never their data.
+	Cache cache.Cache
+}
+
+// List returns the owner's Secrets, whatever their names, as the cache knows them.
+func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.ObjectMeta, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err := s.Cache.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerIndex: string(owner.GetUID())})
+	if err != nil {
+		return nil, fmt.Errorf("find the delivered Secrets: %w", err)
+	}
+	var found []metav1.ObjectMeta
+	for i := range list.Items {
+		found = append(found, list.Items[i].ObjectMeta)
+	}
+	return found, nil
+}
+
+// Get returns the metadata of a Secret, anybody's, as the API server has it; nil: there is none.
+func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	secret := Metadata()
+	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+	}
+	return secret, nil
+}
+
+// Deliver writes the Secret for its owner: a new one, or the version of the owner's own that was read.
+// Create fails if anybody else has taken the name since. What others have put on it stays, such as a
+// replicator's annotations.
+func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, secret *corev1.Secret) error {
+	secret.Labels = withEntry(secret.Labels, Label, kind)
+	// Blocking the owner's deletion would need a right of its own, and serves nothing: there is a finalizer.
+	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
+	if err == nil {
+		err = writes.CreateOrUpdate(ctx, s.Client, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("deliver Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return nil
+}
+
+// DeleteOwned deletes the Secrets of these names that are the owner's. One that nobody knows of any more,
+// for it lost its label and its name is no longer in the spec, is left to its owner reference.
+func (s Secrets) DeleteOwned(ctx context.Context, owner client.Object, names []string) error {
+	for _, name := range names {
+		secret, err := s.Get(ctx, owner.GetNamespace(), name)
+		if err != nil {
+			return err
+		}
+		if secret == nil || !OwnedBy(secret, owner.GetUID()) {
+			continue
+		}
+		if err := s.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete deletes a Secret that keeps the preconditions. One that is gone already is no error.
+func (s Secrets) Delete(ctx context.Context, secret metav1.Object, preconditions client.Preconditions) error {
+	return writes.DeleteSecret(ctx, s.Client, secret.GetNamespace(), secret.GetName(), preconditions)
+}
+
+func withEntry(entries map[string]string, key, value string) map[string]string {
+	out := maps.Clone(entries)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[key] = value
+	return out
+}

@@ -1,0 +1,94 @@
+// Package writes owns the requests by which the operator changes objects: under one field owner, and never over a
+// version that it has not read.
+package writes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// FieldOwner is the one field manager of everything the operator writes.
+const FieldOwner = "merchant-operator"
+
+// CreateOrUpdate creates an object, or updates the version of it that was read.
+func CreateOrUpdate(ctx context.Context, c client.Client, object client.Object) error {
+	if object.GetResourceVersion() == "" {
+		return c.Create(ctx, object, client.FieldOwner(FieldOwner))
+	}
+	return c.Update(ctx, object, client.FieldOwner(FieldOwner))
+}
+
+// ReplaceSecret writes a published Secret in place of what was read: nothing, or exactly that version (compare-and-swap).
+func ReplaceSecret(ctx context.Context, c client.Client, read, want *corev1.Secret) error {
+	switch {
+	case read == nil:
+	case read.Type == want.Type:
+		want.UID, want.ResourceVersion = read.UID, read.ResourceVersion
+	default: // a type cannot be changed, and a record of another type was none
+		err := DeleteSecret(ctx, c, read.Namespace, read.Name, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+		if err != nil {
+			return err
+		}
+	}
+	return CreateOrUpdate(ctx, c, want)
+}
+
+// DeleteSecret deletes a Secret that keeps the preconditions. One that is gone already is no error.
+func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, preconditions client.Preconditions) error {
+	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := client.IgnoreNotFound(c.Delete(ctx, secret, preconditions)); err != nil {
+		return fmt.Errorf("delete Secret %s: %w", types.NamespacedName{Namespace: namespace, Name: name}, err)
+	}
+	return nil
+}
+
+// Tombstone says in the credentials namespace that an object has ended. One that says so already
+// stays as it is. Nothing is written into a namespace that is being deleted: nobody reads it again.
+func Tombstone(ctx context.Context, c client.Client, live client.Reader, namespace string, tombstone published.Tombstone) error {
+	want, err := published.EncodeTombstone(namespace, tombstone)
+	if err != nil {
+		return fmt.Errorf("write the tombstone of %s %s: %w", tombstone.Kind, tombstone.ID, err)
+	}
+	err = c.Create(ctx, want, client.FieldOwner(FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		err = repairTombstone(ctx, c, live, want)
+	}
+	if err != nil && !namespaceGone(err) {
+		return fmt.Errorf("write the tombstone %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+func repairTombstone(ctx context.Context, c client.Client, live client.Reader, want *corev1.ConfigMap) error {
+	existing := new(corev1.ConfigMap)
+	if err := live.Get(ctx, client.ObjectKeyFromObject(want), existing); err != nil {
+		return err
+	}
+	_, err := published.DecodeTombstone(existing)
+	readable := err == nil || errors.Is(err, published.ErrNewerVersion)
+	if readable && existing.Labels[published.Label] == published.LabelTombstone {
+		return nil
+	}
+	if readable {
+		want.Data = existing.Data
+	}
+	want.UID, want.ResourceVersion = existing.UID, existing.ResourceVersion
+	return CreateOrUpdate(ctx, c, want)
+}
+
+func namespaceGone(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
+		apierrors.IsNotFound(err) && errors.As(err, &status) &&
+			status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
