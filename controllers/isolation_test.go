@@ -21,7 +21,7 @@ var _ = Describe("One bad object", func() {
 	It("does not stop another, and comes right when its cause is gone", func() {
 		quota := errors.New("exceeded quota")
 		refuse := make(chan struct{})
-		w := newWorld(interceptor.Funcs{
+		f := newFixture(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				select {
 				case <-refuse:
@@ -33,26 +33,26 @@ var _ = Describe("One bad object", func() {
 				return c.Create(ctx, object, options...)
 			},
 		})
-		w.merchant(aMerchant("coffee"))
+		f.merchant(aMerchant("coffee"))
 		bad := aKey("bad", "coffee").ApiKey
-		w.apply(bad)
-		w.awaitFailed(bad)
+		f.apply(bad)
+		f.awaitFailed(bad)
 		Expect(readyMessage(bad)).To(ContainSubstring("exceeded quota"))
 		broken := &corev1.Secret{}
-		broken.Namespace, broken.Name, broken.Type = w.credentials, "key-broken", "merchant-operator.io/api-key"
+		broken.Namespace, broken.Name, broken.Type = f.credentials, "key-broken", "merchant-operator.io/api-key"
 		broken.Labels = map[string]string{"merchant-operator.io/published": "key"}
-		Expect(w.kube.Create(context.Background(), broken)).To(Succeed())
-		w.key(aKey("good", "coffee"))
+		Expect(f.kube.Create(context.Background(), broken)).To(Succeed())
+		f.key(aKey("good", "coffee"))
 
 		close(refuse)
-		w.awaitReady(bad)
+		f.awaitReady(bad)
 	})
 })
 
 var _ = Describe("No plaintext", func() {
 	It("is anywhere but in the delivered Secret", func() {
 		crash := make(chan struct{})
-		w := newWorld(beforePublishing(func() error {
+		f := newFixture(beforePublishing(func() error {
 			select {
 			case <-crash:
 				return nil
@@ -60,26 +60,26 @@ var _ = Describe("No plaintext", func() {
 				return errCrash
 			}
 		}))
-		w.merchant(aMerchant("coffee"))
+		f.merchant(aMerchant("coffee"))
 		key := aKey("till", "coffee").overlap(0).ApiKey
-		w.apply(key)
-		w.awaitFailed(key)
-		plaintexts := []string{w.delivered("till-key").Reveal()}
+		f.apply(key)
+		f.awaitFailed(key)
+		plaintexts := []string{f.delivered("till-key").Reveal()}
 		close(crash)
-		w.awaitReady(key)
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
-		w.awaitGeneration(key, 2)
-		plaintexts = append(plaintexts, w.delivered("till-key").Reveal())
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{SecretName: "moved"} })
-		w.awaitReady(key)
-		w.awaitNoSecret("till-key")
-		w.rotateOverHTTP(key)
-		w.awaitGeneration(key, 3)
-		w.awaitNoSecret("moved")
-		Eventually(func() []string { return w.events(key) }).Should(ContainElement(ContainSubstring("StaleDeliveryRemoved")))
+		f.awaitReady(key)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+		plaintexts = append(plaintexts, f.delivered("till-key").Reveal())
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{SecretName: "moved"} })
+		f.awaitReady(key)
+		f.awaitNoSecret("till-key")
+		f.rotateOverHTTP(key)
+		f.awaitGeneration(key, 3)
+		f.awaitNoSecret("moved")
+		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("StaleDeliveryRemoved")))
 
-		written := w.everything()
-		digest := w.record(key).Current.Digest.Hex()
+		written := f.everything()
+		digest := f.record(key).Current.Digest.Hex()
 		for where, text := range written {
 			Expect(text).NotTo(BeEmpty(), "%s were searched", where)
 			for _, plaintext := range plaintexts {
@@ -94,21 +94,21 @@ var _ = Describe("No plaintext", func() {
 })
 
 // everything is all that the operator has written, as text.
-func (w *world) everything() map[string]string {
+func (f *fixture) everything() map[string]string {
 	GinkgoHelper()
-	written := map[string]string{"logs": w.logs.String()}
+	written := map[string]string{"logs": f.logs.String()}
 	for what, place := range map[string]struct {
 		list      client.ObjectList
 		namespace string
 	}{
-		"published Secrets":    {&corev1.SecretList{}, w.credentials},
-		"published ConfigMaps": {&corev1.ConfigMapList{}, w.credentials},
-		"tenant's Secrets":     {&corev1.SecretList{}, w.namespace},
-		"ApiKeys":              {&v1alpha1.ApiKeyList{}, w.namespace},
-		"Merchants":            {&v1alpha1.MerchantList{}, w.namespace},
-		"events":               {&eventsv1.EventList{}, w.namespace},
+		"published Secrets":    {&corev1.SecretList{}, f.credentials},
+		"published ConfigMaps": {&corev1.ConfigMapList{}, f.credentials},
+		"tenant's Secrets":     {&corev1.SecretList{}, f.namespace},
+		"ApiKeys":              {&v1alpha1.ApiKeyList{}, f.namespace},
+		"Merchants":            {&v1alpha1.MerchantList{}, f.namespace},
+		"events":               {&eventsv1.EventList{}, f.namespace},
 	} {
-		Expect(w.kube.List(context.Background(), place.list, client.InNamespace(place.namespace))).To(Succeed())
+		Expect(f.kube.List(context.Background(), place.list, client.InNamespace(place.namespace))).To(Succeed())
 		text, err := json.Marshal(place.list)
 		Expect(err).NotTo(HaveOccurred())
 		written[what] = string(text)

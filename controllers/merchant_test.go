@@ -14,11 +14,11 @@ import (
 )
 
 // configMap returns what is published of a Merchant; nil: nothing.
-func (w *world) configMap(merchant *v1alpha1.Merchant) *corev1.ConfigMap {
+func (f *fixture) configMap(merchant *v1alpha1.Merchant) *corev1.ConfigMap {
 	GinkgoHelper()
 	configMap := &corev1.ConfigMap{}
-	name := types.NamespacedName{Namespace: w.credentials, Name: published.MerchantName(published.ID(merchant.UID))}
-	err := w.kube.Get(context.Background(), name, configMap)
+	name := types.NamespacedName{Namespace: f.credentials, Name: published.MerchantName(published.ID(merchant.UID))}
+	err := f.kube.Get(context.Background(), name, configMap)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -27,9 +27,9 @@ func (w *world) configMap(merchant *v1alpha1.Merchant) *corev1.ConfigMap {
 }
 
 // merchantRecord returns what the data plane reads of a Merchant.
-func (w *world) merchantRecord(g Gomega, merchant *v1alpha1.Merchant) published.MerchantRecord {
+func (f *fixture) merchantRecord(g Gomega, merchant *v1alpha1.Merchant) published.MerchantRecord {
 	GinkgoHelper()
-	configMap := w.configMap(merchant)
+	configMap := f.configMap(merchant)
 	g.Expect(configMap).NotTo(BeNil())
 	g.Expect(configMap.Labels).To(HaveKeyWithValue(published.Label, published.LabelMerchant))
 	record, err := published.DecodeMerchant(configMap)
@@ -39,86 +39,86 @@ func (w *world) merchantRecord(g Gomega, merchant *v1alpha1.Merchant) published.
 
 var _ = Describe("A Merchant", func() {
 	It("is published as its spec says, and shows its id", func() {
-		w := newWorld()
+		f := newFixture()
 		merchant := aMerchant("coffee").Merchant
 		merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}
 		merchant.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
-		w.apply(merchant)
-		w.awaitReady(merchant)
-		Expect(w.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
+		f.apply(merchant)
+		f.awaitReady(merchant)
+		Expect(f.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
 		Expect(merchant.Status.MerchantID).To(Equal("mer_" + published.ID(merchant.UID)))
-		Eventually(func() []string { return w.events(merchant) }).Should(ContainElement(ContainSubstring("Normal Published:")))
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Normal Published:")))
 	})
 
 	It("is suspended for the data plane as well, and comes back", func() {
-		w := newWorld()
-		merchant := w.merchant(aMerchant("coffee"))
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee"))
 		for _, state := range []v1alpha1.MerchantState{v1alpha1.MerchantSuspended, v1alpha1.MerchantActive} {
-			change(w, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = state })
-			w.awaitReady(merchant)
-			Expect(w.merchantRecord(Default, merchant).State).To(Equal(state))
+			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = state })
+			f.awaitReady(merchant)
+			Expect(f.merchantRecord(Default, merchant).State).To(Equal(state))
 		}
 	})
 
 	DescribeTable("gets its ConfigMap back as it was after somebody",
-		func(harm func(*world, *corev1.ConfigMap)) {
-			w := newWorld()
-			merchant := w.merchant(aMerchant("coffee").state(v1alpha1.MerchantSuspended))
-			want := w.configMap(merchant)
-			harm(w, want.DeepCopy())
+		func(harm func(*fixture, *corev1.ConfigMap)) {
+			f := newFixture()
+			merchant := f.merchant(aMerchant("coffee").state(v1alpha1.MerchantSuspended))
+			want := f.configMap(merchant)
+			harm(f, want.DeepCopy())
 			Eventually(func(g Gomega) {
-				got := w.configMap(merchant)
+				got := f.configMap(merchant)
 				g.Expect(got).NotTo(BeNil())
 				g.Expect(got.Data).To(Equal(want.Data))
 				g.Expect(got.Labels).To(Equal(want.Labels))
 			}).Should(Succeed())
 		},
-		Entry("edited it", func(w *world, c *corev1.ConfigMap) {
+		Entry("edited it", func(f *fixture, c *corev1.ConfigMap) {
 			c.Data["merchant.json"] = `{"version":1,"state":"Active"}`
-			Expect(w.kube.Update(context.Background(), c)).To(Succeed())
+			Expect(f.kube.Update(context.Background(), c)).To(Succeed())
 		}),
-		Entry("added to it", func(w *world, c *corev1.ConfigMap) {
+		Entry("added to it", func(f *fixture, c *corev1.ConfigMap) {
 			c.Data["more"] = "x"
-			Expect(w.kube.Update(context.Background(), c)).To(Succeed())
+			Expect(f.kube.Update(context.Background(), c)).To(Succeed())
 		}),
-		Entry("took its label", func(w *world, c *corev1.ConfigMap) {
+		Entry("took its label", func(f *fixture, c *corev1.ConfigMap) {
 			c.Labels = nil
-			Expect(w.kube.Update(context.Background(), c)).To(Succeed())
+			Expect(f.kube.Update(context.Background(), c)).To(Succeed())
 		}),
-		Entry("deleted it", func(w *world, c *corev1.ConfigMap) { w.delete(c) }),
+		Entry("deleted it", func(f *fixture, c *corev1.ConfigMap) { f.delete(c) }),
 	)
 
 	It("takes over a ConfigMap that has its name and no label", func() {
-		w := newWorld()
-		w.stop()
+		f := newFixture()
+		f.stop()
 		merchant := aMerchant("coffee").Merchant
-		w.apply(merchant)
+		f.apply(merchant)
 		squatter := &corev1.ConfigMap{}
-		squatter.Namespace, squatter.Name = w.credentials, published.MerchantName(published.ID(merchant.UID))
+		squatter.Namespace, squatter.Name = f.credentials, published.MerchantName(published.ID(merchant.UID))
 		squatter.Data = map[string]string{"other": "data"}
-		Expect(w.kube.Create(context.Background(), squatter)).To(Succeed())
-		w.restart()
-		w.awaitReady(merchant)
-		Expect(w.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
+		Expect(f.kube.Create(context.Background(), squatter)).To(Succeed())
+		f.restart()
+		f.awaitReady(merchant)
+		Expect(f.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
 	})
 
 	It("takes its ConfigMap with it when it is deleted, and leaves what is not its own", func() {
-		w := newWorld()
-		merchant, other := w.merchant(aMerchant("coffee")), w.merchant(aMerchant("books"))
-		w.delete(merchant)
-		w.awaitGone(merchant)
-		Expect(w.configMap(merchant)).To(BeNil())
-		Expect(w.configMap(other)).NotTo(BeNil())
+		f := newFixture()
+		merchant, other := f.merchant(aMerchant("coffee")), f.merchant(aMerchant("books"))
+		f.delete(merchant)
+		f.awaitGone(merchant)
+		Expect(f.configMap(merchant)).To(BeNil())
+		Expect(f.configMap(other)).NotTo(BeNil())
 	})
 
 	It("that was deleted and created again is another one", func() {
-		w := newWorld()
-		former := w.merchant(aMerchant("coffee"))
-		w.delete(former.DeepCopy())
-		w.awaitGone(former.DeepCopy())
-		merchant := w.merchant(aMerchant("coffee"))
+		f := newFixture()
+		former := f.merchant(aMerchant("coffee"))
+		f.delete(former.DeepCopy())
+		f.awaitGone(former.DeepCopy())
+		merchant := f.merchant(aMerchant("coffee"))
 		Expect(merchant.Status.MerchantID).NotTo(Equal(former.Status.MerchantID))
-		Expect(w.configMap(former)).To(BeNil())
-		Expect(w.configMap(merchant)).NotTo(BeNil())
+		Expect(f.configMap(former)).To(BeNil())
+		Expect(f.configMap(merchant)).NotTo(BeNil())
 	})
 })

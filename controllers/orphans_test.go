@@ -12,27 +12,27 @@ import (
 )
 
 // tearOut deletes an object without any regard for its finalizer, while no operator runs.
-func (w *world) tearOut(object client.Object) {
+func (f *fixture) tearOut(object client.Object) {
 	GinkgoHelper()
-	w.read(object)
+	f.read(object)
 	before := object.DeepCopyObject().(client.Object)
 	object.SetFinalizers(nil)
-	Expect(w.kube.Patch(context.Background(), object, client.MergeFrom(before))).To(Succeed())
-	w.delete(object)
-	w.awaitGone(object)
+	Expect(f.kube.Patch(context.Background(), object, client.MergeFrom(before))).To(Succeed())
+	f.delete(object)
+	f.awaitGone(object)
 }
 
-func (w *world) publishedNames() []string {
+func (f *fixture) publishedNames() []string {
 	GinkgoHelper()
 	var names []string
 	var secrets corev1.SecretList
-	Expect(w.kube.List(context.Background(), &secrets, client.InNamespace(w.credentials))).To(Succeed())
+	Expect(f.kube.List(context.Background(), &secrets, client.InNamespace(f.credentials))).To(Succeed())
 	for i := range secrets.Items {
 		names = append(names, secrets.Items[i].Name)
 	}
 	var configMaps corev1.ConfigMapList
 	selector := client.MatchingLabels{published.Label: published.LabelMerchant}
-	Expect(w.kube.List(context.Background(), &configMaps, client.InNamespace(w.credentials), selector)).To(Succeed())
+	Expect(f.kube.List(context.Background(), &configMaps, client.InNamespace(f.credentials), selector)).To(Succeed())
 	for i := range configMaps.Items {
 		names = append(names, configMaps.Items[i].Name)
 	}
@@ -41,63 +41,63 @@ func (w *world) publishedNames() []string {
 
 var _ = Describe("A Merchant with a webhook that went without its finalizer", func() {
 	It("leaves nothing that signs, and takes nobody else's", func() {
-		w := newWorld()
-		coffee, books := w.merchant(aMerchant("coffee").webhook()), w.merchant(aMerchant("books").webhook())
-		w.stop()
-		w.tearOut(coffee)
-		Expect(w.publishedNames()).To(HaveLen(4), "nobody was there to clean up")
-		w.startOperator()
-		Eventually(w.publishedNames).Should(ConsistOf(
+		f := newFixture()
+		coffee, books := f.merchant(aMerchant("coffee").webhook()), f.merchant(aMerchant("books").webhook())
+		f.stop()
+		f.tearOut(coffee)
+		Expect(f.publishedNames()).To(HaveLen(4), "nobody was there to clean up")
+		f.startOperator()
+		Eventually(f.publishedNames).Should(ConsistOf(
 			published.WebhookName(published.ID(books.UID)), published.MerchantName(published.ID(books.UID))))
 	})
 
 	It("is noticed while the operator runs", func() {
-		w := newWorld()
-		w.tearOut(w.merchant(aMerchant("coffee").webhook()))
-		Eventually(w.publishedNames).Should(BeEmpty())
+		f := newFixture()
+		f.tearOut(f.merchant(aMerchant("coffee").webhook()))
+		Eventually(f.publishedNames).Should(BeEmpty())
 	})
 })
 
 var _ = Describe("An object that went without its finalizer", func() {
 	It("leaves no key that works, and takes nobody else's", func() {
-		w := newWorld()
-		coffee, books := w.merchant(aMerchant("coffee")), w.merchant(aMerchant("books"))
-		till, web := w.key(aKey("till", "coffee")), w.key(aKey("web", "books"))
-		w.stop()
-		w.tearOut(till)
-		w.tearOut(coffee)
-		Expect(w.publishedNames()).To(HaveLen(4), "nobody was there to clean up")
+		f := newFixture()
+		coffee, books := f.merchant(aMerchant("coffee")), f.merchant(aMerchant("books"))
+		till, web := f.key(aKey("till", "coffee")), f.key(aKey("web", "books"))
+		f.stop()
+		f.tearOut(till)
+		f.tearOut(coffee)
+		Expect(f.publishedNames()).To(HaveLen(4), "nobody was there to clean up")
 
-		w.startOperator()
-		Eventually(w.publishedNames).Should(ConsistOf(
+		f.startOperator()
+		Eventually(f.publishedNames).Should(ConsistOf(
 			published.KeyName(published.ID(web.UID)), published.MerchantName(published.ID(books.UID))))
-		Expect(w.record(web).Generation).To(BeEquivalentTo(1))
+		Expect(f.record(web).Generation).To(BeEquivalentTo(1))
 	})
 
 	It("is noticed while the operator runs", func() {
-		w := newWorld()
-		w.merchant(aMerchant("coffee"))
-		till := w.key(aKey("till", "coffee"))
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		till := f.key(aKey("till", "coffee"))
 		name := published.KeyName(published.ID(till.UID))
-		w.tearOut(till)
-		Eventually(w.publishedNames).ShouldNot(ContainElement(name))
+		f.tearOut(till)
+		Eventually(f.publishedNames).ShouldNot(ContainElement(name))
 	})
 
 	It("is left alone in namespaces of another operator", func() {
-		w := newWorld()
-		w.merchant(aMerchant("coffee"))
-		till := w.key(aKey("till", "coffee"))
-		record := w.record(till)
-		w.stop()
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		till := f.key(aKey("till", "coffee"))
+		record := f.record(till)
+		f.stop()
 		record.KeyID, record.Source = "abcdefgh2345", published.Source{Namespace: "elsewhere", Name: "till", UID: "1"}
-		foreign, err := published.EncodeKey(w.credentials, record)
+		foreign, err := published.EncodeKey(f.credentials, record)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.kube.Create(context.Background(), foreign)).To(Succeed())
-		before := w.versions()
+		Expect(f.kube.Create(context.Background(), foreign)).To(Succeed())
+		before := f.versions()
 		seen := passes("orphaned-key")
-		w.startOperator()
+		f.startOperator()
 		Eventually(func() int { return passes("orphaned-key") }).Should(BeNumerically(">=", seen+2))
-		Expect(w.versions()).To(Equal(before))
+		Expect(f.versions()).To(Equal(before))
 		Expect(till.Status.KeyGeneration).To(BeEquivalentTo(1))
 	})
 })

@@ -50,158 +50,158 @@ var errCrash = errors.New("the process ended here")
 
 var _ = Describe("A pass that ends between delivering and publishing", func() {
 	It("loses no key and issues none twice: the first one", func() {
-		w := newWorld(beforePublishing(func() error { return errCrash }))
-		w.merchant(aMerchant("coffee"))
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
 		key := aKey("till", "coffee").ApiKey
-		w.apply(key)
-		w.awaitFailed(key)
-		plaintext := w.delivered("till-key")
-		Expect(w.publishedSecret(key)).To(BeNil())
+		f.apply(key)
+		f.awaitFailed(key)
+		plaintext := f.delivered("till-key")
+		Expect(f.publishedSecret(key)).To(BeNil())
 
-		w.restart()
-		w.awaitGeneration(key, 1)
-		Expect(w.live(w.record(key), plaintext)).To(BeTrue(), "the key that the tenant has")
-		Expect(w.delivered("till-key").Digest().Equal(plaintext.Digest())).To(BeTrue())
+		f.restart()
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), plaintext)).To(BeTrue(), "the key that the tenant has")
+		Expect(f.delivered("till-key").Digest().Equal(plaintext.Digest())).To(BeTrue())
 	})
 
 	It("loses no key and issues none twice: a rotation", func() {
 		var crash atomic.Bool
-		w := newWorld(beforePublishing(func() error {
+		f := newFixture(beforePublishing(func() error {
 			if crash.Load() {
 				return errCrash
 			}
 			return nil
 		}))
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee").overlap(time.Hour))
-		old := w.delivered("till-key")
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		old := f.delivered("till-key")
 		crash.Store(true)
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
-		w.awaitFailed(key)
-		plaintext := w.delivered("till-key")
-		Expect(w.live(w.record(key), old)).To(BeTrue(), "the old key goes on meanwhile")
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitFailed(key)
+		plaintext := f.delivered("till-key")
+		Expect(f.live(f.record(key), old)).To(BeTrue(), "the old key goes on meanwhile")
 
 		crash.Store(false)
-		record := w.awaitGeneration(key, 2)
-		Expect(w.live(record, plaintext)).To(BeTrue(), "the key that the tenant has")
-		Expect(w.live(record, old)).To(BeTrue())
+		record := f.awaitGeneration(key, 2)
+		Expect(f.live(record, plaintext)).To(BeTrue(), "the key that the tenant has")
+		Expect(f.live(record, old)).To(BeTrue())
 	})
 
 	It("does not take up what somebody put in the key's place", func() {
-		w := newWorld(beforePublishing(func() error { return errCrash }))
-		w.merchant(aMerchant("coffee"))
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
 		key := aKey("till", "coffee").ApiKey
-		w.apply(key)
-		w.awaitFailed(key)
-		w.stop()
+		f.apply(key)
+		f.awaitFailed(key)
+		f.stop()
 		another, err := apikey.New("aaaaaaaaaaaa")
 		Expect(err).NotTo(HaveOccurred())
-		change(w, w.secret(w.namespace, "till-key"), func(s *secretObject) { s.Data["apiKey"] = []byte(another.Reveal()) })
+		change(f, f.secret(f.namespace, "till-key"), func(s *secretObject) { s.Data["apiKey"] = []byte(another.Reveal()) })
 
-		w.restart()
-		w.awaitGeneration(key, 1)
-		Expect(w.live(w.record(key), w.delivered("till-key"))).To(BeTrue())
-		Expect(w.live(w.record(key), another)).To(BeFalse())
+		f.restart()
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+		Expect(f.live(f.record(key), another)).To(BeFalse())
 	})
 })
 
 var _ = Describe("A key that is taken for the first one", func() {
 	It("is taken back when there is one already, which no cache knew of", func() {
-		var w *world
+		var f *fixture
 		var once sync.Once
 		inForce := make(chan apikey.Key, 1)
 		started := make(chan struct{})
-		w = newWorld(beforePublishing(func() error {
+		f = newFixture(beforePublishing(func() error {
 			<-started
 			once.Do(func() {
 				defer GinkgoRecover()
-				inForce <- w.publishAnother("till")
+				inForce <- f.publishAnother("till")
 			})
 			return nil
 		}))
 		close(started)
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee"))
-		w.awaitNoSecret("till-key")
-		Expect(w.live(w.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
-		Expect(w.record(key).Generation).To(BeEquivalentTo(1))
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.awaitNoSecret("till-key")
+		Expect(f.live(f.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
+		Expect(f.record(key).Generation).To(BeEquivalentTo(1))
 	})
 })
 
 var _ = Describe("An ApiKey whose finalizer and status somebody removed, when another operator leads", func() {
-	elect := func(w *world) func(*Options) {
-		return func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, w.credentials }
+	elect := func(f *fixture) func(*Options) {
+		return func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, f.credentials }
 	}
 	// forget removes all traces of the operator from an ApiKey.
-	forget := func(w *world, key *v1alpha1.ApiKey) {
+	forget := func(f *fixture, key *v1alpha1.ApiKey) {
 		GinkgoHelper()
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Finalizers = nil })
-		Expect(w.kube.Status().Patch(context.Background(), key, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status"}]`)))).To(Succeed())
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Finalizers = nil })
+		Expect(f.kube.Status().Patch(context.Background(), key, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status"}]`)))).To(Succeed())
 	}
 
 	It("keeps its key", func() {
-		w := newWorld()
-		w.stop()
-		w.startOperator(elect(w))
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee"))
-		plaintext, record := w.delivered("till-key"), w.record(key)
-		w.stop()
-		forget(w, key)
-		w.startOperator(elect(w))
-		w.awaitReady(key)
+		f := newFixture()
+		f.stop()
+		f.startOperator(elect(f))
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		plaintext, record := f.delivered("till-key"), f.record(key)
+		f.stop()
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitReady(key)
 		Expect(key.Finalizers).To(ContainElement(v1alpha1.Finalizer))
-		Expect(w.record(key)).To(Equal(record))
-		Expect(w.delivered("till-key")).To(Equal(plaintext))
+		Expect(f.record(key)).To(Equal(record))
+		Expect(f.delivered("till-key")).To(Equal(plaintext))
 	})
 
 	It("keeps its key although its tenant has deleted the delivered Secret", func() {
-		w := newWorld()
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee"))
-		plaintext, record := w.delivered("till-key"), w.record(key)
-		w.stop()
-		w.delete(w.secret(w.namespace, "till-key"))
-		forget(w, key)
-		w.startOperator(elect(w))
-		w.awaitReady(key)
-		Expect(w.record(key)).To(Equal(record))
-		Expect(w.live(w.record(key), plaintext)).To(BeTrue())
-		Expect(w.secret(w.namespace, "till-key")).To(BeNil())
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		plaintext, record := f.delivered("till-key"), f.record(key)
+		f.stop()
+		f.delete(f.secret(f.namespace, "till-key"))
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitReady(key)
+		Expect(f.record(key)).To(Equal(record))
+		Expect(f.live(f.record(key), plaintext)).To(BeTrue())
+		Expect(f.secret(f.namespace, "till-key")).To(BeNil())
 	})
 
 	It("gets the key that was delivered and not yet published", func() {
-		w := newWorld(beforePublishing(func() error { return errCrash }))
-		w.merchant(aMerchant("coffee"))
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
 		key := aKey("till", "coffee").ApiKey
-		w.apply(key)
-		w.awaitFailed(key)
-		plaintext := w.delivered("till-key")
-		w.stop()
-		forget(w, key)
-		w.startOperator(elect(w))
-		w.awaitGeneration(key, 1)
-		Expect(w.live(w.record(key), plaintext)).To(BeTrue())
-		Expect(w.delivered("till-key")).To(Equal(plaintext))
+		f.apply(key)
+		f.awaitFailed(key)
+		plaintext := f.delivered("till-key")
+		f.stop()
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), plaintext)).To(BeTrue())
+		Expect(f.delivered("till-key")).To(Equal(plaintext))
 	})
 })
 
 var _ = Describe("A rotation over HTTP that comes first", func() {
-	// overtaken starts a world in which the next write of the key, once armed, is overtaken.
-	overtaken := func() (w *world, arm func(*v1alpha1.ApiKey), fresh func() apikey.Key) {
+	// overtaken starts a fixture in which the next write of the key, once armed, is overtaken.
+	overtaken := func() (f *fixture, arm func(*v1alpha1.ApiKey), fresh func() apikey.Key) {
 		var once sync.Once
 		var target atomic.Pointer[v1alpha1.ApiKey]
 		made := make(chan apikey.Key, 1)
-		w = newWorld(beforePublishing(func() error {
+		f = newFixture(beforePublishing(func() error {
 			if key := target.Load(); key != nil {
 				once.Do(func() {
 					defer GinkgoRecover()
-					made <- w.rotateOverHTTP(key)
+					made <- f.rotateOverHTTP(key)
 				})
 			}
 			return nil
 		}))
-		return w, func(key *v1alpha1.ApiKey) { target.Store(key.DeepCopy()) }, func() apikey.Key {
+		return f, func(key *v1alpha1.ApiKey) { target.Store(key.DeepCopy()) }, func() apikey.Key {
 			GinkgoHelper()
 			var key apikey.Key
 			Eventually(made).Should(Receive(&key))
@@ -210,34 +210,34 @@ var _ = Describe("A rotation over HTTP that comes first", func() {
 	}
 
 	It("is not lost to a rotation by trigger, nor is that one", func() {
-		w, arm, fresh := overtaken()
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee").overlap(time.Hour))
-		first := w.delivered("till-key")
+		f, arm, fresh := overtaken()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		first := f.delivered("till-key")
 		arm(key)
-		change(w, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
 
 		second := fresh()
-		record := w.awaitGeneration(key, 3)
-		third := w.delivered("till-key")
+		record := f.awaitGeneration(key, 3)
+		third := f.delivered("till-key")
 		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationTrigger))
-		Expect(w.live(record, third)).To(BeTrue())
-		Expect(w.live(record, second)).To(BeTrue(), "it overlaps")
-		Expect(w.live(record, first)).To(BeFalse(), "HTTP killed it")
+		Expect(f.live(record, third)).To(BeTrue())
+		Expect(f.live(record, second)).To(BeTrue(), "it overlaps")
+		Expect(f.live(record, first)).To(BeFalse(), "HTTP killed it")
 	})
 
 	It("leaves no dead key with the tenant when it makes a rotation by schedule needless", func() {
-		w, arm, fresh := overtaken()
-		w.merchant(aMerchant("coffee"))
-		key := w.key(aKey("till", "coffee").every(300 * time.Second))
+		f, arm, fresh := overtaken()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").every(300 * time.Second))
 		arm(key)
-		w.clock.advance(300 * time.Second)
-		change(w, w.publishedSecret(key), func(s *secretObject) { s.Annotations = map[string]string{"poked": "yes"} })
+		f.clock.advance(300 * time.Second)
+		change(f, f.publishedSecret(key), func(s *secretObject) { s.Annotations = map[string]string{"poked": "yes"} })
 
 		second := fresh()
-		record := w.awaitGeneration(key, 2)
+		record := f.awaitGeneration(key, 2)
 		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationAPI))
-		Expect(w.live(record, second)).To(BeTrue())
-		w.awaitNoSecret("till-key")
+		Expect(f.live(record, second)).To(BeTrue())
+		f.awaitNoSecret("till-key")
 	})
 })

@@ -16,16 +16,16 @@ import (
 )
 
 // awaitReady waits until kstatus, and so `kubectl wait` and Flux, say that the object is done.
-func (w *world) awaitReady(object client.Object) {
+func (f *fixture) awaitReady(object client.Object) {
 	GinkgoHelper()
-	w.awaitStatus(object, kstatus.CurrentStatus, v1alpha1.ReasonPublished)
+	f.awaitStatus(object, kstatus.CurrentStatus, v1alpha1.ReasonPublished)
 }
 
 // awaitStatus waits until kstatus says so of the present generation of the object, for that reason.
-func (w *world) awaitStatus(object client.Object, status kstatus.Status, reason string) {
+func (f *fixture) awaitStatus(object client.Object, status kstatus.Status, reason string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		w.read(object)
+		f.read(object)
 		g.Expect(object.GetGeneration()).To(Equal(observedGeneration(object)), "the status is of this spec")
 		ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition)
 		g.Expect(ready).NotTo(BeNil())
@@ -35,29 +35,29 @@ func (w *world) awaitStatus(object client.Object, status kstatus.Status, reason 
 	expectConformant(Default, object)
 }
 
-// expectConformance checks all objects of the world once they have come to rest.
-func (w *world) expectConformance() {
+// expectConformance checks all objects of the fixture once they have come to rest.
+func (f *fixture) expectConformance() {
 	GinkgoHelper()
-	for _, object := range w.subjects() {
+	for _, object := range f.objects() {
 		Eventually(func(g Gomega) {
-			g.Expect(client.IgnoreNotFound(w.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object))).To(Succeed())
+			g.Expect(client.IgnoreNotFound(f.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object))).To(Succeed())
 			expectConformant(g, object)
 		}).Should(Succeed())
 	}
 }
 
-// subjects are all Merchants and ApiKeys of the world.
-func (w *world) subjects() []client.Object {
+// objects are all Merchants and ApiKeys of the fixture.
+func (f *fixture) objects() []client.Object {
 	GinkgoHelper()
-	var objects []client.Object
+	var all []client.Object
 	for _, list := range []client.ObjectList{&v1alpha1.MerchantList{}, &v1alpha1.ApiKeyList{}} {
-		Expect(w.kube.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+		Expect(f.kube.List(context.Background(), list, client.InNamespace(f.namespace))).To(Succeed())
 		Expect(meta.EachListItem(list, func(object runtime.Object) error {
-			objects = append(objects, object.(client.Object))
+			all = append(all, object.(client.Object))
 			return nil
 		})).To(Succeed())
 	}
-	return objects
+	return all
 }
 
 // expectConformant checks the rules by which people and tools read a status, on one object.
@@ -124,26 +124,26 @@ func observedGeneration(object client.Object) int64 {
 	return 0
 }
 
-func (w *world) awaitWaiting(key *v1alpha1.ApiKey) {
+func (f *fixture) awaitWaiting(key *v1alpha1.ApiKey) {
 	GinkgoHelper()
-	w.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotFound)
+	f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotFound)
 }
 
-func (w *world) awaitStalled(object client.Object, reason string) {
+func (f *fixture) awaitStalled(object client.Object, reason string) {
 	GinkgoHelper()
-	w.awaitStatus(object, kstatus.FailedStatus, reason)
+	f.awaitStatus(object, kstatus.FailedStatus, reason)
 }
 
-func (w *world) awaitFailed(object client.Object) {
+func (f *fixture) awaitFailed(object client.Object) {
 	GinkgoHelper()
-	w.awaitStatus(object, kstatus.InProgressStatus, v1alpha1.ReasonFailed)
+	f.awaitStatus(object, kstatus.InProgressStatus, v1alpha1.ReasonFailed)
 }
 
 func readyMessage(object client.Object) string {
 	return meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition).Message
 }
 
-// readyReason is the reason of Ready; empty: nobody has looked at the object yet.
+// readyReason is the reason of Ready; empty: it has no conditions yet.
 func readyReason(object client.Object) string {
 	if ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition); ready != nil {
 		return ready.Reason

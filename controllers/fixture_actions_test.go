@@ -20,69 +20,69 @@ import (
 )
 
 // merchant applies a Merchant and waits until it is Ready.
-func (w *world) merchant(b merchantBuilder) *v1alpha1.Merchant {
+func (f *fixture) merchant(b merchantBuilder) *v1alpha1.Merchant {
 	GinkgoHelper()
-	w.apply(b.Merchant)
-	w.awaitReady(b.Merchant)
+	f.apply(b.Merchant)
+	f.awaitReady(b.Merchant)
 	return b.Merchant
 }
 
 // key applies an ApiKey and waits until it is Ready.
-func (w *world) key(b keyBuilder) *v1alpha1.ApiKey {
+func (f *fixture) key(b keyBuilder) *v1alpha1.ApiKey {
 	GinkgoHelper()
-	w.apply(b.ApiKey)
-	w.awaitReady(b.ApiKey)
+	f.apply(b.ApiKey)
+	f.awaitReady(b.ApiKey)
 	return b.ApiKey
 }
 
 // apply creates an object in the tenant's namespace, and waits for nothing.
-func (w *world) apply(object client.Object) {
+func (f *fixture) apply(object client.Object) {
 	GinkgoHelper()
-	object.SetNamespace(w.namespace)
-	Expect(w.kube.Create(context.Background(), object)).To(Succeed())
+	object.SetNamespace(f.namespace)
+	Expect(f.kube.Create(context.Background(), object)).To(Succeed())
 }
 
 // read returns the object as it is now.
-func (w *world) read(object client.Object) {
+func (f *fixture) read(object client.Object) {
 	GinkgoHelper()
-	Expect(w.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	Expect(f.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 }
 
 // change edits an object and writes it as a person would.
-func change[T client.Object](w *world, object T, edit func(T)) {
+func change[T client.Object](f *fixture, object T, edit func(T)) {
 	GinkgoHelper()
-	w.read(object)
+	f.read(object)
 	before := object.DeepCopyObject().(client.Object)
 	edit(object)
-	Expect(w.kube.Patch(context.Background(), object, client.MergeFrom(before))).To(Succeed())
+	Expect(f.kube.Patch(context.Background(), object, client.MergeFrom(before))).To(Succeed())
 }
 
-func (w *world) delete(object client.Object) {
+func (f *fixture) delete(object client.Object) {
 	GinkgoHelper()
-	Expect(w.kube.Delete(context.Background(), object)).To(Succeed())
+	Expect(f.kube.Delete(context.Background(), object)).To(Succeed())
 }
 
 // awaitGone waits until the object, of that very UID, is no more.
-func (w *world) awaitGone(object client.Object) {
+func (f *fixture) awaitGone(object client.Object) {
 	GinkgoHelper()
 	uid := object.GetUID()
 	Eventually(func() bool {
-		err := w.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)
+		err := f.kube.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 		return apierrors.IsNotFound(err) || err == nil && object.GetUID() != uid
 	}).Should(BeTrue(), "%s is gone", object.GetName())
 }
 
 // publishedSecret returns the Secret that publishes the key; nil: there is none.
-func (w *world) publishedSecret(key *v1alpha1.ApiKey) *corev1.Secret {
+func (f *fixture) publishedSecret(key *v1alpha1.ApiKey) *corev1.Secret {
 	GinkgoHelper()
-	return w.secret(w.credentials, published.KeyName(published.ID(key.UID)))
+	return f.secret(f.credentials, published.KeyName(published.ID(key.UID)))
 }
 
 // secret returns a Secret; nil: there is none.
-func (w *world) secret(namespace, name string) *corev1.Secret {
+func (f *fixture) secret(namespace, name string) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
-	err := w.kube.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	err := f.kube.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (w *world) secret(namespace, name string) *corev1.Secret {
 }
 
 // delivered returns the plaintext in a tenant's Secret.
-func (w *world) delivered(name string) apikey.Key {
+func (f *fixture) delivered(name string) apikey.Key {
 	GinkgoHelper()
-	secret := w.secret(w.namespace, name)
+	secret := f.secret(f.namespace, name)
 	Expect(secret).NotTo(BeNil(), "Secret %s exists", name)
 	key, err := apikey.Parse(string(secret.Data["apiKey"]))
 	Expect(err).NotTo(HaveOccurred())
@@ -101,9 +101,9 @@ func (w *world) delivered(name string) apikey.Key {
 }
 
 // record returns what is published of a key.
-func (w *world) record(key *v1alpha1.ApiKey) published.KeyRecord {
+func (f *fixture) record(key *v1alpha1.ApiKey) published.KeyRecord {
 	GinkgoHelper()
-	secret := w.publishedSecret(key)
+	secret := f.publishedSecret(key)
 	Expect(secret).NotTo(BeNil(), "the key is published")
 	record, err := published.DecodeKey(secret)
 	Expect(err).NotTo(HaveOccurred())
@@ -111,63 +111,63 @@ func (w *world) record(key *v1alpha1.ApiKey) published.KeyRecord {
 }
 
 // rotateOverHTTP does to the published Secret what POST /api/v1/keys/rotate does, and returns the new key.
-func (w *world) rotateOverHTTP(key *v1alpha1.ApiKey) apikey.Key {
+func (f *fixture) rotateOverHTTP(key *v1alpha1.ApiKey) apikey.Key {
 	GinkgoHelper()
 	var fresh apikey.Key
 	Eventually(func() error { // the operator may write in between
-		secret := w.publishedSecret(key)
+		secret := f.publishedSecret(key)
 		record, err := published.DecodeKey(secret)
 		Expect(err).NotTo(HaveOccurred())
 		fresh, err = apikey.New(record.KeyID)
 		Expect(err).NotTo(HaveOccurred())
-		now := w.clock.Now()
+		now := f.clock.Now()
 		rotated := record.Rotated(published.Current{Digest: fresh.Digest(), Prefix: fresh.Prefix(), CreatedAt: now}, v1alpha1.RotationAPI, 0, now)
-		update, err := published.EncodeKey(w.credentials, rotated)
+		update, err := published.EncodeKey(f.credentials, rotated)
 		Expect(err).NotTo(HaveOccurred())
 		update.ResourceVersion = secret.ResourceVersion
-		return w.kube.Update(context.Background(), update)
+		return f.kube.Update(context.Background(), update)
 	}).Should(Succeed())
 	return fresh
 }
 
 // publishAnother publishes the first key of an ApiKey as somebody else would, and returns it.
-func (w *world) publishAnother(name string) apikey.Key {
+func (f *fixture) publishAnother(name string) apikey.Key {
 	GinkgoHelper()
 	object := &v1alpha1.ApiKey{}
-	Expect(w.kube.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, object)).To(Succeed())
+	Expect(f.kube.Get(context.Background(), types.NamespacedName{Namespace: f.namespace, Name: name}, object)).To(Succeed())
 	merchant := &v1alpha1.Merchant{}
-	Expect(w.kube.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: object.Spec.MerchantRef.Name}, merchant)).To(Succeed())
+	Expect(f.kube.Get(context.Background(), types.NamespacedName{Namespace: f.namespace, Name: object.Spec.MerchantRef.Name}, merchant)).To(Succeed())
 	key, err := apikey.New(published.ID(object.UID))
 	Expect(err).NotTo(HaveOccurred())
-	now := w.clock.Now()
+	now := f.clock.Now()
 	base := published.KeyRecord{
 		KeyID: key.ID(), MerchantID: published.ID(merchant.UID), State: object.Spec.State,
 		Source: published.Source{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
 	}
 	record := base.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationInitial, 0, now)
-	secret, err := published.EncodeKey(w.credentials, record)
+	secret, err := published.EncodeKey(f.credentials, record)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(w.kube.Create(context.Background(), secret)).To(Succeed())
+	Expect(f.kube.Create(context.Background(), secret)).To(Succeed())
 	return key
 }
 
-// poke makes the operator look at an object once more and waits until a pass over its kind has ended. It
+// poke makes the operator reconcile an object once more and waits until a pass over its kind has ended. It
 // touches what is published of it, or else the spec.
-func (w *world) poke(object client.Object, controller string) {
+func (f *fixture) poke(object client.Object, controller string) {
 	GinkgoHelper()
 	before := passes(controller)
 	touch := func(o client.Object) { o.SetAnnotations(map[string]string{"poked": strconv.Itoa(before)}) }
-	w.read(object)
+	f.read(object)
 	switch object := object.(type) {
 	case *v1alpha1.Merchant:
 		configMap := &corev1.ConfigMap{}
-		configMap.Namespace, configMap.Name = w.credentials, published.MerchantName(published.ID(object.UID))
-		change(w, configMap, func(c *corev1.ConfigMap) { touch(c) })
+		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(object.UID))
+		change(f, configMap, func(c *corev1.ConfigMap) { touch(c) })
 	case *v1alpha1.ApiKey:
-		if secret := w.publishedSecret(object); secret != nil {
-			change(w, secret, func(s *secretObject) { touch(s) })
+		if secret := f.publishedSecret(object); secret != nil {
+			change(f, secret, func(s *secretObject) { touch(s) })
 		} else {
-			change(w, object, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.OverlapSeconds = new(int32(before % 86400)) })
+			change(f, object, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.OverlapSeconds = new(int32(before % 86400)) })
 		}
 	}
 	Eventually(func() int { return passes(controller) }).Should(BeNumerically(">", before), "a pass has ended")
@@ -195,17 +195,17 @@ func passes(controller string) int {
 }
 
 // events returns the reasons of the events about an object, with their notes.
-func (w *world) events(object client.Object) []string {
+func (f *fixture) events(object client.Object) []string {
 	GinkgoHelper()
 	var list eventsv1.EventList
-	Expect(w.kube.List(context.Background(), &list, client.InNamespace(w.namespace))).To(Succeed())
-	var told []string
+	Expect(f.kube.List(context.Background(), &list, client.InNamespace(f.namespace))).To(Succeed())
+	var emitted []string
 	for _, event := range list.Items {
 		if event.Regarding.UID == object.GetUID() {
-			told = append(told, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Note))
+			emitted = append(emitted, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Note))
 		}
 	}
-	return told
+	return emitted
 }
 
 // secretObject shortens the edits of Secrets.

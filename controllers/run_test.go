@@ -1,0 +1,112 @@
+package controllers
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	for desc, edit := range map[string]func(*Options){
+		"no credentials namespace": func(o *Options) { o.CredentialsNamespace = "" },
+		"no ops address":           func(o *Options) { o.OpsAddress = "" },
+		"no clock":                 func(o *Options) { o.Clock = nil },
+		"no log":                   func(o *Options) { o.Log = nil },
+	} {
+		t.Run(desc, func(t *testing.T) {
+			options := DefaultOptions()
+			edit(&options)
+			if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "start the operator") {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+func TestAKubeconfigThatIsNotThereIsSaidSo(t *testing.T) {
+	options := DefaultOptions()
+	options.Kubeconfig = t.TempDir() + "/missing"
+	if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "find the Kubernetes API") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+var _ = Describe("The operator", func() {
+	It("serves health, readiness and metrics on one port", func() {
+		f := newFixture()
+		f.stop()
+		address := freeAddress()
+		f.startOperator(func(o *Options) { o.OpsAddress = address })
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			Eventually(func(g Gomega) { g.Expect(get(g, address, path)).NotTo(BeEmpty()) }).Should(Succeed())
+		}
+		f.merchant(aMerchant("coffee"))
+		f.key(aKey("till", "coffee"))
+		Expect(get(Default, address, "/metrics")).To(ContainSubstring(`merchant_operator_key_rotations_total{cause="Initial"}`))
+	})
+
+	It("waits, ready, while another one leads, and takes over when that one stops", func() {
+		f := newFixture()
+		f.stop()
+		elect := func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, f.credentials }
+		f.startOperator(elect)
+		f.merchant(aMerchant("coffee"))
+		stopLeader := f.stop
+
+		address := freeAddress()
+		f.startOperator(elect, func(o *Options) { o.OpsAddress = address })
+		Eventually(func(g Gomega) { g.Expect(get(g, address, "/readyz")).To(Equal("ok")) }).Should(Succeed())
+		stopLeader()
+		key := f.key(aKey("till", "coffee"))
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+	})
+
+	It("leaves namespaces alone that are not its own", func() {
+		f := newFixture()
+		elsewhere := aMerchant("coffee").Merchant
+		home := f.namespace
+		f.namespace = f.newNamespace("elsewhere-")
+		f.apply(elsewhere)
+		f.namespace = home
+		f.merchant(aMerchant("books"))
+		f.read(elsewhere)
+		Expect(elsewhere.Finalizers).To(BeEmpty())
+		Expect(elsewhere.Status.Conditions).To(BeEmpty())
+	})
+
+	It("watches all namespaces when none is given", func() {
+		f := newFixture()
+		f.stop()
+		f.startOperator(func(o *Options) { o.WatchNamespaces = nil })
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+	})
+})
+
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+func get(g Gomega, address, path string) string {
+	GinkgoHelper()
+	response, err := http.Get("http://" + address + path)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	g.Expect(response.StatusCode).To(Equal(http.StatusOK), path)
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
