@@ -41,7 +41,7 @@ var _ = Describe("A new key", func() {
 		Expect(key.Status.ObservedTrigger).To(Equal("first"))
 		Expect(key.Status.LastRotation.Cause).To(Equal(v1alpha1.RotationInitial))
 		Expect(key.Status.NextRotationTime).To(BeNil())
-		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("Normal Rotated:")))
+		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("Normal Rotated: Issued key (generation 1, cause Initial)")))
 	})
 
 	It("waits for its Merchant and is no error meanwhile", func() {

@@ -97,7 +97,7 @@ var _ = Describe("A rotation over HTTP", func() {
 		Expect(key.Status.Prefix).To(Equal(fresh.Prefix()))
 		Expect(f.live(record, fresh)).To(BeTrue())
 		Eventually(func() any { return f.secret(f.namespace, "till-key") }).Should(BeNil())
-		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("StaleDeliveryRemoved")))
+		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("StaleDeliveryRemoved: Deleted Secret till-key: its key was replaced through the API (generation 2)")))
 	})
 
 	It("is found by an operator that was away, and the way back is the trigger", func() {
