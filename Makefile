@@ -104,7 +104,7 @@ bench-directory: redis build ## Measure what 100,000 published keys cost a repli
 
 COUNT ?= 6
 # What runs on each request, or for each published object.
-HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./apiserver/directory ./apiserver/ratelimit ./apiserver/session
+HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
 
 .PHONY: bench-go
 bench-go: ## Measure the hot functions COUNT times each, for benchstat. ARGS='-cpu 1' and such.

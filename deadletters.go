@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 )
 
 func deadLettersCommand() *cobra.Command {
@@ -19,7 +19,7 @@ func deadLettersCommand() *cobra.Command {
 }
 
 func listDeadLettersCommand() *cobra.Command {
-	var options webhook.ListOptions
+	var options dispatcher.ListOptions
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the events that were given up",
@@ -27,7 +27,7 @@ func listDeadLettersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
-			return webhook.ListDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
+			return dispatcher.ListDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
@@ -40,7 +40,7 @@ func listDeadLettersCommand() *cobra.Command {
 }
 
 func resendDeadLettersCommand() *cobra.Command {
-	var options webhook.ResendOptions
+	var options dispatcher.ResendOptions
 	cmd := &cobra.Command{
 		Use:   "resend [EVENT...]",
 		Short: "Send events again that were given up",
@@ -51,7 +51,7 @@ func resendDeadLettersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.IDs = args
-			return webhook.ResendDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
+			return dispatcher.ResendDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()

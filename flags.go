@@ -7,17 +7,19 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
 func addKubeconfig(flags *pflag.FlagSet, path *string) {
 	flags.StringVar(path, "kubeconfig", *path, "kubeconfig file; empty: $KUBECONFIG, then the pod's own service account")
 }
 
-func addOps(flags *pflag.FlagSet, address *string, secure *bool, certificateDir *string, profiles *bool) {
-	flags.StringVar(address, "ops-address", *address, "listen address of /healthz, /readyz and /metrics")
-	flags.BoolVar(secure, "secure-metrics", *secure, "serve the ops port over TLS, and /metrics to those only whom Kubernetes lets get that path")
-	flags.StringVar(certificateDir, "ops-cert-dir", *certificateDir, "directory with tls.crt and tls.key of the ops port; empty: the certificate is self-made")
-	flags.BoolVar(profiles, "pprof", *profiles, "serve profiles at /debug/pprof/ of the ops port, to those only whom Kubernetes lets get that path; without --secure-metrics, on a loopback address only")
+func addOps(flags *pflag.FlagSet, options *ops.Options) {
+	flags.StringVar(&options.Address, "ops-address", options.Address, "listen address of /healthz, /readyz and /metrics")
+	flags.BoolVar(&options.Secure, "secure-metrics", false, "serve the ops port over TLS, and require Kubernetes authentication and authorization for /metrics")
+	flags.StringVar(&options.CertificateDir, "ops-cert-dir", "", "directory with tls.crt and tls.key of the ops port; empty: a self-signed certificate")
+	flags.BoolVar(&options.Profiles, "pprof", false, "serve profiles at /debug/pprof/ of the ops port; needs --secure-metrics, or an --ops-address on loopback")
 }
 
 func addRedisURL(flags *pflag.FlagSet, url *string) {

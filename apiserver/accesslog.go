@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // requestIDHeader is by which a caller's complaint finds its line in the log.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // api is what the public endpoints work with.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // caller is who an authenticated request is from, as far as the directory can tell. The store has

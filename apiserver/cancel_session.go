@@ -3,7 +3,7 @@ package apiserver
 import (
 	"net/http"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // cancelSession ends a pending session. Cancelling a cancelled one succeeds again, so that a lost answer

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Errors of this package; those of the packages below are in the table as they are.
@@ -55,9 +55,9 @@ var answers = []struct {
 	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
 	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
 	{errMethod, answer{http.StatusMethodNotAllowed, "this path takes other methods, see Allow"}},
-	{access.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
-	{access.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
-	{access.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
+	{authz.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
+	{authz.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
+	{authz.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
 	{store.ErrSessionEnded, answer{http.StatusConflict, "the session has already ended in another way"}},
 	{store.ErrPaymentConflict, answer{http.StatusConflict, "the report contradicts an earlier one with the same paymentRef"}},
 	{store.ErrIdempotencyMismatch, answer{http.StatusBadRequest, "the Idempotency-Key was used before with another charge"}},

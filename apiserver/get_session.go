@@ -3,7 +3,7 @@ package apiserver
 import (
 	"net/http"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // merchantSession is the merchant's own view of a session, the answer of GET /api/v1/sessions/{id} and of

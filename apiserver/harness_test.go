@@ -147,7 +147,7 @@ func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
 	}
 	options.CredentialsNamespace = s.namespace
 	options.RedisURL = sharedRedis.URL()
-	options.PublicAddress, options.InternalAddress, options.OpsAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	options.PublicAddress, options.InternalAddress, options.Ops.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0
 	s.replicas++

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // edge is what every listener for requests has around its routes.

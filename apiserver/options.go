@@ -12,8 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/ops"
-	"github.com/merchant-operator/merchant-operator/scrape"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
@@ -32,16 +31,8 @@ type Options struct {
 	PublicAddress string
 	// InternalAddress is for callers inside the cluster. Default :8081.
 	InternalAddress string
-	// OpsAddress serves /healthz, /readyz and /metrics. Default :9090.
-	OpsAddress string
-	// SecureMetrics serves the ops port over TLS, and /metrics to those only whom Kubernetes lets get it. Default: plain
-	// HTTP, to everybody.
-	SecureMetrics bool
-	// OpsCertificateDir has tls.crt and tls.key for that; empty: the certificate is self-made.
-	OpsCertificateDir string
-	// Profiles serves profiles below /debug/pprof/ of the ops port: with SecureMetrics to those only whom Kubernetes lets get
-	// that path, and else on a loopback address only. Default: not at all.
-	Profiles bool
+	// Ops is the port of health and metrics.
+	Ops ops.Options
 
 	// MaxConnections of clients are open at most. Past it, those are closed that have waited longest for a request. An idle one
 	// takes some 23 KiB. Default 10,000.
@@ -89,7 +80,7 @@ func DefaultOptions() Options {
 		SessionRetention:     72 * time.Hour,
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",
-		OpsAddress:           ":9090",
+		Ops:                  ops.DefaultOptions(),
 		MaxConnections:       10_000,
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
@@ -104,10 +95,6 @@ func DefaultOptions() Options {
 // schemeForm is of RFC 3986, section 3.1.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-func (o Options) ops() ops.Options {
-	return ops.Options{Address: o.OpsAddress, Secure: o.SecureMetrics, CertificateDir: o.OpsCertificateDir, Profiles: o.Profiles}
-}
-
 // Validate says which option cannot work. What the store decides about its own is not repeated.
 func (o Options) Validate() error {
 	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
@@ -115,11 +102,11 @@ func (o Options) Validate() error {
 	}
 	switch {
 	case o.CredentialsNamespace == "":
-		return errors.New("the credentials namespace is missing")
+		return errors.New("set --credentials-namespace")
 	case o.RedisURL == "":
-		return errors.New("the Redis URL is missing")
-	case o.PublicAddress == "" || o.InternalAddress == "" || o.OpsAddress == "":
-		return errors.New("a listen address is missing")
+		return errors.New("set --redis-url or REDIS_URL")
+	case o.PublicAddress == "" || o.InternalAddress == "":
+		return errors.New("set --public-address and --internal-address")
 	case o.MaxConnections < 1:
 		return errors.New("the number of connections must be at least 1")
 	case !schemeForm.MatchString(o.QRScheme):
@@ -130,12 +117,8 @@ func (o Options) Validate() error {
 		return errors.New("the lifetime of a verdict on a rail must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("the drain delay must not be negative, and the shutdown timeout must be positive")
-	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
-		return scrape.ErrOpenProfiles
-	case o.OpsCertificateDir != "" && !o.SecureMetrics:
-		return errors.New("a certificate of the ops port is of no use without secure metrics")
 	case o.Log == nil:
-		return errors.New("the logger is missing")
+		return errors.New("options: incomplete; start from DefaultOptions")
 	}
-	return nil
+	return o.Ops.Validate()
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // overrideOf says what the record says, for replicas that have not seen it.

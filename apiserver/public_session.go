@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // publicSession is the answer of GET /api/v1/public/sessions/{id}: what the payer may see.

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // readPayment reads the body of a settlement, as strictly as that of a charge.

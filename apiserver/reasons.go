@@ -3,7 +3,7 @@ package apiserver
 import (
 	"errors"
 
-	"github.com/merchant-operator/merchant-operator/access"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
 // Why a request was answered 401. They label a metric, and callers are never told.
@@ -31,7 +31,7 @@ func reasonOf(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
 	}
-	if errors.Is(err, access.ErrUnauthenticated) {
+	if errors.Is(err, authz.ErrUnauthenticated) {
 		return reasonRailToken
 	}
 	return reasonDeadKey // the store's verdict

@@ -14,8 +14,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -53,13 +53,13 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 		return objects, records
 	}
 	first, _ := list(1)
-	if err := index.Feed("key").Replace(first, "1"); err != nil {
+	if err := index.Informer("key").Replace(first, "1"); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop()
 	changed, records := list(2)
 	var relist sync.WaitGroup
-	relist.Go(func() { _ = index.Feed("key").Replace(changed, "2") })
+	relist.Go(func() { _ = index.Informer("key").Replace(changed, "2") })
 	for range 1000 { // requests are looked up while the list is taken in
 		_, _ = index.Identify("a key of nobody, as long as one of ours", time.Now())
 	}

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/listen"
-	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // respond writes an answer as JSON.
@@ -94,7 +94,7 @@ func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
 			"status", refusal.status, "requestID", id, "error", err)
 	}
-	if err := respond(w, refusal.status, listen.ErrorBody{Error: refusal.message}); err != nil {
+	if err := respond(w, refusal.status, httpserver.ErrorBody{Error: refusal.message}); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.

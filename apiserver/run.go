@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/merchant-operator/merchant-operator/access"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
-	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/kubeconfig"
-	"github.com/merchant-operator/merchant-operator/apiserver/ops"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
-	"github.com/merchant-operator/merchant-operator/apiserver/tracing"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain
@@ -40,27 +40,27 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() { _ = redis.Close() }()
-	cluster, err := kubeconfig.Load(options.Kubeconfig, "apiserver")
+	cluster, err := kube.Load(options.Kubeconfig, "apiserver")
 	if err != nil {
 		return err
 	}
-	kube, err := kubeconfig.Client(cluster)
+	core, err := kube.Client(cluster)
 	if err != nil {
 		return err
 	}
 
 	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), registry: registry, failed: make(chan error, 3)} // of each listener
-	keys := publishedKeys{secrets: kube.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
+	keys := publishedKeys{secrets: core.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
 	news := newAnnouncer(redis, keys, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
-	shown := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age}
-	opsServer, err := ops.Serve(ctx, options.ops(), shown, registry, kube, options.Log, r.failed)
+	exposed := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	opsServer, err := ops.Serve(ctx, options.Ops, exposed, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
 	defer opsServer.Close() // probes are answered to the end
 
-	stopWatching := watch(ctx, index, news, kube, options.CredentialsNamespace)
+	stopWatching := watch(ctx, index, news, core, options.CredentialsNamespace)
 	defer stopWatching()
 	select {
 	case <-index.Synced():
@@ -69,7 +69,7 @@ func Run(ctx context.Context, options Options) error {
 	case <-ctx.Done():
 		return nil
 	}
-	public, internal, err := handlers(r, redis, index, kube, registry, tracer)
+	public, internal, err := handlers(r, redis, index, core, registry, tracer)
 	if err != nil {
 		return err
 	}
@@ -78,18 +78,18 @@ func Run(ctx context.Context, options Options) error {
 
 // watch fills the index, and passes its news on, until the returned function is called. It outlives
 // ctx, for requests are still answered while the replica drains.
-func watch(ctx context.Context, index *directory.Directory, news *announcer, kube kubernetes.Interface, namespace string) (stop func()) {
+func watch(ctx context.Context, index *directory.Directory, news *announcer, core kubernetes.Interface, namespace string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watches sync.WaitGroup
 	watches.Go(func() { news.run(ctx) })
-	watches.Go(func() { index.Watch(ctx, kube.CoreV1().RESTClient(), namespace) })
+	watches.Go(func() { index.Watch(ctx, core.CoreV1().RESTClient(), namespace) })
 	return func() {
 		cancel()
 		watches.Wait()
 	}
 }
 
-func handlers(r *replica, redis *store.Store, index *directory.Directory, kube kubernetes.Interface,
+func handlers(r *replica, redis *store.Store, index *directory.Directory, core kubernetes.Interface,
 	registry *prometheus.Registry, tracer *tracing.Tracer,
 ) (public, internal http.Handler, err error) {
 	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
@@ -108,16 +108,16 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, kube k
 		edge:        around,
 		directory:   index,
 		store:       redis,
-		keys:        publishedKeys{secrets: kube.CoreV1().Secrets(r.options.CredentialsNamespace), now: time.Now},
+		keys:        publishedKeys{secrets: core.CoreV1().Secrets(r.options.CredentialsNamespace), now: time.Now},
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(redis),
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}
-	guard := access.New(access.Options{
-		Tokens:   kube.AuthenticationV1().TokenReviews(),
-		Access:   kube.AuthorizationV1().SubjectAccessReviews(),
+	guard := authz.New(authz.Options{
+		Tokens:   core.AuthenticationV1().TokenReviews(),
+		Access:   core.AuthorizationV1().SubjectAccessReviews(),
 		Verb:     "post",
 		Path:     settlementPath,
 		Audience: r.options.RailAudience,

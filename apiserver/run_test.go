@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -139,7 +139,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	for name, change := range map[string]func(*apiserver.Options){
 		"public":   func(o *apiserver.Options) { o.PublicAddress = taken.Addr().String() },
 		"internal": func(o *apiserver.Options) { o.InternalAddress = taken.Addr().String() },
-		"ops":      func(o *apiserver.Options) { o.OpsAddress = taken.Addr().String() },
+		"ops":      func(o *apiserver.Options) { o.Ops.Address = taken.Addr().String() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := newScene(t).launch(change).wantEnd(t)
@@ -164,7 +164,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"no namespace":         func(o *apiserver.Options) { o.CredentialsNamespace = "" },
 		"no public address":    func(o *apiserver.Options) { o.PublicAddress = "" },
 		"no internal address":  func(o *apiserver.Options) { o.InternalAddress = "" },
-		"no ops address":       func(o *apiserver.Options) { o.OpsAddress = "" },
+		"no ops address":       func(o *apiserver.Options) { o.Ops.Address = "" },
 		"no QR scheme":         func(o *apiserver.Options) { o.QRScheme = "" },
 		"a QR scheme with ://": func(o *apiserver.Options) { o.QRScheme = "pay://" },
 		"an invalid proxy":     func(o *apiserver.Options) { o.TrustedProxies = []netip.Prefix{{}} },

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/listen"
-	"github.com/merchant-operator/merchant-operator/apiserver/ops"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // replica is this process with its listeners.
@@ -25,7 +25,7 @@ type replica struct {
 // serve listens for requests until ctx ends, and drains.
 func (r *replica) serve(ctx context.Context, public, internal http.Handler) error {
 	log := r.options.Log
-	publicServer, err := listen.Serve(ctx, listen.Port{
+	publicServer, err := httpserver.Serve(ctx, httpserver.Port{
 		Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
 		Handler: public, Log: log, Registerer: r.registry,
 	}, r.failed)
@@ -33,7 +33,7 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 		return err
 	}
 	defer publicServer.Close()
-	internalServer, err := listen.Serve(ctx, listen.Port{
+	internalServer, err := httpserver.Serve(ctx, httpserver.Port{
 		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
 	}, r.failed)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 	defer internalServer.Close()
 
 	answered := make(chan error, 1)
-	go func() { answered <- ops.AwaitRedis(ctx, r.redis, log) }()
+	go func() { answered <- r.redis.Await(ctx, log) }()
 	select {
 	case err := <-answered:
 		if err != nil {

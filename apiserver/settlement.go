@@ -8,21 +8,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/merchant-operator/merchant-operator/access"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // rails is what the internal endpoints work with.
 type rails struct {
 	edge
 
-	guard       *access.Guard
+	guard       *authz.Guard
 	store       *store.Store
 	settlements *prometheus.CounterVec
 }
 
-func newRails(around edge, guard *access.Guard, redis *store.Store, registerer prometheus.Registerer) *rails {
+func newRails(around edge, guard *authz.Guard, redis *store.Store, registerer prometheus.Registerer) *rails {
 	return &rails{edge: around, guard: guard, store: redis, settlements: newSettlements(registerer)}
 }
 

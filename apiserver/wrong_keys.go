@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // wrongKeyTrips is how many keys of one key id Redis refuses: 100 at once, and 10 a second after that.

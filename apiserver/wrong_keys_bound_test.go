@@ -10,8 +10,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/apiserver/directory"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // asker is one who presents a key that the directory does not accept.

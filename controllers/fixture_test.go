@@ -100,7 +100,7 @@ func (f *fixture) startOperator(differ ...func(*Options)) {
 	options.Kubeconfig = kubeconfig
 	options.CredentialsNamespace = f.credentials
 	options.WatchNamespaces = []string{f.namespace}
-	options.OpsAddress = "127.0.0.1:0"
+	options.Ops.Address = "127.0.0.1:0"
 	options.LeaderElect = false
 	options.Clock = f.clock
 	options.Log = slog.New(slog.NewJSONHandler(io.MultiWriter(f.logs, GinkgoWriter), &slog.HandlerOptions{Level: slog.LevelDebug}))

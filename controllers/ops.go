@@ -15,19 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/merchant-operator/merchant-operator/scrape"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
 // opsOptions serve the metrics on the ops port; health is served by the same server.
 func opsOptions(o Options) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: o.OpsAddress}
-	if o.Profiles {
-		options.ExtraHandlers = map[string]http.Handler{scrape.ProfilesPath: scrape.Profiles()}
+	options := metricsserver.Options{BindAddress: o.Ops.Address}
+	if o.Ops.Profiles {
+		options.ExtraHandlers = map[string]http.Handler{ops.ProfilesPath: ops.Profiles()}
 	}
-	if !o.SecureMetrics {
+	if !o.Ops.Secure {
 		return options, nil
 	}
-	secured, err := scrape.TLS(o.OpsCertificateDir)
+	secured, err := httpserver.TLS(o.Ops.CertificateDir)
 	if err != nil {
 		return options, err
 	}
@@ -40,7 +41,7 @@ func opsOptions(o Options) (metricsserver.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		guard := scrape.NewGuard(kube, o.Log)
+		guard := ops.NewGuard(kube, o.Log)
 		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return guard.Protect(next), nil }, nil
 	}
 	return options, nil

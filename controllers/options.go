@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/merchant-operator/merchant-operator/scrape"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
 // Options say how the operator runs. Start from DefaultOptions.
@@ -19,16 +19,8 @@ type Options struct {
 	CredentialsNamespace string
 	// WatchNamespaces are the namespaces whose Merchants and ApiKeys are managed; empty: all.
 	WatchNamespaces []string
-	// OpsAddress is where /healthz, /readyz and /metrics are served.
-	OpsAddress string
-	// SecureMetrics serves the ops port over TLS, and requires Kubernetes authentication and authorization for
-	// /metrics. Default: plain HTTP, for everybody.
-	SecureMetrics bool
-	// OpsCertificateDir has tls.crt and tls.key for that; empty: a self-signed certificate.
-	OpsCertificateDir string
-	// Profiles serves profiles below /debug/pprof/ of the ops port. It needs SecureMetrics, which then requires
-	// authorization for that path too, or a loopback address. Default: off.
-	Profiles bool
+	// Ops is the port of health and metrics.
+	Ops ops.Options
 
 	// LeaderElect lets only one of several operators work at a time.
 	LeaderElect bool
@@ -50,7 +42,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		CredentialsNamespace: "merchant-operator-credentials",
-		OpsAddress:           ":9090",
+		Ops:                  ops.DefaultOptions(),
 		LeaderElect:          true,
 		ShutdownTimeout:      20 * time.Second,
 		Clock:                clock.RealClock{},
@@ -63,14 +55,8 @@ func (o Options) validate() error {
 	switch {
 	case o.CredentialsNamespace == "":
 		return errors.New("set --credentials-namespace")
-	case o.OpsAddress == "":
-		return errors.New("set --ops-address")
-	case o.Profiles && scrape.CheckProfiles(o.SecureMetrics, o.OpsAddress) != nil:
-		return scrape.ErrOpenProfiles
-	case o.OpsCertificateDir != "" && !o.SecureMetrics:
-		return errors.New("--ops-cert-dir needs --secure-metrics")
 	case o.Clock == nil || o.Log == nil || o.newClient == nil:
 		return errors.New("options: incomplete; start from DefaultOptions")
 	}
-	return nil
+	return o.Ops.Validate()
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -28,6 +27,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // leaseName is of the lease that the leader holds.
@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("start the operator: %w", err)
 	}
-	cluster, err := clusterConfig(o.Kubeconfig)
+	cluster, err := kube.Load(o.Kubeconfig, "operator")
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
 	}
@@ -142,18 +142,4 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 			return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
 		},
 	}.SetupWithManager(ctx, mgr)
-}
-
-// clusterConfig lifts the client's own limit of 5 requests per second: the API server shares itself
-// out fairly.
-func clusterConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return ctrl.GetConfig()
-	}
-	cluster, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	cluster.QPS = -1
-	return cluster, nil
 }

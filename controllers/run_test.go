@@ -16,7 +16,7 @@ import (
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for desc, edit := range map[string]func(*Options){
 		"no credentials namespace": func(o *Options) { o.CredentialsNamespace = "" },
-		"no ops address":           func(o *Options) { o.OpsAddress = "" },
+		"no ops address":           func(o *Options) { o.Ops.Address = "" },
 		"no clock":                 func(o *Options) { o.Clock = nil },
 		"no log":                   func(o *Options) { o.Log = nil },
 	} {
@@ -43,7 +43,7 @@ var _ = Describe("The operator", func() {
 		f := newFixture()
 		f.stop()
 		address := freeAddress()
-		f.startOperator(func(o *Options) { o.OpsAddress = address })
+		f.startOperator(func(o *Options) { o.Ops.Address = address })
 		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 			Eventually(func(g Gomega) { g.Expect(get(g, address, path)).NotTo(BeEmpty()) }).Should(Succeed())
 		}
@@ -61,7 +61,7 @@ var _ = Describe("The operator", func() {
 		stopLeader := f.stop
 
 		address := freeAddress()
-		f.startOperator(elect, func(o *Options) { o.OpsAddress = address })
+		f.startOperator(elect, func(o *Options) { o.Ops.Address = address })
 		Eventually(func(g Gomega) { g.Expect(get(g, address, "/readyz")).To(Equal("ok")) }).Should(Succeed())
 		stopLeader()
 		key := f.key(aKey("till", "coffee"))

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
 	"github.com/merchant-operator/merchant-operator/controllers"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 )
 
 // The kubelet kills what is left at the end of the grace period, and requests or deliveries with it.
@@ -37,7 +37,7 @@ func TestTheGracePeriodsOutlastTheDrain(t *testing.T) {
 		if grace(api) < drain+5*time.Second {
 			t.Errorf("with %q the apiserver has %s to end and needs %s", values, grace(api), drain)
 		}
-		if got, need := grace(all["merchant-operator-dispatcher"]), webhook.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
+		if got, need := grace(all["merchant-operator-dispatcher"]), dispatcher.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
 			t.Errorf("the dispatcher has %s to end and needs %s", got, need)
 		}
 		if got, need := grace(all["merchant-operator"]), controllers.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {

@@ -13,8 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/apiserver/outbox"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // orderModel checks the history of one order.

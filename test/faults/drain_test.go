@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 )
 
 func drainFaults() []fault {
@@ -141,18 +141,18 @@ func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public st
 	s.t.Helper()
 	api := apiserver.DefaultOptions()
 	api.Kubeconfig, api.RedisURL, api.DrainDelay = s.directly(apiserverAccount), s.url, 0
-	api.PublicAddress, api.InternalAddress, api.OpsAddress, api.Log = s.address(), s.address(), s.address(), shared.logger()
+	api.PublicAddress, api.InternalAddress, api.Ops.Address, api.Log = s.address(), s.address(), s.address(), shared.logger()
 	running.Go(func() {
 		if err := apiserver.Run(ctx, api); err != nil {
 			s.t.Error(err)
 		}
 	})
-	dispatcher := webhook.DefaultOptions()
-	dispatcher.Kubeconfig, dispatcher.RedisURL = s.directly(dispatcherAccount), s.url
-	dispatcher.OpsAddress, dispatcher.Log = s.address(), shared.logger()
-	dispatcher.AllowHTTP, dispatcher.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	events := dispatcher.DefaultOptions()
+	events.Kubeconfig, events.RedisURL = s.directly(dispatcherAccount), s.url
+	events.Ops.Address, events.Log = s.address(), shared.logger()
+	events.AllowHTTP, events.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	running.Go(func() {
-		if err := webhook.Run(ctx, dispatcher); err != nil {
+		if err := dispatcher.Run(ctx, events); err != nil {
 			s.t.Error(err)
 		}
 	})

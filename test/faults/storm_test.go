@@ -16,7 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 const (

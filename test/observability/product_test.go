@@ -24,8 +24,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
 	"github.com/merchant-operator/merchant-operator/controllers"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
@@ -104,21 +104,21 @@ func (p *product) start() error {
 
 func (p *product) startOperator() (err error) {
 	options := controllers.DefaultOptions()
-	options.SecureMetrics, options.Profiles = true, true
+	options.Ops.Secure, options.Ops.Profiles = true, true
 	options.LeaderElectionNamespace = systemNamespace
 	options.Log = p.logger(operatorRole)
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator"); err != nil {
 		return err
 	}
-	if options.OpsAddress, err = freeAddress(); err != nil {
+	if options.Ops.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	return p.run(operatorRole, options.OpsAddress, func(ctx context.Context) error { return controllers.Run(ctx, options) })
+	return p.run(operatorRole, options.Ops.Address, func(ctx context.Context) error { return controllers.Run(ctx, options) })
 }
 
 func (p *product) startAPIServer() (err error) {
 	options := apiserver.DefaultOptions()
-	options.SecureMetrics, options.Profiles = true, true
+	options.Ops.Secure, options.Ops.Profiles = true, true
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
 	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
@@ -127,18 +127,18 @@ func (p *product) startAPIServer() (err error) {
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator-apiserver"); err != nil {
 		return err
 	}
-	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.OpsAddress} {
+	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.Ops.Address} {
 		if *address, err = freeAddress(); err != nil {
 			return err
 		}
 	}
 	p.public, p.internal = "http://"+options.PublicAddress, "http://"+options.InternalAddress
-	return p.run(apiserverRole, options.OpsAddress, func(ctx context.Context) error { return apiserver.Run(ctx, options) })
+	return p.run(apiserverRole, options.Ops.Address, func(ctx context.Context) error { return apiserver.Run(ctx, options) })
 }
 
 func (p *product) startDispatcher() (err error) {
-	options := webhook.DefaultOptions()
-	options.SecureMetrics, options.Profiles = true, true
+	options := dispatcher.DefaultOptions()
+	options.Ops.Secure, options.Ops.Profiles = true, true
 	options.RedisURL = p.redis.URL()
 	options.AllowHTTP = true
 	options.Spans = sdktrace.NewSimpleSpanProcessor(p.spans)
@@ -147,10 +147,10 @@ func (p *product) startDispatcher() (err error) {
 	if options.Kubeconfig, err = p.kubeconfigOf("merchant-operator-dispatcher"); err != nil {
 		return err
 	}
-	if options.OpsAddress, err = freeAddress(); err != nil {
+	if options.Ops.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	return p.run(dispatcherRole, options.OpsAddress, func(ctx context.Context) error { return webhook.Run(ctx, options) })
+	return p.run(dispatcherRole, options.Ops.Address, func(ctx context.Context) error { return dispatcher.Run(ctx, options) })
 }
 
 // run runs a role until the product stops and returns when it is ready.

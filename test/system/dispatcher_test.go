@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/webhook"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 )
 
 // startDispatcher starts one more, which may deliver to receivers of the tests and tries again soon.
@@ -19,16 +19,16 @@ func (p *product) startDispatcher(environment *envtest.Environment, dir string) 
 	}
 	p.dispatchers++
 	name := fmt.Sprintf("dispatcher-%d", p.dispatchers)
-	options := webhook.DefaultOptions()
+	options := dispatcher.DefaultOptions()
 	options.Kubeconfig = kubeconfig
 	options.CredentialsNamespace = credentialsNamespace
 	options.RedisURL = p.redis.URL()
 	options.AllowHTTP = true
 	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	options.Schedule = webhook.Schedule{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
+	options.Schedule = dispatcher.Schedule{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
 	options.Log = p.logger(name)
-	if options.OpsAddress, err = freeAddress(); err != nil {
+	if options.Ops.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	return p.start(name, options.OpsAddress, func(ctx context.Context) error { return webhook.Run(ctx, options) })
+	return p.start(name, options.Ops.Address, func(ctx context.Context) error { return dispatcher.Run(ctx, options) })
 }

@@ -114,10 +114,10 @@ func (p *product) startOperator(environment *envtest.Environment, dir string) er
 	options.CredentialsNamespace = credentialsNamespace
 	options.LeaderElect = false
 	options.Log = p.logger("operator")
-	if options.OpsAddress, err = freeAddress(); err != nil {
+	if options.Ops.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	return p.start("operator", options.OpsAddress, func(ctx context.Context) error { return controllers.Run(ctx, options) })
+	return p.start("operator", options.Ops.Address, func(ctx context.Context) error { return controllers.Run(ctx, options) })
 }
 
 func (p *product) startReplica(environment *envtest.Environment, dir string) error {
@@ -142,14 +142,14 @@ func (p *product) startReplica(environment *envtest.Environment, dir string) err
 	options.RedisURL = p.redis.URL()
 	options.DrainDelay = 0
 	options.Log = p.logger(name)
-	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.OpsAddress} {
+	for _, address := range []*string{&options.PublicAddress, &options.InternalAddress, &options.Ops.Address} {
 		if *address, err = freeAddress(); err != nil {
 			return err
 		}
 	}
 	p.replicas = append(p.replicas, "http://"+options.PublicAddress)
 	p.internal = append(p.internal, "http://"+options.InternalAddress)
-	return p.start(name, options.OpsAddress, func(ctx context.Context) error { return apiserver.Run(ctx, options) })
+	return p.start(name, options.Ops.Address, func(ctx context.Context) error { return apiserver.Run(ctx, options) })
 }
 
 // start runs one role until the product stops and returns when it is ready.

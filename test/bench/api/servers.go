@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/store/link"
+	"github.com/merchant-operator/merchant-operator/internal/store/link"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 

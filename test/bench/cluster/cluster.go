@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // slots is how many a Redis Cluster has.

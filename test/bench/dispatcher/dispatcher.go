@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/apiserver/ratelimit"
-	"github.com/merchant-operator/merchant-operator/apiserver/session"
-	"github.com/merchant-operator/merchant-operator/apiserver/store"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )

@@ -1,0 +1,146 @@
+package delivery_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// The golden files are what receivers have been sent and may be sent again, by a newer release too.
+func TestEventsKeepTheirBytes(t *testing.T) {
+	for name, event := range golden(t) {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want bytes.Buffer
+			if err := json.Compact(&want, text); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.String(), string(encode(t, event))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryKindIsTold(t *testing.T) {
+	told := map[v1alpha1.WebhookEvent]bool{}
+	for _, event := range golden(t) {
+		told[event.Kind] = true
+	}
+	for _, kind := range []v1alpha1.WebhookEvent{
+		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed,
+		v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment,
+		v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
+	} {
+		if !told[kind] {
+			t.Errorf("no golden file for %s", kind)
+		}
+	}
+}
+
+// The zone of the process that encodes is not part of the event.
+func TestOnlyTheInstantIsWritten(t *testing.T) {
+	there := time.FixedZone("elsewhere", 5*3600+1800)
+	for name, event := range golden(t) {
+		want := encode(t, event)
+		event.OccurredAt = event.OccurredAt.In(there)
+		if news := event.Session; news != nil {
+			news.CreatedAt = news.CreatedAt.In(there)
+			if !news.EndedAt.IsZero() {
+				news.EndedAt = news.EndedAt.In(there)
+			}
+		}
+		if got := encode(t, event); !bytes.Equal(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestThePayersAddressIsNotTold(t *testing.T) {
+	for name, event := range golden(t) {
+		if body := string(encode(t, event)); strings.Contains(body, "@") {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
+
+func TestAnEventThatLacksWhatItTellsIsRefused(t *testing.T) {
+	ofSession := event(t, v1alpha1.EventSessionCompleted, session.Completed)
+	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), outbox.RefusedPayment{Ref: "r"}, ended)
+	for name, event := range map[string]outbox.Event{
+		"nothing":                      {},
+		"a kind alone":                 {Kind: v1alpha1.EventSessionExpired},
+		"a rotation alone":             {Kind: v1alpha1.EventKeyRotated},
+		"a rotation with a session":    {Kind: v1alpha1.EventKeyRotated, Session: ofSession.Session},
+		"a late payment without one":   {Kind: v1alpha1.EventLatePayment, Session: ofSession.Session},
+		"a mismatch without a payment": {Kind: v1alpha1.EventPaymentMismatch, Session: ofSession.Session},
+		"an end with a refused payment": {
+			Kind: v1alpha1.EventSessionExpired, Session: refused.Session,
+		},
+		"a kind of a newer release": {Kind: "session.refunded", Session: ofSession.Session},
+	} {
+		if body, err := delivery.Encode(event); !errors.Is(err, delivery.ErrUnspeakable) || body != nil {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+	}
+}
+
+// FuzzEncode holds that whatever text a merchant or a rail puts in arrives as it was.
+func FuzzEncode(f *testing.F) {
+	for _, text := range []string{"", "1001", `"\`, "</script>&", "crème 🥐", "\u2028", "\x00\x1f", "\xff"} {
+		f.Add(text, int64(1250))
+	}
+	f.Fuzz(func(t *testing.T, text string, cents int64) {
+		event := settled(event(t, v1alpha1.EventSessionFailed, session.Failed), "ref", text)
+		event.MerchantName, event.Session.Charge.AmountCents, event.Session.Charge.OrderRef = text, cents, text
+		first := encode(t, event)
+		if again := encode(t, event); !bytes.Equal(first, again) {
+			t.Fatalf("%s, and then %s", first, again)
+		}
+		var read struct {
+			Data struct {
+				OrderRef    string `json:"orderRef"`
+				Reason      string `json:"reason"`
+				AmountCents int64  `json:"amountCents"`
+				Merchant    struct {
+					Name string `json:"name"`
+				} `json:"merchant"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(first, &read); err != nil {
+			t.Fatalf("%s: %v", first, err)
+		}
+		text = strings.ToValidUTF8(text, "\ufffd")
+		got := read.Data
+		if strings.Contains(text, "\ufffd") {
+			return // which of several bad bytes become one mark is not ours to say
+		}
+		if got.OrderRef != text || got.Reason != text || got.Merchant.Name != text || got.AmountCents != cents {
+			t.Fatalf("%q and %d became %+v", text, cents, got)
+		}
+	})
+}
+
+func encode(t testing.TB, event outbox.Event) []byte {
+	t.Helper()
+	body, err := delivery.Encode(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}

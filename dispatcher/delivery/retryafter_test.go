@@ -1,0 +1,48 @@
+package delivery_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+	in := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	tests := map[string]struct {
+		values []string
+		want   time.Duration
+	}{
+		"none":                    {nil, 0},
+		"seconds":                 {[]string{"120"}, 2 * time.Minute},
+		"no time":                 {[]string{"0"}, 0},
+		"a date":                  {[]string{in(time.Hour)}, time.Hour},
+		"a date of RFC 850":       {[]string{now.Add(time.Minute).Format("Monday, 02-Jan-06 15:04:05 GMT")}, time.Minute},
+		"a date that is past":     {[]string{in(-time.Hour)}, 0},
+		"a date too far":          {[]string{in(1000 * time.Hour)}, 24 * time.Hour},
+		"seconds too many":        {[]string{"86401"}, 24 * time.Hour},
+		"more than a number":      {[]string{"99999999999999999999"}, 24 * time.Hour},
+		"just as many as allowed": {[]string{"86400"}, 24 * time.Hour},
+		"a negative number":       {[]string{"-5"}, 0},
+		"a fraction":              {[]string{"1.5"}, 0},
+		"words":                   {[]string{"in a while"}, 0},
+		"nothing":                 {[]string{""}, 0},
+		"two":                     {[]string{"1", "2"}, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := receivePlain(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Retry-After"] = test.values
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
+			request := attempt(r.URL)
+			request.Now = now
+			want := delivery.Result{Status: 503, RetryAfter: test.want, Reason: "status_5xx"}
+			if got := send(t, r.trusting(), request); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}

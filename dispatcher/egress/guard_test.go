@@ -1,0 +1,177 @@
+package egress_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
+)
+
+func guard(t testing.TB, open ...string) egress.Guard {
+	t.Helper()
+	blocks := make([]netip.Prefix, 0, len(open))
+	for _, block := range open {
+		blocks = append(blocks, netip.MustParsePrefix(block))
+	}
+	g, err := egress.NewGuard(blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// special are the blocks of the IANA special-purpose address registries for IPv4 and IPv6, as of 2026,
+// with those that are globally reachable all the same: nobody receives webhooks at them. To these come
+// multicast, what IANA has set aside for no use yet, and what clouds keep for themselves.
+var special = map[string]string{
+	"this network":                 "0.0.0.0/8",
+	"private 10":                   "10.0.0.0/8",
+	"shared (CGNAT)":               "100.64.0.0/10",
+	"metadata of Alibaba Cloud":    "100.100.100.200/32",
+	"loopback":                     "127.0.0.0/8",
+	"Azure's host":                 "168.63.129.16/32",
+	"link-local":                   "169.254.0.0/16",
+	"metadata":                     "169.254.169.254/32",
+	"private 172.16":               "172.16.0.0/12",
+	"protocol assignments":         "192.0.0.0/24",
+	"service continuity":           "192.0.0.0/29",
+	"dummy":                        "192.0.0.8/32",
+	"port control anycast":         "192.0.0.9/32",
+	"TURN anycast":                 "192.0.0.10/32",
+	"NAT64 discovery":              "192.0.0.170/31",
+	"metadata of Oracle Cloud":     "192.0.0.192/32",
+	"documentation 1":              "192.0.2.0/24",
+	"AS112 v4":                     "192.31.196.0/24",
+	"AMT":                          "192.52.193.0/24",
+	"6to4 relays":                  "192.88.99.0/24",
+	"private 192.168":              "192.168.0.0/16",
+	"direct AS112":                 "192.175.48.0/24",
+	"benchmarking":                 "198.18.0.0/15",
+	"documentation 2":              "198.51.100.0/24",
+	"documentation 3":              "203.0.113.0/24",
+	"multicast v4":                 "224.0.0.0/4",
+	"reserved":                     "240.0.0.0/4",
+	"broadcast":                    "255.255.255.255/32",
+	"unspecified":                  "::/128",
+	"loopback v6":                  "::1/128",
+	"IPv4-compatible":              "::/96",
+	"IPv4-mapped":                  "::ffff:0:0/96",
+	"IPv4-mapped loopback":         "::ffff:127.0.0.0/104",
+	"IPv4-translated":              "::ffff:0:0:0/96",
+	"NAT64":                        "64:ff9b::/96",
+	"NAT64 of loopback":            "64:ff9b::7f00:1/128",
+	"local NAT64":                  "64:ff9b:1::/48",
+	"discard":                      "100::/64",
+	"dummy v6":                     "100:0:0:1::/64",
+	"protocol assignments v6":      "2001::/23",
+	"Teredo":                       "2001::/32",
+	"benchmarking v6":              "2001:2::/48",
+	"AMT v6":                       "2001:3::/32",
+	"AS112 v6":                     "2001:4:112::/48",
+	"deprecated ORCHID":            "2001:10::/28",
+	"ORCHIDv2":                     "2001:20::/28",
+	"remote identification":        "2001:30::/28",
+	"documentation v6":             "2001:db8::/32",
+	"6to4":                         "2002::/16",
+	"6to4 of loopback":             "2002:7f00:1::/48",
+	"direct AS112 v6":              "2620:4f:8000::/48",
+	"documentation v6, the larger": "3fff::/20",
+	"set aside by IANA":            "4000::/3",
+	"segment routing":              "5f00::/16",
+	"unique local":                 "fc00::/7",
+	"metadata of AWS v6":           "fd00:ec2::254/128",
+	"metadata of Google Cloud v6":  "fd20:ce::254/128",
+	"link-local v6":                "fe80::/10",
+	"site-local":                   "fec0::/10",
+	"multicast v6":                 "ff00::/8",
+	"ISATAP":                       "2606:4700::5efe:0:0/96",
+	"ISATAP, universal":            "2606:4700::200:5efe:0:0/96",
+}
+
+func TestSpecialAddressesAreRefused(t *testing.T) {
+	g := guard(t)
+	for name, text := range special {
+		block := netip.MustParsePrefix(text)
+		for _, address := range []netip.Addr{block.Addr(), inside(block), last(block)} {
+			if err := g.Check(address); !errors.Is(err, egress.ErrRefused) {
+				t.Errorf("%s: %s gives %v, want ErrRefused", name, address, err)
+			}
+		}
+	}
+	for _, address := range []netip.Addr{
+		{}, netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("2606:4700::1111%eth0"),
+		netip.MustParseAddr("::ffff:1.1.1.1"), // public, and no way to write it
+	} {
+		if err := g.Check(address); !errors.Is(err, egress.ErrRefused) {
+			t.Errorf("%s gives %v, want ErrRefused", address, err)
+		}
+	}
+}
+
+func TestPublicAddressesPass(t *testing.T) {
+	g := guard(t)
+	for _, text := range []string{
+		"1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001:82b::200e", "2001:4860:4860::8888",
+		// the neighbours of what is refused
+		"1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
+		"168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "191.255.255.255",
+		"192.0.1.0", "192.0.3.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "198.51.101.0",
+		"203.0.112.255", "203.0.114.0", "223.255.255.255",
+		"2001:200::", "2001:db7:ffff::", "2001:db9::", "2003::", "2606:4700::5eff:0:0", "3ffe:ffff::",
+	} {
+		if err := g.Check(netip.MustParseAddr(text)); err != nil {
+			t.Errorf("%s: %v, want it let through", text, err)
+		}
+	}
+}
+
+func TestOpenBlocksOpenNothingElse(t *testing.T) {
+	g := guard(t, "10.1.0.0/16", "fd12::/16")
+	for text, want := range map[string]error{
+		"10.1.2.3": nil, "fd12::1": nil, "1.1.1.1": nil,
+		"10.2.0.1": egress.ErrRefused, "127.0.0.1": egress.ErrRefused, "169.254.169.254": egress.ErrRefused,
+		"fd00:ec2::254": egress.ErrRefused, "::ffff:10.1.2.3": egress.ErrRefused, "64:ff9b::a01:203": egress.ErrRefused,
+	} {
+		if err := g.Check(netip.MustParseAddr(text)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
+func TestTheZeroGuardRefuses(t *testing.T) {
+	if err := (egress.Guard{}).Check(netip.MustParseAddr("1.1.1.1")); !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("got %v, want ErrRefused", err)
+	}
+}
+
+func TestAnOpenBlockMustBeOne(t *testing.T) {
+	for name, block := range map[string]netip.Prefix{
+		"none":         {},
+		"IPv4 in IPv6": netip.MustParsePrefix("::ffff:10.0.0.0/104"),
+	} {
+		if _, err := egress.NewGuard([]netip.Prefix{block}); err == nil {
+			t.Errorf("%s: accepted, want an error", name)
+		}
+	}
+}
+
+// inside returns an address of the block that is not at its edge, if the block has any.
+func inside(block netip.Prefix) netip.Addr {
+	return addHostBits(block, 0x5555_5555)
+}
+
+func last(block netip.Prefix) netip.Addr { return addHostBits(block, ^uint32(0)) }
+
+// addHostBits sets those of the bits, repeated, that are not of the block's prefix.
+func addHostBits(block netip.Prefix, bits uint32) netip.Addr {
+	bytes := block.Addr().AsSlice()
+	for i := 0; i < len(bytes); i += 4 {
+		fixed := min(max(block.Bits()-8*i, 0), 32)
+		mask := uint32(uint64(1)<<(32-fixed) - 1)
+		binary.BigEndian.PutUint32(bytes[i:], binary.BigEndian.Uint32(bytes[i:])|bits&mask)
+	}
+	address, _ := netip.AddrFromSlice(bytes)
+	return address
+}

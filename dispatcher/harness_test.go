@@ -1,0 +1,267 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// patience bounds every wait for something that takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+// scene is a Redis of its own, merchants with endpoints, and any number of dispatchers.
+type scene struct {
+	server *redistest.Server
+	store  *store.Store
+	index  *fakeIndex
+	told   *recordingReporter
+	log    *logtest.Buffer
+}
+
+func newScene(t *testing.T) scene {
+	t.Helper()
+	server := redistest.Start(t)
+	opened, err := store.Open(store.Options{URL: server.URL(), Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	return scene{server, opened, &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
+}
+
+// fakeIndex is filled by the test instead of by watches.
+type fakeIndex struct {
+	mu    sync.Mutex
+	known map[string]endpoints.Endpoint
+}
+
+func (i *fakeIndex) Endpoint(merchantID string) endpoints.Endpoint {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.known[merchantID]
+}
+
+func (i *fakeIndex) put(endpoint endpoints.Endpoint) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known[endpoint.MerchantID] = endpoint
+}
+
+// recordingReporter remembers what people would have been told.
+type recordingReporter struct {
+	mu   sync.Mutex
+	news []health
+	fail error
+}
+
+func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, h health) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		return r.fail
+	}
+	r.news = append(r.news, h)
+	return nil
+}
+
+func (r *recordingReporter) reasons() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var reasons []string
+	for _, h := range r.news {
+		reasons = append(reasons, h.reason)
+	}
+	return reasons
+}
+
+func (r *recordingReporter) setFail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = err
+}
+
+// endpointAt returns the endpoint of a new merchant of the bucket.
+func (s scene) endpointAt(url string, bucket session.Bucket) endpoints.Endpoint {
+	id := newMerchantID(bucket)
+	endpoint := endpoints.Endpoint{
+		State:        endpoints.Published,
+		MerchantID:   id,
+		MerchantName: "Acme Coffee",
+		Merchant:     types.NamespacedName{Namespace: "shops", Name: "acme-" + id},
+		UID:          types.UID("uid-" + id),
+		URL:          url,
+		Secrets:      []published.SigningSecret{published.NewSigningSecret()},
+		Target:       "target of " + url,
+	}
+	s.index.put(endpoint)
+	return endpoint
+}
+
+func newMerchantID(bucket session.Bucket) string {
+	for {
+		if id := strings.ToLower(rand.Text())[:12]; session.BucketOf(id) == bucket {
+			return id
+		}
+	}
+}
+
+func admissionOf(merchantID string) store.Admission {
+	return store.Admission{
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.DigestOf("key"), Live: true,
+		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
+	}
+}
+
+func (s scene) create(t *testing.T, merchantID string, change func(*store.NewSession)) session.Session {
+	t.Helper()
+	wanted := store.NewSession{
+		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: 1250, OrderRef: "1001"}, Lifetime: 15 * time.Minute,
+	}
+	if change != nil {
+		change(&wanted)
+	}
+	_, created, err := s.store.CreateSession(t.Context(), admissionOf(merchantID), wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created.Session
+}
+
+// event makes something happen that the merchant is to be told of, and returns the event's id.
+func (s scene) event(t *testing.T, merchantID string) string {
+	t.Helper()
+	id := s.create(t, merchantID, nil).ID
+	if _, _, err := s.store.Cancel(t.Context(), admissionOf(merchantID), id); err != nil {
+		t.Fatal(err)
+	}
+	return endedEvent(id)
+}
+
+func endedEvent(id session.ID) string {
+	return "evt_" + strings.TrimPrefix(id.String(), "ps_") + "_ended"
+}
+
+// dispatcher returns one that does not run yet.
+func (s scene) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher {
+	t.Helper()
+	options := DefaultOptions()
+	options.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}
+	options.ShutdownTimeout = patience
+	options.Log = slog.New(slog.NewTextHandler(s.log, nil))
+	for _, c := range change {
+		c(&options)
+	}
+	client, err := delivery.New(delivery.Options{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &dispatcher{
+		options: options, store: s.store, index: s.index, sender: client, reporter: s.told,
+		rotations: newRotations(), metrics: newMetrics(prometheus.NewRegistry()), holder: "test", now: time.Now,
+	}
+}
+
+// start runs a dispatcher until stop is called, which returns what run returned, or the test ends.
+func start(t *testing.T, d *dispatcher) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	await.Until(t, patience, what, holds)
+}
+
+// awaitBacklog waits until Redis holds no events but these.
+func (s scene) awaitBacklog(t *testing.T, bucket session.Bucket, want store.Backlog) {
+	t.Helper()
+	eventually(t, "the backlog is as wanted", func() bool {
+		backlog, err := s.store.Backlog(t.Context(), bucket)
+		return err == nil && backlog == want
+	})
+}
+
+func (s scene) deadLetters(t *testing.T) []store.DeadLetter {
+	t.Helper()
+	letters, err := s.store.DeadLetters(t.Context(), store.DeadLetterFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return letters
+}
+
+// redis is for looking at what is there, and for letting time pass.
+func (s scene) redis(t *testing.T) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func tag(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
+
+// queued returns what stands in the queue of a bucket for each event: merchant id, time, event id, and holder and token of a lease.
+func (s scene) queued(t *testing.T, bucket session.Bucket) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, member := range s.redis(t).ZRange(t.Context(), tag(bucket)+"queue", 0, -1).Val() {
+		words := strings.Split(member, ":")
+		all[words[2]] = words
+	}
+	return all
+}
+
+func (s scene) leasedTo(t *testing.T, bucket session.Bucket, id string) (somebody bool) {
+	t.Helper()
+	return len(s.queued(t, bucket)[id]) > 3
+}
+
+// hasten makes an event due, and a lease end.
+func (s scene) hasten(t *testing.T, bucket session.Bucket, id string) {
+	t.Helper()
+	words := s.queued(t, bucket)[id]
+	if words == nil {
+		t.Fatal("not in the queue:", id)
+	}
+	before := strings.Join(words, ":")
+	words[1] = "0000000000001"
+	_, err := s.redis(t).TxPipelined(t.Context(), func(together redis.Pipeliner) error {
+		together.ZRem(t.Context(), tag(bucket)+"queue", before)
+		together.ZAdd(t.Context(), tag(bucket)+"queue", redis.Z{Member: strings.Join(words, ":")})
+		together.ZAdd(t.Context(), tag(bucket)+"due", redis.Z{Score: 1, Member: words[0]})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,167 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// launched is a dispatcher as main starts it, and the way between it and the Kubernetes API.
+type launched struct {
+	ops   string
+	proxy *kubeproxy.Proxy
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func (s scene) launch(t *testing.T, c cluster, change ...func(*Options)) launched {
+	t.Helper()
+	proxy, err := kubeproxy.Start(sharedConfig)
+	must(t, err)
+	t.Cleanup(proxy.Close)
+	port, err := freeport.Choose()
+	must(t, err)
+	options := DefaultOptions()
+	options.CredentialsNamespace = c.namespace
+	options.Kubeconfig, err = proxy.Kubeconfig(t.TempDir(), "dispatcher")
+	must(t, err)
+	options.RedisURL = s.server.URL()
+	options.Ops.Address = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
+	options.AllowHTTP, options.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	options.Log = slog.New(slog.NewTextHandler(s.log, nil))
+	for _, change := range change {
+		change(&options)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := launched{"http://" + options.Ops.Address, proxy, cancel, make(chan error, 1)}
+	proxy.Cut() // until the test lets it see the cluster
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		l.ended <- Run(ctx, options)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		proxy.Mend()
+		<-ran
+	})
+	return l
+}
+
+// get returns status and body of a probe; 0 as long as nobody answers.
+func (l launched) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	answer, err := http.Get(l.ops + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	must(t, err)
+	return answer.StatusCode, string(body)
+}
+
+func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
+	s, c := newScene(t), newCluster(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := c.merchant(t, "acme", shop.URL)
+	c.publish(t, acme)
+	id := s.event(t, published.ID(acme.UID))
+	bucket := session.BucketOf(published.ID(acme.UID))
+
+	l := s.launch(t, c)
+	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	if status, body := l.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "syncing") {
+		t.Errorf("/readyz answers %d %s", status, body)
+	}
+	if backlog, err := s.store.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
+		t.Errorf("the backlog is %+v, %v", backlog, err)
+	}
+	if s.leasedTo(t, bucket, id) {
+		t.Error("it took an event that it could not place")
+	}
+	l.proxy.Mend()
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+	eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
+	eventually(t, "it counts", func() bool {
+		_, metrics := l.get(t, "/metrics")
+		return strings.Contains(metrics, `merchant_operator_webhook_attempts_total{result="delivered"} 1`) &&
+			strings.Contains(metrics, `merchant_operator_webhook_events_total{kind="session.cancelled",outcome="delivered"} 1`)
+	})
+	l.stop()
+	if err := <-l.ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	for _, secret := range []string{"whsec_", shop.URL} {
+		if strings.Contains(s.log.String(), secret) {
+			t.Errorf("the log holds %s", secret)
+		}
+	}
+}
+
+func TestAMerchantIsToldThatItsEndpointIsGone(t *testing.T) {
+	s, c := newScene(t), newCluster(t)
+	shop := newReceiver(t, always(http.StatusGone))
+	acme := c.merchant(t, "acme", shop.URL)
+	c.publish(t, acme)
+	s.event(t, published.ID(acme.UID))
+	s.launch(t, c).proxy.Mend()
+	eventually(t, "the Merchant says so", func() bool {
+		condition := c.conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
+		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
+	})
+	eventually(t, "an event says so", func() bool { return len(c.events(t)) == 1 })
+}
+
+func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
+	s, c := newScene(t), newCluster(t)
+	l := s.launch(t, c)
+	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	l.stop()
+	if err := <-l.ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
+	s, c := newScene(t), newCluster(t)
+	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	for want, change := range map[string]func(*Options){
+		"set --redis-url or REDIS_URL":   func(o *Options) { o.RedisURL = "" },
+		"redis URL":                  func(o *Options) { o.RedisURL = "http://127.0.0.1" },
+		"noeviction":                 func(o *Options) { o.RedisURL = evicting.URL() },
+		"find the Kubernetes API":    func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
+		"listen for ops requests":    func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
+		"guard webhooks":             func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
+		"the lease must be at least": func(o *Options) { o.Lease = time.Second },
+	} {
+		l := s.launch(t, c, change)
+		l.proxy.Mend()
+		select {
+		case err := <-l.ended:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run: %v, want it to say %q", err, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("Run did not end, and should say %q", want)
+		}
+	}
+}

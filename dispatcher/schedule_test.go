@@ -1,0 +1,62 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheDefaultScheduleIsThePublishedOne(t *testing.T) {
+	want := []string{"0s", "5s", "30s", "2m0s", "10m0s", "30m0s", "2h0m0s", "6h0m0s", "12h0m0s", "24h0m0s", "24h0m0s"}
+	schedule := DefaultSchedule()
+	if len(schedule) != len(want) {
+		t.Fatalf("%d attempts, want %d", len(schedule), len(want))
+	}
+	for i, step := range schedule {
+		if step.String() != want[i] {
+			t.Errorf("step %d is %s, want %s", i, step, want[i])
+		}
+	}
+}
+
+func TestTheTimeToTheNextAttempt(t *testing.T) {
+	schedule := Schedule{0, 10 * time.Second, time.Minute}
+	for desc, test := range map[string]struct {
+		failed     int
+		retryAfter time.Duration
+		lot        float64
+		want       time.Duration
+	}{
+		"after the first":             {1, 0, 0, 10 * time.Second},
+		"after the second":            {2, 0, 0, time.Minute},
+		"a fifth later at most":       {1, 0, 0.9999999999, 12 * time.Second},
+		"half of that":                {1, 0, 0.5, 11 * time.Second},
+		"earlier than the step":       {1, 3 * time.Second, 0, 10 * time.Second},
+		"later than the step":         {1, 17 * time.Second, 0.9, 17 * time.Second},
+		"sooner than the chosen time": {1, 10500 * time.Millisecond, 0.5, 11 * time.Second},
+		"more than twice the step":    {1, time.Hour, 0.9, 20 * time.Second},
+	} {
+		got, ok := schedule.Next(test.failed, test.retryAfter, test.lot)
+		if !ok || got.Round(time.Millisecond) != test.want {
+			t.Errorf("%s: %s, %t; want %s", desc, got, ok, test.want)
+		}
+	}
+	for _, failed := range []int{3, 4, 1000} {
+		if got, ok := schedule.Next(failed, time.Second, 0); ok {
+			t.Errorf("after %d failures of 3: another attempt in %s", failed, got)
+		}
+	}
+}
+
+func TestLotsAreSpread(t *testing.T) {
+	var low, high bool
+	for range 1000 {
+		lot := drawLot()
+		if lot < 0 || lot >= 1 {
+			t.Fatalf("drew %v", lot)
+		}
+		low, high = low || lot < 0.25, high || lot > 0.75
+	}
+	if !low || !high {
+		t.Error("a thousand lots are all of one half")
+	}
+}

@@ -1,0 +1,86 @@
+package authz_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+)
+
+// someGoodTokens tells good tokens by their end, fast enough for tens of thousands of questions.
+type someGoodTokens struct {
+	authenticationclient.TokenReviewInterface
+
+	suffix string // of the tokens that are good
+	asked  int
+}
+
+func (s *someGoodTokens) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	s.asked++
+	review.Status.Authenticated = strings.HasSuffix(review.Spec.Token, s.suffix)
+	return review, nil
+}
+
+type allowAll struct {
+	authorizationclient.SubjectAccessReviewInterface
+}
+
+func (allowAll) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	review.Status.Allowed = true
+	return review, nil
+}
+
+// A flood of tokens that are all different neither crowds out the rails nor lets anybody in, and what is
+// remembered of it is forgotten again.
+func TestAFloodOfBadTokens(t *testing.T) {
+	tokens := &someGoodTokens{suffix: "good"}
+	now := time.Now()
+	guard := authz.New(authz.Options{
+		Tokens: tokens, Access: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
+		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+	})
+	check := func(token string, want error, asked int) {
+		t.Helper()
+		before := tokens.asked
+		if err := guard.Check(t.Context(), token); !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", token, err, want)
+		}
+		if got := tokens.asked - before; got != asked {
+			t.Fatalf("%s: asked %d times, want %d", token, got, asked)
+		}
+	}
+	check("first.rail.good", nil, 1)
+	for i := range 20_000 {
+		check(fmt.Sprintf("bad.bad.%d", i), authz.ErrUnauthenticated, 1)
+	}
+	check("first.rail.good", nil, 0)
+	check("second.rail.good", nil, 1)
+	check("second.rail.good", nil, 0)
+	check("bad.bad.19999", authz.ErrUnauthenticated, 1) // there was no room for it
+	now = now.Add(lifetime)
+	check("bad.bad.19999", authz.ErrUnauthenticated, 1)
+	check("bad.bad.19999", authz.ErrUnauthenticated, 0) // now there is
+}
+
+// An authenticator behind the Kubernetes API that knows no audiences says that a token is good, and not
+// for whom.
+func TestAnAudienceThatNobodyChecked(t *testing.T) {
+	guard := authz.New(authz.Options{
+		Tokens: &someGoodTokens{suffix: "good"}, Access: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, authz.ErrUnauthenticated) {
+		t.Errorf("Check: %v, want ErrUnauthenticated", err)
+	}
+}

@@ -1,0 +1,266 @@
+package directory
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// claiming publishes the digest of a key for an ApiKey of its own, as one that was externally generated.
+func claiming(presented string, at time.Time) func(*published.KeyRecord) {
+	return func(r *published.KeyRecord) {
+		digest := apikey.DigestOf(presented)
+		r.Current = published.Current{Digest: digest, CreatedAt: at}
+		r.HandledDigest = &digest
+	}
+}
+
+// whatBecomesOf a victim's record: in none of these cases does its key, dead or alive, open another one's merchant.
+var whatBecomesOf = map[string]func(*testing.T, scene, published.KeyRecord){
+	"nothing": func(*testing.T, scene, published.KeyRecord) {},
+	"rotated over HTTP": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_ = s.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, 0)))
+	},
+	"rotated by trigger, in its overlap": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_ = s.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, time.Hour)))
+	},
+	"disabled": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		victim.State = v1alpha1.ApiKeyDisabled
+		victim.Revision++
+		_ = s.keyInformer.Update(secretOf(t, victim))
+	},
+	"expired": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		victim.ExpiresAt = new(now.Add(-time.Second))
+		victim.Revision++
+		_ = s.keyInformer.Update(secretOf(t, victim))
+	},
+	"undecodable": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_ = s.keyInformer.Update(broken(secretOf(t, victim), "7"))
+	},
+	"of a newer version": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_ = s.keyInformer.Update(newerVersion(secretOf(t, victim), "7"))
+	},
+	"deleted": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_ = s.keyInformer.Delete(secretOf(t, victim))
+	},
+	"deleted, with its tombstone": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		s.bury(t, victim)
+		_ = s.keyInformer.Delete(secretOf(t, victim))
+	},
+	"vanished on a relist": func(t *testing.T, s scene, victim published.KeyRecord) {
+		t.Helper()
+		_, thief := issue(t, "thief", "thief")
+		_ = s.keyInformer.Replace([]any{s.thiefs(t, thief, victim)}, "9")
+	},
+}
+
+func rotatedRecord(t *testing.T, record published.KeyRecord, overlap time.Duration) published.KeyRecord {
+	t.Helper()
+	key, err := apikey.New(record.KeyID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := now.Add(time.Hour)
+	return record.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: at}, v1alpha1.RotationAPI, overlap, at)
+}
+
+// bury publishes the tombstone of a key.
+func (s scene) bury(t *testing.T, record published.KeyRecord) {
+	t.Helper()
+	configMap, err := published.EncodeTombstone(namespace, published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Informer("tombstone").Add(configMap)
+}
+
+// thiefs is the thief's Secret as it was published.
+func (s scene) thiefs(t *testing.T, thief, victim published.KeyRecord) any {
+	t.Helper()
+	digest := victim.Current.Digest
+	thief.Current = published.Current{Digest: digest, CreatedAt: now}
+	thief.HandledDigest = &digest
+	return secretOf(t, thief)
+}
+
+func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
+	for kind, external := range map[string]bool{"a generated key": false, "an externally generated key": true} {
+		for what, become := range whatBecomesOf {
+			for order, thiefFirst := range map[string]bool{"the victim is published first": false, "the thief is published first": true} {
+				t.Run(kind+", "+what+", "+order, func(t *testing.T) {
+					s := newScene()
+					_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("victim")))
+					_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("thief")))
+					presented, victim := issue(t, "victim", "victim")
+					if external {
+						presented = strings.Repeat("v", 40)
+						claiming(presented, now.Add(-time.Hour))(&victim)
+					}
+					_, thief := issue(t, "thief", "thief", claiming(presented, now))
+					secrets := []any{secretOf(t, victim), secretOf(t, thief)}
+					if thiefFirst {
+						secrets[0], secrets[1] = secrets[1], secrets[0]
+					}
+					for _, secret := range secrets {
+						_ = s.keyInformer.Add(secret)
+					}
+					become(t, s, victim)
+					got, err := s.Identify(presented, now)
+					if err == nil && got.KeyID != victim.KeyID {
+						t.Errorf("the key opens the thief's merchant: %+v", got)
+					}
+					if wantLive := what == "nothing" || what == "rotated by trigger, in its overlap" || what == "of a newer version"; got.Live != wantLive {
+						t.Errorf("live %v, %v", got.Live, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A key moves to another cluster without touching the till: its key id means nothing here, and its digest is claimed.
+func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	moved, _ := issue(t, "key in another cluster", "acme")
+	_, record := s.publish(t, "till", "acme", claiming(moved, now))
+	got, err := s.Identify(moved, now)
+	if err != nil || got.KeyID != record.KeyID || !got.Live || got.Prefix != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// Had the key id ever been here, nobody but its own record could accept it.
+	_, former := issue(t, "key in another cluster", "acme")
+	s.bury(t, former)
+	if _, err := s.Identify(moved, now); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("a key whose id has a tombstone: %v", err)
+	}
+	_ = s.Informer("tombstone").Replace(nil, "9")
+	if _, err := s.Identify(moved, now); err != nil {
+		t.Errorf("when the tombstone is gone: %v", err)
+	}
+}
+
+func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	generated, record := s.publish(t, "till", "acme")
+	external := strings.Repeat("e", 40)
+	_, claim := s.publish(t, "external", "acme", claiming(external, now))
+	s.bury(t, record)
+	s.bury(t, claim)
+	for _, presented := range []string{generated, external, reissue(t, "till")} {
+		if _, err := s.Identify(presented, now); !errors.Is(err, ErrUnknownKey) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestAContestEndsWithItsClaims(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	shared := strings.Repeat("s", 40)
+	_, first := s.publish(t, "first", "acme", claiming(shared, now.Add(-time.Hour)))
+	_, second := s.publish(t, "second", "acme", claiming(shared, now))
+	_, third := s.publish(t, "third", "acme", claiming(shared, now.Add(-2*time.Hour)))
+	want := func(keyID string) {
+		t.Helper()
+		got, err := s.Identify(shared, now)
+		if got.KeyID != keyID || (err == nil) == (keyID == "") {
+			t.Errorf("key id %q, %v, want %q", got.KeyID, err, keyID)
+		}
+	}
+	want(third.KeyID)
+	_ = s.keyInformer.Delete(secretOf(t, second))
+	want(third.KeyID)
+	_ = s.keyInformer.Delete(secretOf(t, third))
+	want("") // nobody inherits it
+	_ = s.keyInformer.Delete(secretOf(t, first))
+	want("")
+	if len(s.index.external) != 0 || len(s.index.contested) != 0 {
+		t.Errorf("%d and %d digests are indexed, want none", len(s.index.external), len(s.index.contested))
+	}
+	_, fresh := s.publish(t, "fresh", "acme", claiming(shared, now))
+	want(fresh.KeyID)
+}
+
+// An ApiKey that is deleted and created again gets its digest back, also where both are heard of at once.
+func TestADigestPassesToTheApiKeyThatTookThePlace(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	presented := strings.Repeat("s", 40)
+	s.publish(t, "first", "acme", claiming(presented, now.Add(-time.Hour)))
+	_, again := issue(t, "second", "acme", claiming(presented, now))
+	_ = s.keyInformer.Replace([]any{secretOf(t, again)}, "9")
+	if got, err := s.Identify(presented, now); err != nil || got.KeyID != again.KeyID || !got.Live {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestAChangedRecordReplacesItsDigests(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	old, record := s.publish(t, "till", "acme")
+	fresh := reissue(t, "till")
+	rotated := record.Rotated(
+		published.Current{Digest: apikey.DigestOf(fresh), Prefix: "mk_live_", CreatedAt: now.Add(time.Second)}, v1alpha1.RotationAPI, 0, now)
+	_ = s.keyInformer.Update(secretOf(t, rotated))
+
+	if got, err := s.Identify(old, now); err != nil || got.Live {
+		t.Errorf("the old key: live %v, %v", got.Live, err)
+	}
+	if got, err := s.Identify(fresh, now); err != nil || !got.Live || got.Generation != 2 {
+		t.Errorf("the new key: live %v, generation %d, %v", got.Live, got.Generation, err)
+	}
+	if len(s.index.external) != 0 {
+		t.Errorf("%d digests of generated keys are indexed", len(s.index.external))
+	}
+}
+
+// A record that was put back opens nothing by itself: what holds is for Redis to say, which knows of the newer one.
+func TestARecordThatWasPutBackOpensNothing(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	old, before := s.publish(t, "till", "acme")
+	rotated := rotatedRecord(t, before, 0)
+	_ = s.keyInformer.Update(secretOf(t, rotated))
+	refused := func(when string, presented string) {
+		t.Helper()
+		if got, err := s.Identify(presented, now); err != nil || got.Live {
+			t.Errorf("%s: live %v, %v, want a key that Redis decides about", when, got.Live, err)
+		}
+	}
+	_ = s.keyInformer.Update(secretOf(t, before))
+	refused("put back", old)
+	_ = s.keyInformer.Replace([]any{secretOf(t, before)}, "9")
+	refused("listed again", old)
+	before.Revision = now.Add(24 * time.Hour).UnixMilli()
+	_ = s.keyInformer.Update(secretOf(t, before))
+	refused("with a fresh revision", old)
+	before.Superseded = true
+	_ = s.keyInformer.Update(secretOf(t, before))
+	refused("marked", old)
+
+	issued := rotatedRecord(t, before, 0)
+	fresh := reissue(t, "till")
+	issued.Current.Digest = apikey.DigestOf(fresh)
+	_ = s.keyInformer.Update(secretOf(t, issued))
+	if got, err := s.Identify(fresh, now); err != nil || !got.Live {
+		t.Errorf("issued anew: live %v, %v", got.Live, err)
+	}
+	refused("after it was issued anew", old)
+}

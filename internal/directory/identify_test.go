@@ -1,0 +1,110 @@
+package directory
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
+	s := newScene()
+	expiry := now.Add(time.Hour)
+	key, record := issue(t, "till", "acme", func(r *published.KeyRecord) {
+		r.Generation, r.ExpiresAt = 3, &expiry
+		r.LastRotation.Time = now.Add(-time.Minute)
+	})
+	secret := secretOf(t, record)
+	secret.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+	_ = s.keyInformer.Add(secret)
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme", func(r *published.MerchantRecord) {
+		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::7"}
+	})))
+
+	got, err := s.Identify(key, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Principal{
+		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Prefix: record.Current.Prefix,
+		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
+		Merchant: &Merchant{
+			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive,
+			Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")},
+			RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+			Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Errorf("principal (-want +got):\n%s", diff)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	s := newScene()
+	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	past, future := now.Add(-time.Second), now.Add(time.Second)
+	elsewhere, overlapping, ended := strings.Repeat("f", 40), strings.Repeat("o", 40), strings.Repeat("e", 40)
+
+	current, record := s.publish(t, "current", "acme")
+	rotated, _ := s.publish(t, "rotated", "acme", func(r *published.KeyRecord) {
+		r.Previous = []published.Previous{
+			{Digest: apikey.DigestOf(overlapping), ValidUntil: future},
+			{Digest: apikey.DigestOf(ended), ValidUntil: now},
+		}
+	})
+	expired, _ := s.publish(t, "expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &now })
+	expiring, _ := s.publish(t, "expiring", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &future })
+	disabled, _ := s.publish(t, "disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	orphan, _ := s.publish(t, "orphan", "nobody")
+	s.publish(t, "foreign", "acme", func(r *published.KeyRecord) {
+		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: past}
+	})
+	unknown, _ := issue(t, "unknown", "acme")
+	another := reissue(t, "current")
+
+	tests := map[string]struct {
+		presented string
+		live      bool
+		prefix    string
+		err       error
+	}{
+		"the current key":                           {presented: current, live: true, prefix: current[:25]},
+		"a fresh key of a known key id":             {presented: another, prefix: another[:25]},
+		"the current key after a rotation":          {presented: rotated, live: true, prefix: rotated[:25]},
+		"a previous key in its overlap":             {presented: overlapping, live: true},
+		"a previous key at the end of its overlap":  {presented: ended},
+		"a key before its end":                      {presented: expiring, live: true, prefix: expiring[:25]},
+		"a key at its end":                          {presented: expired, err: ErrUnusableKey},
+		"a disabled key":                            {presented: disabled, err: ErrUnusableKey},
+		"a key whose merchant is not published":     {presented: orphan, err: ErrUnknownMerchant},
+		"a key made elsewhere":                      {presented: elsewhere, live: true},
+		"a key that was never published":            {presented: unknown, err: ErrUnknownKey},
+		"a known key id with a mistyped secret":     {presented: current[:30] + "x" + current[31:58] + "_", err: ErrUnknownKey},
+		"something else":                            {presented: "hunter2", err: ErrUnknownKey},
+		"nothing":                                   {presented: "", err: ErrUnknownKey},
+		"the digest is not the key":                 {presented: apikey.DigestOf(current).Hex(), err: ErrUnknownKey},
+		"the key id alone":                          {presented: record.KeyID, err: ErrUnknownKey},
+		"the name of the published object":          {presented: published.KeyName(record.KeyID), err: ErrUnknownKey},
+		"a key of the expired one's key id is dead": {presented: reissue(t, "expired"), err: ErrUnusableKey},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := s.Identify(test.presented, now)
+			if !errors.Is(err, test.err) || (err != nil && test.err == nil) {
+				t.Fatalf("error %v, want %v", err, test.err)
+			}
+			if got.Live != test.live || got.Prefix != test.prefix {
+				t.Errorf("live %v, prefix %q, want %v, %q", got.Live, got.Prefix, test.live, test.prefix)
+			}
+		})
+	}
+}

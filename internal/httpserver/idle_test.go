@@ -1,0 +1,128 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+)
+
+// awaitIdle waits until connections wait for a request.
+func (r *room) awaitIdle() {
+	r.t.Helper()
+	await.Until(r.t, patience, "a connection is idle", func() bool {
+		r.connections.mu.Lock()
+		defer r.connections.mu.Unlock()
+		return r.connections.ring.after != &r.connections.ring
+	})
+}
+
+// net/http may have read the request of a connection that was just chosen to be closed, and not closed yet.
+func TestARequestOnAConnectionAboutToBeClosedIsNotHandled(t *testing.T) {
+	for name, choose := range map[string]func(*connections){
+		"evicted": func(c *connections) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.drop(c.ring.after)
+		},
+		"drained": (*connections).dropIdle,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(r *room) {
+				till := r.enter()
+				till.ask("/")
+				till.wantAnswer("the first request")
+				r.awaitIdle()
+				choose(r.connections)
+				till.ask("/?id=late")
+				till.wantClosed("the connection")
+				if _, handled := r.handled.Load("late"); handled {
+					r.t.Error("the request was handled, and nobody got the answer")
+				}
+				r.wantCounts(0, 0)
+			})
+		})
+	}
+}
+
+// poster sends requests over one kept connection after another, until it can open none. It returns the ids of those that
+// were answered.
+func (r *room) poster(name string, count int) (answered []string) {
+	var connection net.Conn
+	var answers *bufio.Reader
+	for i := range count {
+		if connection == nil {
+			opened, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.address)
+			if err != nil {
+				return answered
+			}
+			_ = opened.SetDeadline(time.Now().Add(patience))
+			connection, answers = opened, bufio.NewReader(opened)
+		}
+		id := fmt.Sprintf("%s-%d", name, i)
+		fmt.Fprintf(connection, "POST /?id=%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", id)
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			_ = connection.Close()
+			connection = nil
+			continue
+		}
+		_ = answer.Body.Close()
+		answered = append(answered, id)
+	}
+	if connection != nil {
+		_ = connection.Close()
+	}
+	return answered
+}
+
+// Six clients have room for three connections, so that each new one closes one that is idle, or seems to be. At the end
+// the server shuts down under them. Every request is answered, or was not handled.
+func TestEveryRequestThatIsHandledIsAnswered(t *testing.T) {
+	r := newRoom(t, false)
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	answered := map[string]bool{}
+	started := make(chan struct{}, 6)
+	for i := range 6 {
+		clients.Go(func() {
+			r.poster(fmt.Sprint("first-", i), 1)
+			started <- struct{}{}
+			ids := r.poster(fmt.Sprint("client-", i), 500)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, id := range ids {
+				answered[id] = true
+			}
+		})
+	}
+	for range 6 {
+		<-started
+	}
+	await.Until(t, patience, "there was enough to do", func() bool {
+		handled := 0
+		r.handled.Range(func(any, any) bool { handled++; return true })
+		return handled > 1000
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	clients.Wait()
+	for i := range 6 {
+		r.handled.Delete(fmt.Sprintf("first-%d-0", i))
+	}
+	r.handled.Range(func(id, _ any) bool {
+		if !answered[id.(string)] {
+			t.Errorf("%s was handled and not answered", id)
+		}
+		return true
+	})
+}

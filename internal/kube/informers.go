@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// Source says which objects a informer takes.
+type Source struct {
+	// Name tells the informers of a set apart in metrics and logs.
+	Name string
+	// Resource is the plural the Kubernetes API knows, Object an empty one of its type.
+	Resource string
+	Object   runtime.Object
+	// Label is the value of published.Label that the objects have.
+	Label string
+	Kind  Kind
+}
+
+// Options of a set; all are required.
+type Options struct {
+	Log *slog.Logger
+	// Registerer takes the metrics of the informers.
+	Registerer prometheus.Registerer
+	// Now is the clock that Age goes by.
+	Now func() time.Time
+}
+
+// Informers fill one index.
+type Informers struct {
+	informers []*Informer
+	synced    chan struct{}
+}
+
+// NewInformers returns informers that Watch fills.
+func NewInformers(options Options, sources ...Source) *Informers {
+	s := &Informers{synced: make(chan struct{})}
+	var missing atomic.Int32
+	missing.Store(int32(len(sources))) //nolint:gosec // there is a handful
+	listed := func() {
+		if missing.Add(-1) == 0 {
+			close(s.synced)
+		}
+	}
+	metrics := newMetrics(options.Registerer)
+	for _, source := range sources {
+		s.informers = append(s.informers, newInformer(source, metrics, options, listed))
+	}
+	return s
+}
+
+// Synced is closed once all that was published when Watch began is in the index.
+func (s *Informers) Synced() <-chan struct{} { return s.synced }
+
+// Informer returns the informer of that name, nil if there is none.
+func (s *Informers) Informer(name string) *Informer {
+	for _, f := range s.informers {
+		if f.source.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Age is how long ago the Kubernetes API was last heard of by the watch that is furthest behind. An
+// idle watch hears a bookmark about once a minute. It counts from the start before the first list.
+func (s *Informers) Age() time.Duration {
+	var oldest time.Duration
+	for _, f := range s.informers {
+		oldest = max(oldest, f.age())
+	}
+	return oldest
+}
+
+// Watch takes the published objects of the credentials namespace in, and every change of them, until
+// ctx ends. While the Kubernetes API is away it keeps trying. The client is one of the core API
+// group. One Watch at a time.
+func (s *Informers) Watch(ctx context.Context, client cache.Getter, credentialsNamespace string) {
+	var reflectors sync.WaitGroup
+	for _, f := range s.informers {
+		labelled := cache.NewFilteredListWatchFromClient(client, f.source.Resource, credentialsNamespace,
+			func(options *metav1.ListOptions) { options.LabelSelector = published.Label + "=" + f.source.Label })
+		reflectors.Go(func() { reflect(ctx, labelled, f) })
+	}
+	reflectors.Wait()
+}
+
+// reflect keeps a informer current until ctx ends.
+func reflect(ctx context.Context, source cache.ListerWatcher, into *Informer) {
+	reflector := cache.NewReflectorWithOptions(source, into.source.Object, into, cache.ReflectorOptions{
+		Name: "directory",
+		// Gentle to a struggling API server, yet current within seconds of its return.
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 10 * time.Second},
+	})
+	// client-go finds its logger in the context.
+	reflector.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(into.log.Handler())))
+}
+
+// metrics of the informers, by kind of object: key or merchant.
+type metrics struct {
+	skipped  *prometheus.GaugeVec
+	refusals *prometheus.CounterVec
+}
+
+func newMetrics(registerer prometheus.Registerer) metrics {
+	factory := promauto.With(registerer)
+	return metrics{
+		skipped: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "merchant_operator_directory_undecodable_objects",
+			Help: "Published objects that are skipped now because they cannot be decoded; the log has their names.",
+		}, []string{"kind"}),
+		refusals: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_directory_undecodable_objects_total",
+			Help: "Versions of published objects that could not be decoded.",
+		}, []string{"kind"}),
+	}
+}

@@ -1,0 +1,42 @@
+package ops
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// A replica whose watch is older than any override may take a dead key for a live one.
+func TestReadyWhileTheDirectoryCanBeTrusted(t *testing.T) {
+	redis, err := store.Open(store.Options{URL: redistest.Start(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Close() })
+	for desc, test := range map[string]struct {
+		phase string
+		age   time.Duration
+		want  int
+	}{
+		"before the first list":            {Syncing, 0, http.StatusServiceUnavailable},
+		"serving":                          {Serving, time.Minute, http.StatusOK},
+		"cut off for days":                 {Serving, store.OverrideLifetime - time.Second, http.StatusOK},
+		"cut off for as long as overrides": {Serving, store.OverrideLifetime, http.StatusServiceUnavailable},
+		"draining":                         {Draining, 0, http.StatusServiceUnavailable},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			p := NewPhase()
+			p.Set(test.phase)
+			answer := httptest.NewRecorder()
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
+			Replica{Phase: p, Redis: redis, Age: func() time.Duration { return test.age }, MaxAge: store.OverrideLifetime}.readyz(answer, request)
+			if answer.Code != test.want {
+				t.Errorf("status %d, want %d: %s", answer.Code, test.want, answer.Body)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package session_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+func payment(change func(*session.Payment)) session.Payment {
+	p := session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1250}
+	change(&p)
+	return p
+}
+
+func TestAPaymentIsAccepted(t *testing.T) {
+	for desc, change := range map[string]func(*session.Payment){
+		"the least":               func(p *session.Payment) { p.Ref, p.AmountCents = "!", 1 },
+		"the longest reference":   func(p *session.Payment) { p.Ref = strings.Repeat("~", 128) },
+		"the largest amount":      func(p *session.Payment) { p.AmountCents = session.MaxAmountCents },
+		"a failure":               func(p *session.Payment) { p.Outcome = session.Failed },
+		"the first time there is": func(p *session.Payment) { p.PaidAt = time.UnixMilli(1) },
+		"the last time there is":  func(p *session.Payment) { p.PaidAt = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC) },
+		"the longest reason":      func(p *session.Payment) { p.Reason = strings.Repeat("é", 255) },
+	} {
+		if err := payment(change).Validate(); err != nil {
+			t.Errorf("%s: %v", desc, err)
+		}
+	}
+}
+
+func TestAPaymentIsRefused(t *testing.T) {
+	for _, test := range []struct {
+		field, desc string
+		change      func(*session.Payment)
+	}{
+		{"paymentRef", "none", func(p *session.Payment) { p.Ref = "" }},
+		{"paymentRef", "too long", func(p *session.Payment) { p.Ref = strings.Repeat("a", 129) }},
+		{"paymentRef", "a space", func(p *session.Payment) { p.Ref = "rail 1" }},
+		{"paymentRef", "a newline", func(p *session.Payment) { p.Ref = "rail\n" }},
+		{"paymentRef", "a NUL", func(p *session.Payment) { p.Ref = "rail\x00" }},
+		{"paymentRef", "a letter that is not ASCII", func(p *session.Payment) { p.Ref = "räil" }},
+		{"paymentRef", "bytes that are no text", func(p *session.Payment) { p.Ref = "rail\xff" }},
+		{"outcome", "none", func(p *session.Payment) { p.Outcome = "" }},
+		{"outcome", "a status that is no outcome", func(p *session.Payment) { p.Outcome = session.Cancelled }},
+		{"outcome", "pending", func(p *session.Payment) { p.Outcome = session.Pending }},
+		{"outcome", "lower case", func(p *session.Payment) { p.Outcome = "completed" }},
+		{"amountCents", "none", func(p *session.Payment) { p.AmountCents = 0 }},
+		{"amountCents", "negative", func(p *session.Payment) { p.AmountCents = -1 }},
+		{"amountCents", "too large", func(p *session.Payment) { p.AmountCents = session.MaxAmountCents + 1 }},
+		{"paidAt", "before 1970", func(p *session.Payment) { p.PaidAt = time.UnixMilli(-1) }},
+		{"paidAt", "the year 10000", func(p *session.Payment) { p.PaidAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"reason", "too long", func(p *session.Payment) { p.Reason = strings.Repeat("é", 256) }},
+		{"reason", "a control character", func(p *session.Payment) { p.Reason = "no\x07" }},
+		{"reason", "a newline", func(p *session.Payment) { p.Reason = "no\nfunds" }},
+		{"reason", "bytes that are no text", func(p *session.Payment) { p.Reason = "\xff" }},
+	} {
+		err := payment(test.change).Validate()
+		refused, ok := errors.AsType[*session.FieldError](err)
+		if !ok || refused.Field != test.field {
+			t.Errorf("%s, %s: %v", test.field, test.desc, err)
+		}
+	}
+}

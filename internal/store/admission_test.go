@@ -1,0 +1,273 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// operations are those of a merchant: each must admit in the same way.
+var operations = map[string]func(context.Context, *store.Store, store.Admission) (store.Admitted, error){
+	"admit": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		return s.Admit(ctx, asks)
+	},
+	"create": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.CreateSession(ctx, asks, newSession())
+		return admitted, err
+	},
+	"read": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.Session(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil // admitted, which is the question here
+		}
+		return admitted, err
+	},
+	"cancel": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.Cancel(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		return admitted, err
+	},
+}
+
+func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
+	s := open(t, shared.URL())
+	current, first, second := newDigest(), newDigest(), newDigest()
+	now, err := s.Admit(t.Context(), merchant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(accepted ...store.Accepted) *store.Override { return &store.Override{Accepted: accepted} }
+	alone := list(store.Accepted{Digest: current})
+	overlap := list(
+		store.Accepted{Digest: current},
+		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+		store.Accepted{Digest: second, Until: now.Now.Add(-time.Millisecond)},
+	)
+	twice := list(
+		store.Accepted{Digest: first, Until: now.Now.Add(-time.Hour)},
+		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+	)
+	for _, test := range []struct {
+		desc      string
+		override  *store.Override // of revision 5
+		knows     int64           // the revision this replica knows
+		live      bool
+		presented apikey.Digest
+		accepted  bool
+	}{
+		{"no override, the directory accepts", nil, 5, true, current, true},
+		{"no override, the directory refuses", nil, 5, false, current, false},
+
+		{"an older override, the directory accepts what it does not list", alone, 6, true, newDigest(), true},
+		{"an older override, the directory refuses what it lists", alone, 6, false, current, false},
+
+		{"a newer override lists it, the directory does not know it yet", alone, 4, false, current, true},
+		{"a newer override lists it, the directory accepts", alone, 4, true, current, true},
+		{"a newer override does not list what the directory accepts", alone, 4, true, newDigest(), false},
+		{"a newer override lists it until later", overlap, 4, true, first, true},
+		{"a newer override lists it until later, the directory refuses", overlap, 4, false, first, true},
+		{"a newer override says its time is over", overlap, 4, true, second, false},
+		{"a newer override lists it twice", twice, 4, true, first, true},
+		{"a newer override lists others", overlap, 4, true, newDigest(), false},
+		{"a newer override lists none", list(), 4, true, current, false},
+		{"a newer override, and no directory at all", alone, 0, false, current, true},
+
+		{"the same revision, both accept", alone, 5, true, current, true},
+		{"the same revision, both accept the overlap", overlap, 5, true, first, true},
+		{"the same revision, the key was deleted since", list(), 5, true, current, false},
+		{"the same revision, the overlap is over by the clock of Redis", overlap, 5, true, second, false},
+		{"the same revision, neither accepts", alone, 5, false, newDigest(), false},
+	} {
+		for name, operation := range operations {
+			asks := with(merchant(), func(a *store.Admission) {
+				a.Order.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
+			})
+			if test.override != nil {
+				override := *test.override
+				override.MerchantID, override.KeyID, override.Order.Revision = asks.MerchantID, asks.KeyID, 5
+				if err := s.WriteOverride(t.Context(), override); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := operation(t.Context(), s, asks)
+			if test.accepted && err != nil {
+				t.Errorf("%s: %s: %v, want it accepted", test.desc, name, err)
+			}
+			if !test.accepted && !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("%s: %s: %v, want ErrKeyRejected", test.desc, name, err)
+			}
+		}
+	}
+}
+
+func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
+	s := open(t, shared.URL())
+	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
+		for _, knows := range []int64{1, 5} {
+			asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Digest = knows, presented })
+			revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 5}}
+			if err := s.WriteOverride(t.Context(), revoked); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("%s, of revision %d: %v, want ErrKeyRejected", desc, knows, err)
+			}
+		}
+	}
+}
+
+func TestRefusalsComeInOrderAndCostTheMerchantNothing(t *testing.T) {
+	s := open(t, shared.URL())
+	for name, operation := range operations {
+		asks := with(merchant(), func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
+		dead := with(asks, func(a *store.Admission) { a.Live = false })
+		blocked := with(asks, func(a *store.Admission) { a.Blocked = true })
+		deadAndBlocked := with(blocked, func(a *store.Admission) { a.Live = false })
+		refuse := func(when string) {
+			t.Helper()
+			for _, test := range []struct {
+				desc string
+				asks store.Admission
+				want error
+			}{
+				{"a dead key", dead, store.ErrKeyRejected},
+				{"a dead key of a blocked merchant", deadAndBlocked, store.ErrKeyRejected},
+				{"a blocked merchant", blocked, store.ErrMerchantBlocked},
+			} {
+				admitted, err := operation(t.Context(), s, test.asks)
+				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
+					t.Errorf("%s: %s, %s: %+v, %v; want nothing and %v", name, test.desc, when, admitted, err, test.want)
+				}
+			}
+		}
+		refuse("before")
+		// Had any of them been counted, the burst of one would be spent; had any used the key, it would show.
+		admitted, err := operation(t.Context(), s, asks)
+		if err != nil || !admitted.LastUsedAt.IsZero() {
+			t.Fatalf("%s: refused callers left a trace: %+v, %v", name, admitted, err)
+		}
+		eventually(t, name+" is over the limit", func() bool {
+			_, err := operation(t.Context(), s, asks)
+			return errors.Is(err, store.ErrRateLimited)
+		})
+		refuse("over the limit")
+	}
+}
+
+func TestLastUseIsTheOneBeforeToAMinute(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	c := client(t, shared)
+	key := bucketTag(asks.MerchantID) + "used:" + asks.KeyID
+
+	first, err := s.Admit(t.Context(), asks)
+	if err != nil || !first.LastUsedAt.IsZero() {
+		t.Fatalf("the first use: %+v, %v", first, err)
+	}
+	second, err := s.Admit(t.Context(), asks)
+	if err != nil || !second.LastUsedAt.Equal(first.Now.Truncate(time.Millisecond)) {
+		t.Errorf("the second use tells %s, want %s: %v", second.LastUsedAt, first.Now, err)
+	}
+
+	// In its minute a replica does not write again, whatever Redis holds.
+	recent := first.Now.Add(-30 * time.Second).Truncate(time.Millisecond)
+	c.Set(t.Context(), key, recent.UnixMilli(), time.Hour)
+	for range 2 {
+		if admitted, err := s.Admit(t.Context(), asks); err != nil || !admitted.LastUsedAt.Equal(recent) {
+			t.Errorf("within the minute: %s, want %s: %v", admitted.LastUsedAt, recent, err)
+		}
+	}
+	c.Set(t.Context(), key, recent.Add(-time.Minute).UnixMilli(), time.Hour)
+	s = open(t, shared.URL()) // a replica knows of what it wrote itself; this one has written nothing in its minute
+	third, err := s.Admit(t.Context(), asks)
+	if err != nil || !third.LastUsedAt.Equal(recent.Add(-time.Minute)) {
+		t.Errorf("another replica: %s: %v", third.LastUsedAt, err)
+	}
+	fourth, err := s.Admit(t.Context(), asks)
+	if err != nil || !fourth.LastUsedAt.Equal(third.Now.Truncate(time.Millisecond)) {
+		t.Errorf("a use of another replica was not written: %s, want %s: %v", fourth.LastUsedAt, third.Now, err)
+	}
+}
+
+// A record that was put back has an older digest, whatever its revision: it never outranks an override that knows a newer one.
+func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
+	s := open(t, shared.URL())
+	restored, current := newDigest(), newDigest()
+	override := published.Order{Issued: 1_800_000_000_000, Revision: 1_800_000_000_000}
+	for _, test := range []struct {
+		desc      string
+		knows     published.Order
+		presented apikey.Digest
+		live      bool
+		accepted  bool
+	}{
+		{"older, with a fresh revision", published.Order{Issued: override.Issued - 1, Revision: override.Revision + 9}, restored, true, false},
+		{"older, asked with the newest key", published.Order{Issued: override.Issued - 1, Revision: override.Revision + 9}, current, false, true},
+		{"issued since, with a low revision", published.Order{Issued: override.Issued + 1, Revision: 1}, restored, true, true},
+		{"issued since, asked with the dead key", published.Order{Issued: override.Issued + 1, Revision: 1}, current, false, false},
+		{"of the same issue, changed since", published.Order{Issued: override.Issued, Revision: override.Revision + 1}, current, true, true},
+	} {
+		asks := with(merchant(), func(a *store.Admission) {
+			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
+		})
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: override, Accepted: []store.Accepted{{Digest: current}}})
+		for name, operation := range operations {
+			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, store.ErrKeyRejected)) {
+				t.Errorf("%s: %s: %v, want it accepted: %v", test.desc, name, err, test.accepted)
+			}
+		}
+	}
+}
+
+// Rotations have a limit of their own, behind the merchant's. What it refuses is not counted.
+func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
+	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	const burst = 5
+	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: burst}
+	asks := merchant()
+	began := time.Now()
+	admitted := 0
+	var refused store.Admitted
+	for n := range 40 {
+		got, err := replicas[n%2].AdmitRotation(t.Context(), asks, limit)
+		switch {
+		case err == nil:
+			admitted++
+		case !errors.Is(err, store.ErrRotationLimited) || !errors.Is(err, store.ErrRateLimited):
+			t.Fatal(err)
+		default:
+			refused = got
+		}
+	}
+	if most := burst + int(time.Since(began)/time.Second) + 1; admitted < burst || admitted > most {
+		t.Errorf("%d rotations were admitted, want %d to %d", admitted, burst, most)
+	}
+	if refused.RetryAfter <= 0 || refused.RetryAfter > time.Second || refused.Policy != limit {
+		t.Errorf("a refused one is told %+v", refused.Quota)
+	}
+	if _, err := replicas[0].Admit(t.Context(), asks); err != nil {
+		t.Errorf("another request with the key: %v", err)
+	}
+	other := with(asks, func(a *store.Admission) { a.KeyID = newID() })
+	if _, err := replicas[0].AdmitRotation(t.Context(), other, limit); err != nil {
+		t.Errorf("another key of the merchant: %v", err)
+	}
+	dead := with(asks, func(a *store.Admission) { a.Live = false })
+	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, store.ErrKeyRejected) {
+		t.Errorf("a dead key: %v", err)
+	}
+	lowered := ratelimit.Policy{RequestsPerSecond: 1000, Burst: 1}
+	eventually(t, "a lowered limit lets one pass again", func() bool {
+		_, err := replicas[0].AdmitRotation(t.Context(), asks, lowered)
+		return err == nil
+	})
+}

@@ -1,0 +1,197 @@
+package store_test
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// Each benchmark reports, beside what a caller sees, how long Redis itself worked on one request: that
+// is what bounds a bucket. Run them with: go test -run '^$' -bench . ./internal/store
+
+// beyondReach is more than a Redis can serve, so that no request of a benchmark is refused.
+var beyondReach = ratelimit.Policy{RequestsPerSecond: 1_000_000, Burst: 1_000_000}
+
+func busyMerchant() store.Admission {
+	return with(merchant(), func(a *store.Admission) { a.Limit = beyondReach })
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := s.Admit(ctx, asks)
+			return err
+		}
+	})
+}
+
+func BenchmarkCreate(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			wanted := newSession()
+			var err error
+			if wanted.Idempotency, err = session.ParseIdempotencyKey(newID()); err != nil {
+				return err
+			}
+			_, _, err = s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+// Its redis-µs/op are of one script of the two.
+func BenchmarkCreateAndSettle(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, created, err := s.CreateSession(ctx, asks, wanted)
+			if err != nil {
+				return err
+			}
+			_, err = s.Settle(ctx, created.Session.ID, paid("rail-1"))
+			return err
+		}
+	})
+}
+
+func BenchmarkReplay(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	wanted.Idempotency = idempotencyKey(b, "order-1001")
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		mustCreate(b, s, asks, wanted)
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		id := mustCreate(b, s, asks, newSession()).Session.ID
+		return func(ctx context.Context) error {
+			_, _, err := s.Session(ctx, asks, id)
+			return err
+		}
+	})
+}
+
+func BenchmarkPublicRead(b *testing.B) {
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		id := mustCreate(b, s, busyMerchant(), newSession()).Session.ID
+		asks := with(payer(), func(p *store.PublicAdmission) { p.Limit = beyondReach })
+		return func(ctx context.Context) error {
+			_, _, err := s.PublicSession(ctx, asks, id)
+			return err
+		}
+	})
+}
+
+// Its redis-µs/op are of one script of the two.
+func BenchmarkCreateAndCancel(b *testing.B) {
+	asks, wanted := busyMerchant(), newSession()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, created, err := s.CreateSession(ctx, asks, wanted)
+			if err != nil {
+				return err
+			}
+			_, _, err = s.Cancel(ctx, asks, created.Session.ID)
+			return err
+		}
+	})
+}
+
+// A request of a key that was rotated a moment ago: the override decides.
+func BenchmarkAdmitByOverride(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		override := store.Override{
+			KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: asks.Order.Revision + 1},
+			Accepted: []store.Accepted{{Digest: asks.Digest}},
+		}
+		if err := s.WriteOverride(b.Context(), override); err != nil {
+			b.Fatal(err)
+		}
+		return func(ctx context.Context) error {
+			_, err := s.Admit(ctx, asks)
+			return err
+		}
+	})
+}
+
+func BenchmarkWriteOverride(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		revision := int64(0)
+		return func(ctx context.Context) error {
+			revision++
+			return s.WriteOverride(ctx, store.Override{
+				KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: revision},
+				Accepted: []store.Accepted{{Digest: asks.Digest}},
+			})
+		}
+	})
+}
+
+// What a dispatcher asks once a second and for each bucket where there is something to expire.
+func BenchmarkSweepOfNothing(b *testing.B) {
+	benchmark(b, func(s *store.Store) func(context.Context) error {
+		created := mustCreate(b, s, busyMerchant(), newSession()).Session
+		return func(ctx context.Context) error {
+			_, err := s.Sweep(ctx, created.ID.Bucket(), 100)
+			return err
+		}
+	})
+}
+
+var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
+
+func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) error) {
+	b.Helper()
+	server := redistest.Start(b)
+	s := open(b, server.URL())
+	request := prepare(s)
+	if err := request(b.Context()); err != nil { // the server gets to know the script
+		b.Fatal(err)
+	}
+	c := client(b, server)
+	if err := c.ConfigResetStat(b.Context()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := request(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	found := usecPerCall.FindStringSubmatch(c.Info(b.Context(), "commandstats").Val())
+	if found == nil {
+		b.Fatal("Redis tells no statistics")
+	}
+	usec, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(usec, "redis-µs/op")
+}

@@ -1,0 +1,95 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+func TestCheckTellsAServerThatMayEvict(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	c := client(t, server)
+	for policy, want := range map[string]error{
+		"noeviction": nil, "allkeys-lru": store.ErrEviction, "volatile-ttl": store.ErrEviction, "volatile-lfu": store.ErrEviction,
+	} {
+		if err := c.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: Check = %v, want %v", policy, err, want)
+		}
+		if told, err := s.EvictionPolicy(t.Context()); told != policy || err != nil {
+			t.Errorf("%s: EvictionPolicy = %s, %v", policy, told, err)
+		}
+	}
+}
+
+func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
+	server := redistest.Start(t)
+	c := client(t, server)
+	// A user as a careful platform makes one: nothing but what the store needs.
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+evalsha", "+eval", "+time", "+ping",
+		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire",
+		"+rpush", "+zadd").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, "redis://till:secret@"+server.Addr()+"/0")
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	if told, err := s.EvictionPolicy(t.Context()); told != "" || err != nil {
+		t.Errorf("EvictionPolicy = %q, %v; want it untold", told, err)
+	}
+	assertRecovers(t, s)
+
+	wrong := open(t, "redis://till:wrong@"+server.Addr()+"/0")
+	if err := wrong.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with a wrong password: Check = %v, want ErrUnavailable", err)
+	}
+}
+
+// make run falls back to this embedded server when the machine has no redis-server.
+func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
+	server := miniredis.RunT(t)
+	s := open(t, "redis://"+server.Addr())
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	assertRecovers(t, s)
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	created := mustCreate(t, s, asks, wanted)
+	again := mustCreate(t, s, asks, wanted)
+	if !again.Replayed || again.Mismatch || again.Session.ID != created.Session.ID {
+		t.Errorf("a repeated Idempotency-Key: %+v", again)
+	}
+	if _, _, err := s.PublicSession(t.Context(), payer(), created.Session.ID); err != nil {
+		t.Errorf("public read: %v", err)
+	}
+	if _, _, err := s.Cancel(t.Context(), asks, created.Session.ID); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	if late, err := s.Settle(t.Context(), created.Session.ID, paid("a")); err != nil || !late.RefundRequired {
+		t.Errorf("settle: %+v, %v", late, err)
+	}
+	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, expiring)
+	if swept := sweepAll(t, s, expiring.ID.Bucket(), 10); swept.Expired != 1 {
+		t.Errorf("sweep: %+v", swept)
+	}
+	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
+		t.Errorf("record a rotation: %v, %v", recorded, err)
+	}
+	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
+		t.Errorf("write an override: %v", err)
+	}
+	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+		t.Errorf("a revoked key: %v", err)
+	}
+}

@@ -1,0 +1,186 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// sessionCall is one call about the one session, and sessionAnswer what came of it.
+type sessionCall struct {
+	operation string          // read, cancel, settle or sweep
+	payment   session.Payment // of settle
+}
+
+type sessionAnswer struct {
+	status  session.Status // none for sweep and for a conflict
+	verdict session.Verdict
+	expired bool // by the sweep
+}
+
+// seen is how callers must see a session: one that ends once. Whether its time is over is for Redis to
+// know: an answer that says EXPIRED says so, and from then on all do.
+var seen = porcupine.Model{
+	Init: func() any { return seenState{status: session.Pending} },
+	Step: func(state, input, output any) (bool, any) {
+		s, call, answer := state.(seenState), input.(sessionCall), output.(sessionAnswer)
+		return s.step(call, answer)
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+type seenState struct {
+	status  session.Status
+	ref     string
+	refused [2]bool // by the number of the payment
+}
+
+var payments = [2]session.Payment{paid("0"), failed("1")}
+
+func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState) {
+	if s.status == session.Pending && (answer.status == session.Expired || answer.expired) {
+		s.status = session.Expired
+		if call.operation == "sweep" {
+			return true, s
+		}
+	} else if answer.expired {
+		return false, s // it had ended before
+	}
+	switch call.operation {
+	case "cancel":
+		verdict := session.Cancel(s.status)
+		if verdict == session.Applied {
+			s.status = session.Cancelled
+		}
+		return answer.status == s.status && (answer.verdict == "") == verdict.Ended(), s
+	case "settle":
+		number := slices.Index(payments[:], call.payment)
+		known := session.Unheard
+		if s.refused[number] {
+			known = session.Refused
+		} else if s.ref == call.payment.Ref {
+			known = session.Settled
+		}
+		verdict := session.Settle(s.status, call.payment.Outcome, known, true)
+		switch verdict {
+		case session.Applied:
+			s.status, s.ref = call.payment.Outcome, call.payment.Ref
+		case session.Late:
+			s.refused[number] = true
+		default:
+		}
+		return answer.status == s.status && answer.verdict == verdict, s
+	case "read":
+		return answer.status == s.status, s
+	default: // a sweep that had nothing to do
+		return true, s
+	}
+}
+
+// TestASessionIsLinearizable checks that what all callers see of one session, on two replicas at once, is what
+// they could have seen one after the other. In some rounds its time is over in their midst.
+func TestASessionIsLinearizable(t *testing.T) {
+	server := redistest.Start(t)
+	replicas := []*store.Store{open(t, server.URL()), open(t, server.URL())}
+	const rounds, callers, callsEach = 32, 8, 12
+	ends := map[session.Status]int{}
+	for round := range rounds {
+		asks := merchantOf(session.Bucket(round)) // so that its sweeps find this session only
+		wanted := newSession()
+		if round%2 == 0 {
+			wanted.Lifetime = time.Duration(1+round/2%4) * time.Millisecond
+		}
+		id := mustCreate(t, replicas[0], asks, wanted).Session.ID
+		histories := make([][]porcupine.Operation, callers)
+		began := time.Now()
+		start := make(chan struct{})
+		var calling sync.WaitGroup
+		for caller := range callers {
+			calling.Go(func() {
+				<-start
+				for n := range callsEach {
+					call := callOf(round+caller, n)
+					operation := porcupine.Operation{ClientId: caller, Input: call, Call: int64(time.Since(began))}
+					answer, err := ask(t, replicas[(caller+n)%2], asks, id, call)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					operation.Output, operation.Return = answer, int64(time.Since(began))
+					histories[caller] = append(histories[caller], operation)
+				}
+			})
+		}
+		close(start)
+		calling.Wait()
+		history := slices.Concat(histories...)
+		if result := porcupine.CheckOperationsTimeout(seen, history, time.Minute); result != porcupine.Ok {
+			t.Fatalf("round %d: the history of %d calls is %s, want one that fits a session", round, len(history), result)
+		}
+		_, last, err := replicas[0].Session(t.Context(), asks, id)
+		must(t, err)
+		ends[last.Status]++
+	}
+	t.Logf("%d rounds ended so: %v", rounds, ends)
+}
+
+// callOf mixes the calls. The first ones only look, so that a session's time may be over before a wish comes.
+func callOf(caller, n int) sessionCall {
+	kind := (caller + n) % 5
+	switch {
+	case kind == 0:
+		return sessionCall{operation: "sweep"}
+	case n < 5 || kind == 1:
+		return sessionCall{operation: "read"}
+	case kind == 2:
+		return sessionCall{operation: "cancel"}
+	default:
+		return sessionCall{operation: "settle", payment: payments[kind%2]}
+	}
+}
+
+func ask(t *testing.T, s *store.Store, asks store.Admission, id session.ID, call sessionCall) (sessionAnswer, error) {
+	t.Helper()
+	switch call.operation {
+	case "cancel":
+		_, got, err := s.Cancel(t.Context(), asks, id)
+		if errors.Is(err, store.ErrSessionEnded) {
+			return sessionAnswer{status: got.Status, verdict: session.Contradicted}, nil
+		}
+		return sessionAnswer{status: got.Status}, err
+	case "settle":
+		got, err := s.Settle(t.Context(), id, call.payment)
+		return sessionAnswer{status: got.Session.Status, verdict: verdictOf(got)}, err
+	case "sweep":
+		swept, err := s.Sweep(t.Context(), id.Bucket(), 10)
+		return sessionAnswer{expired: swept.Expired > 0}, err
+	default:
+		_, got, err := s.Session(t.Context(), asks, id)
+		return sessionAnswer{status: got.Status}, err
+	}
+}
+
+// verdictOf is what a rail can tell of the verdict by its answer.
+func verdictOf(s store.Settlement) session.Verdict {
+	switch {
+	case s.Applied && s.Repeated:
+		return session.Repeated
+	case s.Applied:
+		return session.Applied
+	case s.RefundRequired && s.Repeated:
+		return session.RefundedAgain
+	case s.RefundRequired:
+		return session.Late
+	default:
+		return session.Ignored
+	}
+}

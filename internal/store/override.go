@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// KeyRef names an ApiKey.
+type KeyRef struct {
+	// MerchantID is the bare id, without the "mer_" callers see.
+	MerchantID string
+	KeyID      string
+}
+
+func (k KeyRef) override() string {
+	return keyspaceOf(session.BucketOf(k.MerchantID)).override(k.KeyID)
+}
+
+// Override is a verdict on the digests of one ApiKey that a replica may know before its watch does.
+type Override struct {
+	KeyRef
+	// Order is that of the record the verdict is from.
+	Order published.Order
+	// Accepted are the digests that are accepted; none: the key is revoked.
+	Accepted []Accepted
+}
+
+// Accepted is a digest that is accepted until a time; zero: without an end.
+type Accepted struct {
+	Digest apikey.Digest
+	Until  time.Time
+}
+
+// Accepts reports whether the digest is accepted at the time now.
+func (o Override) Accepts(digest apikey.Digest, now time.Time) bool {
+	for _, accepted := range o.Accepted {
+		if accepted.Digest.Equal(digest) && (accepted.Until.IsZero() || now.Before(accepted.Until)) {
+			return true
+		}
+	}
+	return false
+}
+
+// WriteOverride stores the override for 7 days. It never replaces a newer one, and one of the same order
+// only to revoke the key. Errors: ErrNewerOverride, ErrCorrupt, ErrUnavailable.
+func (s *Store) WriteOverride(ctx context.Context, override Override) error {
+	return s.writeOverride(ctx, override, "")
+}
+
+// RevokeGone revokes a key whose published object was seen to be gone at that time. Unlike WriteOverride it revokes what a newer
+// override accepts, too, unless that is of a later change. Errors are those of WriteOverride.
+func (s *Store) RevokeGone(ctx context.Context, key KeyRef, order published.Order, gone time.Time) error {
+	return s.writeOverride(ctx, Override{KeyRef: key, Order: order}, decimal(gone.UnixMilli()))
+}
+
+func (s *Store) writeOverride(ctx context.Context, override Override, gone string) error {
+	answer, err := s.run(ctx, overrideScript, []string{override.override()},
+		override.Order.Issued, override.Order.Revision, override.list(), flag(len(override.Accepted) == 0),
+		OverrideLifetime.Milliseconds(), gone)
+	if err != nil {
+		return fmt.Errorf("write an override: %w", err)
+	}
+	switch answer.text() {
+	case wordOK:
+		return nil
+	case "NEWER":
+		return ErrNewerOverride
+	}
+	return fmt.Errorf("write an override: %w", ErrCorrupt)
+}
+
+// MaxOverrides is how many keys Overrides takes at once.
+const MaxOverrides = 500
+
+// Overrides returns the override of each key, the zero Override for one that has none. All keys are of one bucket. Errors:
+// ErrCorrupt, ErrUnavailable.
+func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) ([]Override, error) {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.override()
+	}
+	answer, err := s.run(ctx, overridesScript, names)
+	if err != nil {
+		return nil, fmt.Errorf("read overrides: %w", err)
+	}
+	overrides := make([]Override, len(keys))
+	for i, key := range keys {
+		if answer.absent() {
+			continue
+		}
+		if overrides[i], err = parseOverride(key, answer.text()); err != nil {
+			return nil, fmt.Errorf("read overrides: %w", err)
+		}
+	}
+	if answer.broken {
+		return nil, fmt.Errorf("read overrides: %w", ErrCorrupt)
+	}
+	return overrides, nil
+}
+
+// list writes what admission.lua reads behind the order: each accepted digest and its end in milliseconds or 0, or a dash
+// for none, all parted by single spaces.
+func (o Override) list() string {
+	if len(o.Accepted) == 0 {
+		return "-"
+	}
+	words := make([]string, 0, 2*len(o.Accepted))
+	for _, accepted := range o.Accepted {
+		var end int64
+		if !accepted.Until.IsZero() {
+			end = accepted.Until.UnixMilli()
+		}
+		words = append(words, accepted.Digest.Hex(), decimal(end))
+	}
+	return strings.Join(words, " ")
+}
+
+// parseOverride reads "<issued> <revision> <list>".
+func parseOverride(key KeyRef, text string) (Override, error) {
+	words := strings.Split(text, " ")
+	var numbers []int64
+	number := func(word string) int64 {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err == nil {
+			numbers = append(numbers, n)
+		}
+		return n
+	}
+	const head = 2
+	if len(words) <= head {
+		return Override{}, ErrCorrupt
+	}
+	override := Override{KeyRef: key, Order: published.Order{Issued: number(words[0]), Revision: number(words[1])}}
+	list := words[head:]
+	if len(list) == 1 && list[0] == "-" {
+		list = nil
+	}
+	for ; len(list) >= 2; list = list[2:] {
+		digest, err := apikey.ParseDigest(list[0])
+		if err != nil {
+			return Override{}, ErrCorrupt
+		}
+		accepted := Accepted{Digest: digest}
+		if end := number(list[1]); end != 0 {
+			accepted.Until = time.UnixMilli(end)
+		}
+		override.Accepted = append(override.Accepted, accepted)
+	}
+	if len(list) > 0 || len(numbers) != head+len(override.Accepted) {
+		return Override{}, ErrCorrupt
+	}
+	return override, nil
+}

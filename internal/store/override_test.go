@@ -1,0 +1,220 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// checker is what *testing.T and *rapid.T have in common here.
+type checker interface {
+	Helper()
+	Fatal(args ...any)
+	Context() context.Context
+}
+
+// asking returns the verdict on a digest, asked by a replica that knows an older revision.
+func asking(t checker, s *store.Store, asks store.Admission, digest apikey.Digest) bool {
+	t.Helper()
+	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
+	_, err := s.Admit(t.Context(), asks)
+	if err != nil && !errors.Is(err, store.ErrKeyRejected) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// write expects nothing of an override but that it is stored, or that a newer one is.
+func write(t checker, s *store.Store, override store.Override) {
+	t.Helper()
+	if err := s.WriteOverride(t.Context(), override); err != nil && !errors.Is(err, store.ErrNewerOverride) {
+		t.Fatal(err)
+	}
+}
+
+// The writes of any number of replicas may come in any order: the newest stays, and of one order a revocation is final.
+func TestOverridesEndTheSameInAnyOrder(t *testing.T) {
+	s := open(t, shared.URL())
+	rapid.Check(t, func(t *rapid.T) {
+		asks := merchant()
+		digests := map[published.Order]apikey.Digest{}
+		var newest published.Order
+		revoked := false
+		for range rapid.IntRange(1, 8).Draw(t, "writes") {
+			order := published.Order{
+				Issued: rapid.Int64Range(1, 3).Draw(t, "issued"), Revision: rapid.Int64Range(1, 3).Draw(t, "revision"),
+			}
+			revokes := rapid.Bool().Draw(t, "revokes")
+			if _, ok := digests[order]; !ok {
+				digests[order] = newDigest()
+			}
+			override := store.Override{KeyRef: refOf(asks), Order: order}
+			if !revokes {
+				override.Accepted = []store.Accepted{{Digest: digests[order]}}
+			}
+			err := s.WriteOverride(t.Context(), override)
+			if older := order.Compare(newest) < 0; errors.Is(err, store.ErrNewerOverride) != older || (err != nil && !older) {
+				t.Fatalf("%v after %v: %v", order, newest, err)
+			}
+			if order.Compare(newest) > 0 {
+				newest, revoked = order, false
+			}
+			revoked = revoked || (revokes && order == newest)
+		}
+		for order, digest := range digests {
+			if got, want := asking(t, s, asks, digest), order == newest && !revoked; got != want {
+				t.Fatalf("the digest of %v is accepted: %v; the newest is %v, revoked: %v", order, got, newest, revoked)
+			}
+		}
+		read, err := s.Overrides(t.Context(), refOf(asks))
+		if err != nil || read[0].Order != newest || (len(read[0].Accepted) == 0) != revoked {
+			t.Fatalf("read %+v, %v; the newest is %v, revoked: %v", read, err, newest, revoked)
+		}
+	})
+}
+
+func refOf(a store.Admission) store.KeyRef {
+	return store.KeyRef{MerchantID: a.MerchantID, KeyID: a.KeyID}
+}
+
+// A published object that is gone revokes whatever Redis knows of its key, unless that was published since.
+func TestAKeyThatIsGoneIsRevokedWhateverIsKnownOfIt(t *testing.T) {
+	s := open(t, shared.URL())
+	gone := time.UnixMilli(1_800_000_000_000)
+	known := published.Order{Issued: 1_700_000_000_000, Revision: 1_700_000_000_000}
+	rotated := published.Order{Issued: 1_750_000_000_000, Revision: 1_750_000_000_000}
+	since := published.Order{Issued: 1_800_000_000_001, Revision: 1_800_000_000_001}
+	for desc, test := range map[string]struct {
+		stored published.Order
+		knows  published.Order
+		lives  bool
+	}{
+		"nothing newer is stored":                   {known, known, false},
+		"a rotation that was missed":                {rotated, known, false},
+		"a record that was published since":         {since, known, true},
+		"a replica that knows the rotation as well": {rotated, rotated, false},
+	} {
+		asks, digest := merchant(), newDigest()
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: test.stored, Accepted: []store.Accepted{{Digest: digest}}})
+		if err := s.RevokeGone(t.Context(), refOf(asks), test.knows, gone); errors.Is(err, store.ErrNewerOverride) != test.lives {
+			t.Errorf("%s: %v", desc, err)
+		}
+		if got := asking(t, s, asks, digest); got != test.lives {
+			t.Errorf("%s: the key is accepted: %v", desc, got)
+		}
+		// Whoever publishes a record anew outranks the revocation.
+		next := test.stored
+		next.Revision++
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: next, Accepted: []store.Accepted{{Digest: digest}}})
+		if !asking(t, s, asks, digest) {
+			t.Errorf("%s: a record that is published anew is refused", desc)
+		}
+	}
+}
+
+func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	until := time.UnixMilli(1_800_000_000_000)
+	overlap := store.Override{
+		KeyRef: refOf(asks), Order: published.Order{Issued: 7, Revision: 9},
+		Accepted: []store.Accepted{{Digest: newDigest()}, {Digest: newDigest(), Until: until}},
+	}
+	revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, Order: published.Order{Issued: 1, Revision: 2}}
+	write(t, s, overlap)
+	write(t, s, revoked)
+	got, err := s.Overrides(t.Context(), overlap.KeyRef, store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, revoked.KeyRef)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]store.Override{overlap, {}, revoked}, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("overrides (-want +got):\n%s", diff)
+	}
+	for _, test := range []struct {
+		desc   string
+		digest apikey.Digest
+		at     time.Time
+		want   bool
+	}{
+		{"without an end", overlap.Accepted[0].Digest, until.Add(time.Hour), true},
+		{"before its end", overlap.Accepted[1].Digest, until.Add(-time.Millisecond), true},
+		{"at its end", overlap.Accepted[1].Digest, until, false},
+		{"another", newDigest(), until, false},
+	} {
+		if got[0].Accepts(test.digest, test.at) != test.want {
+			t.Errorf("%s: accepted %v", test.desc, !test.want)
+		}
+	}
+	c := client(t, shared)
+	for _, text := range []string{"", "-", "7 -", "7 9", "7 9 x", "7 9 " + newDigest().Hex(), "x 9 -", "7 9 - -", "7 9 " + newDigest().Hex() + " x"} {
+		c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
+		if _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%q: %v, want ErrCorrupt", text, err)
+		}
+	}
+}
+
+func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
+	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	asks := merchant()
+	digests := make([]apikey.Digest, 50)
+	var writers sync.WaitGroup
+	for i := range digests {
+		digests[i] = newDigest()
+		writers.Go(func() {
+			write(t, replicas[i%2], store.Override{
+				KeyRef: refOf(asks), Order: published.Order{Revision: int64(i + 1)}, Accepted: []store.Accepted{{Digest: digests[i]}},
+			})
+		})
+	}
+	writers.Wait()
+	for i, digest := range digests {
+		if got, want := asking(t, replicas[0], asks, digest), i == len(digests)-1; got != want {
+			t.Errorf("the digest of revision %d is accepted: %v", i+1, got)
+		}
+	}
+}
+
+func TestAnOverrideIsOfOneKeyOnly(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	asks.KeyID = newID()
+	if _, err := s.Admit(t.Context(), asks); err != nil {
+		t.Errorf("another key of the merchant: %v", err)
+	}
+}
+
+func TestLargeRevisionsStayExact(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	const highest = 1<<53 - 1
+	put := func(order published.Order) apikey.Digest {
+		digest := newDigest()
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: order, Accepted: []store.Accepted{{Digest: digest}}})
+		return digest
+	}
+	for _, order := range []func(int64) published.Order{
+		func(n int64) published.Order { return published.Order{Issued: 1, Revision: n} },
+		func(n int64) published.Order { return published.Order{Issued: n, Revision: n} },
+	} {
+		put(order(highest - 1))
+		last := put(order(highest))
+		put(order(highest - 1))
+		if !asking(t, s, asks, last) {
+			t.Error("the newest is not the one in force")
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// paid and failed are reports on a session of newSession.
+func paid(ref string) session.Payment {
+	return session.Payment{Ref: ref, Outcome: session.Completed, AmountCents: 1250}
+}
+
+func failed(ref string) session.Payment {
+	return session.Payment{Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
+}
+
+func of(amount int64, p session.Payment) session.Payment {
+	p.AmountCents = amount
+	return p
+}
+
+// A rail's reports in turn, and what becomes of each.
+func TestSettlement(t *testing.T) {
+	applied := store.Settlement{Applied: true}
+	again := store.Settlement{Applied: true, Repeated: true}
+	refund := store.Settlement{RefundRequired: true}
+	refundAgain := store.Settlement{RefundRequired: true, Repeated: true}
+	nothing := store.Settlement{}
+	type step struct {
+		reports session.Payment
+		want    store.Settlement
+		status  session.Status // "": a conflict
+	}
+	const completed, failure, pending = session.Completed, session.Failed, session.Pending
+	late, mismatch := v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch
+	for desc, test := range map[string]struct {
+		steps  []step
+		events []v1alpha1.WebhookEvent
+	}{
+		"paid":   {[]step{{paid("a"), applied, completed}}, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}},
+		"failed": {[]step{{failed("a"), applied, failure}}, []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}},
+		"reported again": {
+			[]step{{paid("a"), applied, completed}, {paid("a"), again, completed}, {paid("a"), again, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
+		},
+		"failure reported again": {
+			[]step{{failed("a"), applied, failure}, {failed("a"), again, failure}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed},
+		},
+		"paid twice": {
+			[]step{{paid("a"), applied, completed}, {paid("b"), refund, completed}, {paid("b"), refundAgain, completed}, {paid("c"), refund, completed}, {paid("a"), again, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted, late, late},
+		},
+		"failed, then paid otherwise": {
+			[]step{{failed("a"), applied, failure}, {paid("b"), refund, failure}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
+		},
+		"failed, then paid after all": {
+			[]step{{failed("a"), applied, failure}, {paid("a"), refund, failure}, {paid("a"), refundAgain, failure}, {failed("a"), nothing, ""}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
+		},
+		"failed, then paid after all, and otherwise": {
+			[]step{{failed("a"), applied, failure}, {of(999, paid("a")), refund, failure}, {paid("a"), nothing, ""}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
+		},
+		"a failure after the end": {
+			[]step{{paid("a"), applied, completed}, {failed("b"), nothing, completed}, {failed("b"), nothing, completed}, {paid("b"), refund, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted, late},
+		},
+		"another amount": {
+			[]step{{of(999, paid("a")), refund, pending}, {of(999, paid("a")), refundAgain, pending}, {paid("b"), applied, completed}, {of(999, paid("a")), refundAgain, completed}},
+			[]v1alpha1.WebhookEvent{mismatch, v1alpha1.EventSessionCompleted},
+		},
+		"another amount that failed": {[]step{{of(999, failed("a")), nothing, pending}, {failed("a"), applied, failure}}, []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}},
+		"another amount after the end": {
+			[]step{{paid("a"), applied, completed}, {of(999, paid("b")), refund, completed}, {of(998, failed("c")), nothing, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted, late},
+		},
+		"contradictions of the payment that settled": {
+			[]step{{paid("a"), applied, completed}, {failed("a"), nothing, ""}, {of(999, paid("a")), nothing, ""}, {of(999, failed("a")), nothing, ""}, {paid("a"), again, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
+		},
+		"contradiction of the failure that settled": {
+			[]step{{failed("a"), applied, failure}, {of(999, failed("a")), nothing, ""}, {failed("a"), again, failure}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed},
+		},
+		"contradictions of a refused payment": {
+			[]step{{of(999, paid("a")), refund, pending}, {paid("a"), nothing, ""}, {of(999, failed("a")), nothing, ""}, {failed("a"), nothing, ""}, {of(999, paid("a")), refundAgain, pending}},
+			[]v1alpha1.WebhookEvent{mismatch},
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+			asks := merchant()
+			id := mustCreate(t, replicas[0], asks, newSession()).Session.ID
+			for i, step := range test.steps {
+				got, err := replicas[i%2].Settle(t.Context(), id, step.reports)
+				if step.status == "" {
+					if !errors.Is(err, store.ErrPaymentConflict) || !cmp.Equal(got, store.Settlement{}, sameSession) {
+						t.Fatalf("report %d: %+v, %v; want ErrPaymentConflict", i, got, err)
+					}
+					continue
+				}
+				_, read, readErr := replicas[1].Session(t.Context(), asks, id)
+				if err != nil || readErr != nil || got.Session.Status != step.status {
+					t.Fatalf("report %d: %s, %v, %v; want %s", i, got.Session.Status, err, readErr, step.status)
+				}
+				step.want.Session = read
+				if diff := cmp.Diff(step.want, got, sameSession); diff != "" {
+					t.Fatalf("report %d (-want +got):\n%s", i, diff)
+				}
+			}
+			events := eventsOf(t, client(t, shared), id)
+			if !slices.Equal(kindsOf(events), test.events) {
+				t.Errorf("told of %v, want %v", kindsOf(events), test.events)
+			}
+		})
+	}
+}
+
+func TestASettledSessionTellsHow(t *testing.T) {
+	s := open(t, shared.URL())
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	for _, payment := range []session.Payment{
+		paid("~rail:1"),
+		with(paid(`l:"{}`), func(p *session.Payment) { p.PaidAt, p.Reason = at, "not kept: it did not fail" }),
+		failed("%d"),
+		with(failed("1"), func(p *session.Payment) { p.PaidAt, p.Reason = at, "ünder 日本 \"'" }),
+		with(failed("1"), func(p *session.Payment) { p.Reason = "" }),
+	} {
+		asks := merchant()
+		created := mustCreate(t, s, asks, newSession()).Session
+		settled, err := s.Settle(t.Context(), created.ID, payment)
+		must(t, err)
+		want := with(created, func(s *session.Session) {
+			s.Status, s.PaymentRef, s.PaidAt, s.EndedAt = payment.Outcome, payment.Ref, payment.PaidAt, settled.Session.EndedAt
+			if payment.Outcome == session.Failed {
+				s.Reason = payment.Reason
+			}
+		})
+		if diff := cmp.Diff(want, settled.Session, sameSession); diff != "" {
+			t.Errorf("answered (-want +got):\n%s", diff)
+		}
+		admitted, read, err := s.Session(t.Context(), asks, created.ID)
+		if diff := cmp.Diff(want, read, sameSession); err != nil || diff != "" {
+			t.Errorf("read: %v (-want +got):\n%s", err, diff)
+		}
+		if read.EndedAt.Before(created.CreatedAt) || read.EndedAt.After(admitted.Now) {
+			t.Errorf("ended at %s, created at %s, read at %s", read.EndedAt, created.CreatedAt, admitted.Now)
+		}
+		if _, public, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil || public.Status != payment.Outcome {
+			t.Errorf("publicly: %+v, %v", public, err)
+		}
+	}
+}
+
+func TestPaymentsOfCancelledAndExpiredSessionsAreLate(t *testing.T) {
+	s := open(t, shared.URL())
+	for _, want := range []session.Status{session.Cancelled, session.Expired} {
+		asks := merchant()
+		var created session.Session
+		if want == session.Cancelled {
+			created = mustCreate(t, s, asks, newSession()).Session
+			_, _, err := s.Cancel(t.Context(), asks, created.ID)
+			must(t, err)
+		} else {
+			created = mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond })).Session
+			due(t, s, created) // and the payment is the first to find out
+		}
+		nothing, err := s.Settle(t.Context(), created.ID, failed("a"))
+		if err != nil || nothing.Applied || nothing.RefundRequired || nothing.Session.Status != want {
+			t.Errorf("%s: a failure: %+v, %v", want, nothing, err)
+		}
+		for range 2 {
+			late, err := s.Settle(t.Context(), created.ID, paid("b"))
+			if err != nil || late.Applied || !late.RefundRequired || late.Session.Status != want || late.Session.PaymentRef != "" {
+				t.Errorf("%s: a payment: %+v, %v", want, late, err)
+			}
+		}
+		events := eventsOf(t, client(t, shared), created.ID)
+		if len(events) != 2 || events[1].Kind != v1alpha1.EventLatePayment || events[1].Session.Status != want {
+			t.Errorf("%s: told of %v", want, kindsOf(events))
+		}
+	}
+}
+
+func TestPaymentsOfNoSession(t *testing.T) {
+	s := open(t, shared.URL())
+	for desc, id := range map[string]session.ID{"never made": session.NewID(7), "no id at all": {}} {
+		got, err := s.Settle(t.Context(), id, paid("a"))
+		if !errors.Is(err, store.ErrNotFound) || !cmp.Equal(got, store.Settlement{}, sameSession) {
+			t.Errorf("%s: %+v, %v; want ErrNotFound", desc, got, err)
+		}
+		if n := client(t, shared).Exists(t.Context(), bucketTagOf(id.Bucket())+"session:"+id.String()).Val(); n != 0 {
+			t.Errorf("%s: there is a session now", desc)
+		}
+	}
+}
