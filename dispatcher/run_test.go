@@ -145,13 +145,13 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 	s, c := newScene(t), newCluster(t)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
-		"set --redis-url or REDIS_URL":   func(o *Options) { o.RedisURL = "" },
-		"redis URL":                  func(o *Options) { o.RedisURL = "http://127.0.0.1" },
-		"noeviction":                 func(o *Options) { o.RedisURL = evicting.URL() },
-		"find the Kubernetes API":    func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
-		"listen for ops requests":    func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
-		"guard webhooks":             func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
-		"the lease must be at least": func(o *Options) { o.Lease = time.Second },
+		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
+		"redis URL":                    func(o *Options) { o.RedisURL = "http://127.0.0.1" },
+		"noeviction":                   func(o *Options) { o.RedisURL = evicting.URL() },
+		"find the Kubernetes API":      func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
+		"listen for ops requests":      func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
+		"guard webhooks":               func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
+		"the lease must be at least":   func(o *Options) { o.Lease = time.Second },
 	} {
 		l := s.launch(t, c, change)
 		l.proxy.Mend()

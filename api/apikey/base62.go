@@ -1,9 +1,6 @@
 package apikey
 
-import (
-	"crypto/rand"
-	"strings"
-)
+import "crypto/rand"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -38,7 +35,7 @@ func base62(v uint32) (digits [checkSize]byte) {
 
 func isBase62(s string) bool {
 	for i := range len(s) {
-		if strings.IndexByte(alphabet, s[i]) < 0 {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
 			return false
 		}
 	}

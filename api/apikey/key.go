@@ -117,8 +117,14 @@ func (k Key) part(from, to int) string {
 }
 
 // checksum is CRC-32 (IEEE) of all before it, as six base62 digits. It is no secret: it only tells
-// a mistyped key from a wrong one.
-func checksum(body string) [checkSize]byte { return base62(crc32.ChecksumIEEE([]byte(body))) }
+// a mistyped key from a wrong one. Every request computes it: crc32.ChecksumIEEE would need a copy of the text on the heap.
+func checksum(body string) [checkSize]byte {
+	sum := ^uint32(0)
+	for i := range len(body) {
+		sum = crc32.IEEETable[byte(sum&0xff)^body[i]] ^ sum>>8
+	}
+	return base62(^sum)
+}
 
 func validID(s string) bool {
 	if len(s) != idLength {

@@ -44,15 +44,16 @@ func New(options Options) *Directory {
 // guesser nothing. Errors: ErrUnknownKey, ErrUnusableKey, ErrUnknownMerchant.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
+	id, _ := apikey.IDOf(presented)
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 
-	found := d.index.find(presented, digest)
+	found := d.index.find(id, digest)
 	if found == nil {
 		return Principal{}, ErrUnknownKey
 	}
 	var prefix string
-	if id, ours := apikey.IDOf(presented); ours && id == found.id {
+	if id == found.id {
 		prefix = apikey.PrefixOf(presented)
 	}
 	record := found.record()

@@ -48,11 +48,10 @@ func newIndex() index {
 }
 
 // find returns the only key that can accept what was presented, nil if there is none. A string of our grammar names its key
-// id: if that is here, or ever was, nobody else can accept the string. All else, and keys that came from another cluster with their
-// old key id, can only be externally generated.
-func (i *index) find(presented string, digest apikey.Digest) *key {
-	found := i.holder(digest)
-	if id, ours := apikey.IDOf(presented); ours {
+// id, else the id is empty: if that is here, or ever was, nobody else can accept the string. All else, and keys that came from
+// another cluster with their old key id, can only be externally generated.
+func (i *index) find(id string, digest apikey.Digest) *key {
+	if id != "" {
 		if _, was := i.ended[id]; was {
 			return nil
 		}
@@ -60,6 +59,7 @@ func (i *index) find(presented string, digest apikey.Digest) *key {
 			return named
 		}
 	}
+	found := i.holder(digest)
 	if found != nil && i.ended[found.id].tombstone {
 		return nil
 	}
