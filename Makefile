@@ -150,7 +150,7 @@ soak: redis ## Charge for SOAK, and show the memory and goroutines of the roles 
 .PHONY: fuzz
 fuzz: redis ## Fuzz every parser of what strangers send, each for FUZZTIME.
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
-	grep -rHoE '^func Fuzz[A-Za-z]+' --include='*_test.go' api apiserver | while IFS=: read -r file target; do \
+	grep -rHoE '^func Fuzz[A-Za-z]+' --include='*_test.go' api apiserver dispatcher internal | while IFS=: read -r file target; do \
 		echo "==> $${target#func } in $$(dirname "$$file")"; \
 		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) </dev/null; \
 	done
