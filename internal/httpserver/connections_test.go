@@ -124,6 +124,20 @@ merchant_operator_http_connections_evicted_total{listener="test"} %d
 	})
 }
 
+// wantAllIdle waits until so many connections wait for a request.
+func (r *room) wantAllIdle(count int) {
+	r.t.Helper()
+	await.Until(r.t, patience, fmt.Sprintf("%d connections are idle", count), func() bool {
+		r.connections.mu.Lock()
+		defer r.connections.mu.Unlock()
+		idle := 0
+		for at := r.connections.ring.after; at != &r.connections.ring; at = at.after {
+			idle++
+		}
+		return idle == count
+	})
+}
+
 func inBoth(t *testing.T, test func(r *room)) {
 	t.Helper()
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
@@ -137,6 +151,7 @@ func TestWhoWaitsLongestMakesRoom(t *testing.T) {
 		for _, g := range []*guest{first, second, third, first} {
 			g.ask("/")
 			g.wantAnswer("one of three")
+			r.wantAllIdle(3) // an answer arrives before its connection counts as idle
 		}
 		fourth := r.enter()
 		fourth.ask("/")
