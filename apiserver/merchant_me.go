@@ -48,7 +48,7 @@ func (a *api) merchantMe(w http.ResponseWriter, r *http.Request, from caller) er
 	merchant := from.Merchant
 	return respond(w, http.StatusOK, profile{
 		Merchant: merchantProfile{
-			ID:          published.ShownMerchantID(merchant.ID),
+			ID:          published.PublicMerchantID(merchant.ID),
 			Name:        merchant.DisplayName,
 			Status:      merchant.State,
 			IPAllowlist: blocks(merchant.Allowlist),

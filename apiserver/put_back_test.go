@@ -200,7 +200,7 @@ func TestAClaimedDigestNeverOpensTheThiefsMerchant(t *testing.T) {
 				mine := func() bool {
 					got := r.call(http.MethodGet, me, key, "")
 					if got.status == http.StatusOK {
-						if id := got.body["merchant"].(map[string]any)["id"]; id != published.ShownMerchantID(victim.MerchantID) {
+						if id := got.body["merchant"].(map[string]any)["id"]; id != published.PublicMerchantID(victim.MerchantID) {
 							t.Fatalf("the key opens %v", id)
 						}
 					}

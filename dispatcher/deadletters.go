@@ -148,7 +148,7 @@ func shown(letters []store.DeadLetter) []shownLetter {
 			DiedAt: letter.DiedAt, Attempts: letter.Attempts, Reason: letter.Reason,
 		}
 		if event.MerchantID != "" {
-			all[i].MerchantID = published.ShownMerchantID(event.MerchantID)
+			all[i].MerchantID = published.PublicMerchantID(event.MerchantID)
 		}
 		if event.Session != nil {
 			all[i].SessionID = event.Session.ID.String()

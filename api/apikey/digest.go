@@ -5,6 +5,9 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 )
 
 // Digest is the SHA-256 of a whole API key string. A key has 190 random bits, so one fast hash is
@@ -62,3 +65,12 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	*d = parsed
 	return nil
 }
+
+// String keeps digests out of logs and messages; Hex is the way to the value.
+func (d Digest) String() string { return "[digest]" }
+
+// Format keeps every verb of fmt from the value, also %d and %#v, which String does not reach.
+func (d Digest) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, d.String()) }
+
+// LogValue keeps slog's handlers from the digest's text form.
+func (d Digest) LogValue() slog.Value { return slog.StringValue(d.String()) }

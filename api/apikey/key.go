@@ -1,9 +1,17 @@
+// Package apikey owns the API key: its grammar, how one is made, and its digest.
+//
+// A key reads mk_live_<key id>_<secret><checksum>. The key id is public and stays the same for the
+// life of an ApiKey object; the secret is 32 random base62 characters; the checksum lets a typo, or
+// a secret scanner's false hit, be refused without a look-up. Only digests are ever stored.
 package apikey
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"log/slog"
 	"strings"
 )
 
@@ -22,7 +30,7 @@ const (
 	prefixLength = secretStart + 4
 )
 
-// The lengths any API key keeps, also one made elsewhere.
+// The lengths of any API key, also an externally generated one.
 const (
 	MinLength = 32
 	MaxLength = 256
@@ -72,7 +80,7 @@ func IDOf(s string) (id string, ok bool) {
 	return id, true
 }
 
-// Plausible reports whether s could be an API key at all, generated or made elsewhere: 32 to 256
+// Plausible reports whether s could be an API key at all, ours or externally generated: 32 to 256
 // visible ASCII characters.
 func Plausible(s string) bool {
 	if len(s) < MinLength || len(s) > MaxLength {
@@ -132,6 +140,60 @@ func validID(s string) bool {
 	}
 	for i := range len(s) {
 		if (s[i] < 'a' || s[i] > 'z') && (s[i] < '2' || s[i] > '7') {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the prefix and an ellipsis, never the plaintext.
+func (k Key) String() string {
+	if k.plaintext == nil {
+		return "no key"
+	}
+	return k.Prefix() + "…"
+}
+
+// Format keeps every verb of fmt from the plaintext, also %d and %#v, which String does not reach.
+func (k Key) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, k.String()) }
+
+// LogValue keeps slog's handlers from looking into the Key.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// randomBase62 returns n characters, each uniformly random. Bytes of 248 and above are drawn again,
+// for taking them modulo 62 would favour the first characters of the alphabet.
+func randomBase62(n int) string {
+	const unbiased = 256 - 256%len(alphabet)
+	out := make([]byte, 0, n)
+	var pool [64]byte
+	for {
+		// crypto/rand.Read never fails: it ends the program when the system has no randomness.
+		_, _ = rand.Read(pool[:])
+		for _, b := range pool {
+			if int(b) >= unbiased {
+				continue
+			}
+			if out = append(out, alphabet[int(b)%len(alphabet)]); len(out) == n {
+				return string(out)
+			}
+		}
+	}
+}
+
+// base62 writes a checksum, padded with zeros.
+func base62(v uint32) (digits [checkSize]byte) {
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = alphabet[v%uint32(len(alphabet))]
+		v /= uint32(len(alphabet))
+	}
+	return digits
+}
+
+func isBase62(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
 			return false
 		}
 	}

@@ -71,3 +71,18 @@ func DecodeDigestClaim(secret *corev1.Secret) (DigestClaim, error) {
 	}
 	return claim, nil
 }
+
+// validate refuses a claim that is nobody's.
+func (c DigestClaim) validate() error {
+	switch {
+	case c.Digest.IsZero():
+		return invalid("digest is missing")
+	case c.Source.incomplete():
+		return invalid("source is incomplete")
+	case !validID(c.KeyID):
+		return invalid("keyID is not an id")
+	case c.ClaimedAt.IsZero():
+		return invalid("claimedAt is missing")
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package published
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -118,4 +119,76 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 		return KeyRecord{}, err
 	}
 	return record, nil
+}
+
+// validate refuses a record the data plane could not act on. An unknown cause of a rotation passes,
+// for it is only shown, and an older reader must not lose a key over a newer word.
+func (r KeyRecord) validate() error {
+	switch {
+	case !validID(r.KeyID):
+		return invalid("keyID is not an id")
+	case !validID(r.MerchantID):
+		return invalid("merchantID is not an id")
+	case r.Source.incomplete():
+		return invalid("source is incomplete")
+	case r.Generation < 1 || r.Generation >= maxNumber:
+		return invalid("generation %d is out of range", r.Generation)
+	case r.Revision < 1 || r.Revision >= maxNumber:
+		return invalid("revision %d is out of range", r.Revision)
+	case r.Current.Digest.IsZero():
+		return invalid("current.digest is missing")
+	case r.Current.CreatedAt.IsZero():
+		return invalid("current.createdAt is missing")
+	case r.State != v1alpha1.ApiKeyActive && r.State != v1alpha1.ApiKeyDisabled:
+		return invalid("state is neither Active nor Disabled")
+	case r.LastRotation.Time.IsZero() || r.LastRotation.Cause == "":
+		return invalid("lastRotation is incomplete")
+	case r.HandledDigest != nil && r.HandledDigest.IsZero():
+		return invalid("handledDigest is empty")
+	case len(r.Previous) > MaxPrevious:
+		return invalid("previous has %d entries, at most %d are kept", len(r.Previous), MaxPrevious)
+	}
+	for i, p := range r.Previous {
+		if p.Digest.IsZero() || p.ValidUntil.IsZero() {
+			return invalid("previous[%d] is incomplete", i)
+		}
+	}
+	return nil
+}
+
+func (s Source) incomplete() bool { return s.Namespace == "" || s.Name == "" || s.UID == "" }
+
+// Order places what is known of one key. The later its current digest was issued, the newer; of one digest the higher
+// revision is newer. A record that was put back has an older digest, whatever its revision became since.
+type Order struct {
+	// Issued is when the current digest was issued, in Unix milliseconds.
+	Issued int64
+	// Revision is that of the record.
+	Revision int64
+}
+
+// Order returns the record's place among all that was published of its key.
+func (r KeyRecord) Order() Order {
+	return Order{Issued: max(r.Current.CreatedAt.UnixMilli(), 0), Revision: r.Revision}
+}
+
+// Compare is negative if o is older than other, positive if it is newer.
+func (o Order) Compare(other Order) int {
+	return cmp.Or(cmp.Compare(o.Issued, other.Issued), cmp.Compare(o.Revision, other.Revision))
+}
+
+// maxNumber is what a number in JSON and in Lua still holds exactly.
+const maxNumber = 1 << 53
+
+// ReadableGeneration returns the generation a published key's Secret tells of although DecodeKey may
+// refuse the rest, and 0 when it tells none. Generations never fall, so a record that takes the place
+// of a broken one counts on from there.
+func ReadableGeneration(secret *corev1.Secret) int64 {
+	var record struct {
+		Generation int64 `json:"generation"`
+	}
+	if json.Unmarshal(secret.Data[keyData], &record) != nil || record.Generation < 0 || record.Generation >= maxNumber {
+		return 0
+	}
+	return record.Generation
 }

@@ -2,7 +2,10 @@ package published
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,4 +81,65 @@ func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 		return MerchantRecord{}, err
 	}
 	return record, nil
+}
+
+// validate refuses a record the data plane could not act on. Unknown kinds of webhook event pass:
+// nobody sends them.
+func (r MerchantRecord) validate() error {
+	switch {
+	case !validID(r.MerchantID):
+		return invalid("merchantID is not an id")
+	case r.Namespace == "" || r.Name == "":
+		return invalid("namespace or name is missing")
+	case r.DisplayName == "":
+		return invalid("displayName is missing")
+	case r.State != v1alpha1.MerchantActive && r.State != v1alpha1.MerchantSuspended && r.State != v1alpha1.MerchantClosed:
+		return invalid("state is none of Active, Suspended, Closed")
+	case r.RateLimit.RequestsPerSecond < 1:
+		return invalid("rateLimit.requestsPerSecond is below 1")
+	case r.RateLimit.Burst < 1:
+		return invalid("rateLimit.burst is below 1")
+	case r.Sessions.LifetimeSeconds < 1:
+		return invalid("sessions.lifetimeSeconds is below 1")
+	case r.Sessions.IdempotencyMismatch != v1alpha1.IdempotencyMismatchReturn &&
+		r.Sessions.IdempotencyMismatch != v1alpha1.IdempotencyMismatchReject:
+		return invalid("sessions.idempotencyMismatch is neither Return nor Reject")
+	case r.Webhook != nil && r.Webhook.URL == "":
+		return invalid("webhook.url is missing")
+	}
+	_, err := r.Allowlist()
+	return err
+}
+
+// Allowlist returns the blocks a caller's address must be in; none means any address. One entry
+// that cannot be read is an error, for an allowlist that lost it could let everyone in.
+func (r MerchantRecord) Allowlist() ([]netip.Prefix, error) {
+	blocks := make([]netip.Prefix, 0, len(r.IPAllowlist))
+	for i, entry := range r.IPAllowlist {
+		block, err := parseBlock(string(entry))
+		if err != nil {
+			return nil, invalid("ipAllowlist[%d] is neither an address nor a CIDR block", i)
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks, nil
+}
+
+var errBlock = errors.New("not a block")
+
+// parseBlock reads an address, as a block of one, or a CIDR block, by the rules of the CRD. Host
+// bits, zones and IPv4 in IPv6 are refused: whoever wrote them meant something that it would not do.
+func parseBlock(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		addr, err := netip.ParseAddr(s)
+		if err != nil || addr.Zone() != "" || addr.Is4In6() {
+			return netip.Prefix{}, errBlock
+		}
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	block, err := netip.ParsePrefix(s)
+	if err != nil || block.Addr().Is4In6() || block != block.Masked() {
+		return netip.Prefix{}, errBlock
+	}
+	return block, nil
 }

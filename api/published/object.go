@@ -1,12 +1,25 @@
+// Package published is the contract between the operator and the data plane: the objects the
+// operator writes into the credentials namespace and the API reads from it.
+//
+// A key is a Secret key-<key id> with a KeyRecord; a merchant is a ConfigMap merchant-<id> with a
+// MerchantRecord; what its events are signed with is a Secret webhook-<id> with a WebhookRecord. The
+// end of a key or merchant is a ConfigMap tombstone-key-<key id> or tombstone-merchant-<id> with a
+// Tombstone. The claim to the digest of an externally generated key is a Secret digest-<hash> with a
+// DigestClaim. The package owns their names, labels, encoding and checks, and what a rotation does to
+// a record. Records carry a version: a reader refuses a newer one with ErrNewerVersion rather than
+// guess, and ignores fields it does not know.
 package published
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Label marks every published object; its value says which kind it is.
@@ -109,4 +122,38 @@ func unmarshal(data []byte, into any) error {
 	default:
 		return invalid("the record is not valid JSON of its kind")
 	}
+}
+
+// ErrInvalid is wrapped by every error that says a published object cannot be used as it is. Such
+// an error says which field is wrong, never what it holds.
+var ErrInvalid = errors.New("invalid published object")
+
+// ErrNewerVersion is wrapped, beside ErrInvalid, when the object was written by a newer program. It is
+// left as it is: to replace it would undo what the newer program knows.
+var ErrNewerVersion = errors.New("written by a newer version")
+
+var errNewer = fmt.Errorf("%w: %w", ErrInvalid, ErrNewerVersion)
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// idLength is in characters; 60 bits of a hash keep a million objects apart.
+const idLength = 12
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ID returns the identity the data plane knows an object by: 12 characters of lower-case base32 of
+// the SHA-256 of its UID. A restarted operator finds what it made by it, and an object that was
+// deleted and created again is another one.
+func ID(uid types.UID) string {
+	sum := sha256.Sum256([]byte(uid))
+	return idEncoding.EncodeToString(sum[:])[:idLength]
+}
+
+// PublicMerchantID is a merchant's id as people and callers of the API see it.
+func PublicMerchantID(id string) string { return "mer_" + id }
+
+func validID(id string) bool {
+	return len(id) == idLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }

@@ -77,3 +77,18 @@ func DecodeTombstone(configMap *corev1.ConfigMap) (Tombstone, error) {
 	}
 	return tombstone, nil
 }
+
+// validate refuses a tombstone that says nobody's end.
+func (t Tombstone) validate() error {
+	switch {
+	case t.Kind != TombstoneApiKey && t.Kind != TombstoneMerchant:
+		return invalid("kind is neither ApiKey nor Merchant")
+	case !validID(t.ID):
+		return invalid("id is not an id")
+	case t.Source.incomplete():
+		return invalid("source is incomplete")
+	case t.EndedAt.IsZero():
+		return invalid("endedAt is missing")
+	}
+	return nil
+}

@@ -135,3 +135,81 @@ func DecodeWebhook(secret *corev1.Secret) (WebhookRecord, error) {
 	}
 	return record, nil
 }
+
+// webhookWire is a WebhookRecord as it is written: the one form that spells its secrets out.
+type webhookWire struct {
+	Version        int                 `json:"version"`
+	MerchantID     string              `json:"merchantID"`
+	Source         Source              `json:"source"`
+	Current        issuedSecretWire    `json:"current"`
+	Retired        []retiredSecretWire `json:"retired,omitempty"`
+	HandledTrigger string              `json:"handledTrigger,omitempty"`
+}
+
+type issuedSecretWire struct {
+	Secret    string    `json:"secret"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+type retiredSecretWire struct {
+	Secret     string    `json:"secret"`
+	ValidUntil time.Time `json:"validUntil"`
+}
+
+func (r WebhookRecord) wire() webhookWire {
+	wire := webhookWire{
+		Version:        recordVersion,
+		MerchantID:     r.MerchantID,
+		Source:         r.Source,
+		Current:        issuedSecretWire{Secret: r.Current.Secret.Reveal(), CreatedAt: r.Current.CreatedAt},
+		HandledTrigger: r.HandledTrigger,
+	}
+	for _, retired := range r.Retired {
+		wire.Retired = append(wire.Retired, retiredSecretWire{Secret: retired.Secret.Reveal(), ValidUntil: retired.ValidUntil})
+	}
+	return wire
+}
+
+func (w webhookWire) record() (WebhookRecord, error) {
+	current, err := ParseSigningSecret(w.Current.Secret)
+	if err != nil {
+		return WebhookRecord{}, invalid("current.secret: %w", err)
+	}
+	record := WebhookRecord{
+		Version:        w.Version,
+		MerchantID:     w.MerchantID,
+		Source:         w.Source,
+		Current:        IssuedSecret{Secret: current, CreatedAt: w.Current.CreatedAt},
+		HandledTrigger: w.HandledTrigger,
+	}
+	for i, retired := range w.Retired {
+		secret, err := ParseSigningSecret(retired.Secret)
+		if err != nil {
+			return WebhookRecord{}, invalid("retired[%d].secret: %w", i, err)
+		}
+		record.Retired = append(record.Retired, RetiredSecret{Secret: secret, ValidUntil: retired.ValidUntil})
+	}
+	return record, nil
+}
+
+// validate refuses a record that nothing could be signed with.
+func (r WebhookRecord) validate() error {
+	switch {
+	case !validID(r.MerchantID):
+		return invalid("merchantID is not an id")
+	case r.Source.incomplete():
+		return invalid("source is incomplete")
+	case r.Current.Secret.IsZero():
+		return invalid("current.secret is missing")
+	case r.Current.CreatedAt.IsZero():
+		return invalid("current.createdAt is missing")
+	case len(r.Retired) > MaxRetired:
+		return invalid("retired has %d entries, at most %d are kept", len(r.Retired), MaxRetired)
+	}
+	for i, retired := range r.Retired {
+		if retired.Secret.IsZero() || retired.ValidUntil.IsZero() {
+			return invalid("retired[%d] is incomplete", i)
+		}
+	}
+	return nil
+}

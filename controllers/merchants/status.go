@@ -49,7 +49,7 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
-	status.MerchantID = published.ShownMerchantID(published.ID(f.merchant.UID))
+	status.MerchantID = published.PublicMerchantID(published.ID(f.merchant.UID))
 	status.Conditions = outcome.Conditions(status.Conditions, f.merchant.Generation, f.now)
 	switch {
 	case f.targetName() == "":

@@ -89,5 +89,5 @@ func keyDataOf(event outbox.Event) keyData {
 }
 
 func merchantOf(event outbox.Event) merchantData {
-	return merchantData{ID: published.ShownMerchantID(event.MerchantID), Name: event.MerchantName}
+	return merchantData{ID: published.PublicMerchantID(event.MerchantID), Name: event.MerchantName}
 }

@@ -70,7 +70,7 @@ func (f *floor) merchant(ctx context.Context, i int) error {
 	f.emit(ctx, "Merchant", merchant, v1alpha1.ReasonPublished, "Publish", fmt.Sprintf("Published merchant (state %s)", merchant.Spec.State))
 	status := v1alpha1ac.MerchantStatus().
 		WithObservedGeneration(merchant.Generation).
-		WithMerchantID(published.ShownMerchantID(published.ID(merchant.UID))).
+		WithMerchantID(published.PublicMerchantID(published.ID(merchant.UID))).
 		WithConditions(conditions.ApplyConfigurations(conditions.Ready("Merchant is published and up to date").
 			Conditions(nil, merchant.Generation, time.Now()))...)
 	return f.applyStatus(ctx, merchantsResource, merchant.Name,

@@ -120,3 +120,75 @@ func (d *Directory) merchantNames() []string {
 	}
 	return names
 }
+
+// Announcer is told what the watch of keys brings before the directory acts on it. It makes the news
+// known to replicas that have not heard them, so that no replica refuses a key which another one
+// accepts afterwards. Its methods are called in the order of the news, one at a time. The records are no
+// more than what tells whose the key is, its order, and which digests it accepts.
+type Announcer interface {
+	// Announce says that a key's record became newer.
+	Announce(record published.KeyRecord)
+	// Revoke says that a key is no more: its published object is gone, cannot be decoded, or is of
+	// another merchant now. The record is the last that was known of it.
+	Revoke(record published.KeyRecord)
+	// End says that a key's ApiKey has really ended, so that nothing that was ever known of the key holds.
+	End(record published.KeyRecord)
+	// Check says that a record was seen that other replicas may know a newer one than: it was seen for the first
+	// time, or was put back.
+	Check(record published.KeyRecord)
+}
+
+// announce tells what is new about a key; next is nil when it is no more. It returns what is to be put in its place: a record that is
+// older than the one before is superseded, and so is any of the same issue after it.
+func (d *Directory) announce(name string, next *key) *key {
+	d.mu.RLock()
+	earlier := d.index.keys[name]
+	tombstone := d.index.ended[published.KeyID(name)].tombstone
+	d.mu.RUnlock()
+	switch {
+	case next != nil && tombstone:
+		d.announcer.End(next.record())
+	case earlier == nil && next != nil:
+		d.announcer.Check(next.record())
+	case earlier == nil:
+	case next == nil:
+		d.announcer.Revoke(earlier.record())
+	case next.merchant != earlier.merchant:
+		d.announcer.Revoke(earlier.record())
+		d.announcer.Announce(next.record())
+	default:
+		return d.announceChange(earlier, next)
+	}
+	return next
+}
+
+func (d *Directory) announceChange(earlier, next *key) *key {
+	order := next.order().Compare(earlier.order())
+	putBack := order < 0 && !next.superseded
+	if putBack || (earlier.superseded && next.issued == earlier.issued) {
+		next.superseded = true
+	}
+	if putBack {
+		d.announcer.Announce(earlier.record()) // whoever has not heard of it must not take what was put back
+		d.announcer.Check(next.record())
+	}
+	if order > 0 {
+		d.announcer.Announce(next.record())
+	}
+	return next
+}
+
+// announceEnd tells of the end of a key that is or was here.
+func (d *Directory) announceEnd(id string) {
+	d.mu.RLock()
+	k := d.index.keys[published.KeyName(id)]
+	last := d.index.ended[id]
+	d.mu.RUnlock()
+	switch {
+	case last.tombstone: // it was told when the tombstone was first seen
+	case k != nil:
+		d.announcer.End(k.record())
+	case last.merchant != unique.Handle[string]{}:
+		d.announcer.End(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()})
+	}
+}
