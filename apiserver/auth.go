@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -99,4 +102,47 @@ func (c caller) admission() store.Admission {
 		Blocked:    !c.Merchant.Active(),
 		Limit:      policyOf(c.Merchant.RateLimit),
 	}
+}
+
+func policyOf(limit v1alpha1.RateLimit) ratelimit.Policy {
+	return ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)}
+}
+
+// admit decides about the key and the limit, and does nothing else. A request that is going to be
+// refused as wrong spends its one round trip here, for a dead key and a spent limit come first.
+func (a *api) admit(w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
+	admitted, err := a.store.Admit(r.Context(), from.admission())
+	a.tellQuota(w, merchantQuota, admitted.Quota, err)
+	return admitted, err
+}
+
+// Why a request was answered 401. They label a metric, and callers are never told.
+const (
+	reasonNoKey            = "no_key"
+	reasonMalformedKey     = "malformed_key"
+	reasonUnknownKey       = "unknown_key"
+	reasonUnusableKey      = "unusable_key" // disabled or expired
+	reasonDeadKey          = "dead_key"     // rotated, says Redis
+	reasonUnknownMerchant  = "unknown_merchant"
+	reasonForeignAddress   = "foreign_address"
+	reasonMalformedAddress = "malformed_address"
+	reasonRailToken        = "rail_token"
+)
+
+func unauthorizedReasons() []string {
+	return []string{
+		reasonNoKey, reasonMalformedKey, reasonUnknownKey, reasonUnusableKey, reasonDeadKey,
+		reasonUnknownMerchant, reasonForeignAddress, reasonMalformedAddress, reasonRailToken,
+	}
+}
+
+// reasonOf names the cause of a 401 for the metric.
+func reasonOf(err error) string {
+	if refused, ok := errors.AsType[unauthorizedError](err); ok {
+		return refused.reason
+	}
+	if errors.Is(err, authz.ErrUnauthenticated) {
+		return reasonRailToken
+	}
+	return reasonDeadKey // the store's verdict
 }

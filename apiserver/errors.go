@@ -1,11 +1,14 @@
 package apiserver
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -93,4 +96,49 @@ func answerTo(err error) answer {
 		}
 	}
 	return answer{http.StatusInternalServerError, "internal error"}
+}
+
+// unavailableSeconds is a guess at how long a failover or a restart takes.
+const unavailableSeconds = "2"
+
+// statusClientGone is recorded for a request nobody waits for any more, as nginx does.
+const statusClientGone = 499
+
+// refuse answers a request with an error. It is the one place where errors are logged and shown.
+func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		w.WriteHeader(statusClientGone)
+		return
+	}
+	refusal := answerTo(err)
+	switch refusal.status {
+	case http.StatusUnauthorized:
+		w.Header()["Www-Authenticate"] = bearerOnly
+		uniform(w.Header(), r)
+		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", unavailableSeconds)
+	}
+	if refusal.status >= http.StatusInternalServerError {
+		id := w.Header().Get(requestIDHeader)
+		if id == "" {
+			id = rand.Text()
+			w.Header().Set(requestIDHeader, id)
+		}
+		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
+			"status", refusal.status, "requestID", id, "error", err)
+	}
+	if err := respond(w, refusal.status, httpserver.ErrorBody{Error: refusal.message}); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// uniform takes away what would tell one 401 from another: that the key died after it was admitted,
+// or that it was good enough for the body to be read.
+func uniform(header http.Header, r *http.Request) {
+	delete(header, limitHeader)
+	delete(header, policyHeader)
+	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
+		header.Set("Connection", "close")
+	}
 }

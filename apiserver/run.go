@@ -1,7 +1,12 @@
+// Package apiserver is the data plane's HTTP side: the payment session API that merchants' tills and
+// payers' browsers call, and the internal and operational listeners beside it. Handlers decode, call
+// the domain, encode, and return errors to one table (errors.go); routes.go shows every route. Run
+// wires it all together and drains it again.
 package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -13,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -127,4 +133,60 @@ func handlers(r *replica, redis *store.Store, index *directory.Directory, core k
 	})
 	around.believes = func(*http.Request) bool { return true } // who reaches the internal listener is of the platform
 	return a.publicHandler(), newRails(around, guard, redis, registry).internalHandler(), nil
+}
+
+// replica is this process with its listeners.
+type replica struct {
+	options  Options
+	redis    *store.Store
+	phase    *ops.Phase
+	registry *prometheus.Registry
+	failed   chan error // receives what ended a listener before its time
+}
+
+// serve listens for requests until ctx ends, and drains.
+func (r *replica) serve(ctx context.Context, public, internal http.Handler) error {
+	log := r.options.Log
+	publicServer, err := httpserver.Serve(ctx, httpserver.Port{
+		Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
+		Handler: public, Log: log, Registerer: r.registry,
+	}, r.failed)
+	if err != nil {
+		return err
+	}
+	defer publicServer.Close()
+	internalServer, err := httpserver.Serve(ctx, httpserver.Port{
+		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
+	}, r.failed)
+	if err != nil {
+		return err
+	}
+	defer internalServer.Close()
+
+	answered := make(chan error, 1)
+	go func() { answered <- r.redis.Await(ctx, log) }()
+	select {
+	case err := <-answered:
+		if err != nil {
+			return err
+		}
+	case err := <-r.failed:
+		return err
+	}
+	r.phase.Set(ops.Serving)
+	select {
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+	}
+	r.phase.Set(ops.Draining)
+	log.Info("draining", "delay", r.options.DrainDelay)
+	select {
+	case err := <-r.failed:
+		return err
+	case <-time.After(r.options.DrainDelay):
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(publicServer.Shutdown(ctx), internalServer.Shutdown(ctx))
 }
