@@ -33,10 +33,10 @@ func (d *dispatcher) attempt(p parcel) verdict {
 	result := d.sender.Send(ctx, delivery.Request{
 		URL: p.endpoint.URL, ID: event.ID, Body: body, Secrets: p.endpoint.Secrets, Now: started,
 	})
-	span.Sent(result.Reason, result.Status, result.Verdict == delivery.Delivered)
+	span.Sent(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
-	case result.Verdict == delivery.Delivered:
+	case result.Outcome == delivery.Delivered:
 		d.record(p, func(ctx context.Context) error { return d.store.EventDelivered(span.In(ctx), p.lease) },
 			func() { d.metrics.ended(event.Kind, outcomeDelivered) })
 		return took
@@ -56,7 +56,7 @@ func (d *dispatcher) fail(p parcel, result delivery.Result, span tracing.Span) {
 	failure := store.Failure{
 		Reason:       result.Reason,
 		Retry:        retry,
-		Gone:         result.Verdict == delivery.Gone,
+		Gone:         result.Outcome == delivery.Gone,
 		Target:       p.endpoint.Target,
 		FailingLimit: d.options.FailingLimit,
 	}

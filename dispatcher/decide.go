@@ -27,12 +27,12 @@ type decision struct {
 
 // Why an event is put off. They label a metric.
 const (
-	deferredBusy       = "busy"
-	deferredBroken     = "breaker"
-	deferredStopping   = "stopping"
-	deferredUnsigned   = "no_secret"
-	deferredUnknown    = "unknown_merchant"
-	deferredUnreadable = "unreadable_merchant"
+	deferredBusy        = "busy"
+	deferredBroken      = "breaker"
+	deferredStopping    = "stopping"
+	deferredUnsigned    = "no_secret"
+	deferredUnknown     = "unknown_merchant"
+	deferredUndecodable = "unreadable_merchant"
 	// deferredUnsupported: a newer program wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
 )
@@ -60,8 +60,8 @@ func decide(lease store.Lease, endpoint endpoints.Endpoint, now time.Time) decis
 	switch {
 	case lease.Unsupported:
 		return decision{wait, deferredUnsupported, pause}
-	case endpoint.State == endpoints.Unreadable:
-		return decision{wait, deferredUnreadable, pause}
+	case endpoint.State == endpoints.Undecodable:
+		return decision{wait, deferredUndecodable, pause}
 	case endpoint.State == endpoints.Unknown:
 		return decision{wait, deferredUnknown, pause}
 	case !endpoint.Wants(lease.Event.Kind): // nor does a merchant that was withdrawn

@@ -40,7 +40,7 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"nobody for a minute":           {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{wait, deferredUnknown, 30 * time.Second}},
 		"nobody for a month":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, month, decision{wait, deferredUnknown, 5 * time.Minute}},
 		"before it happened":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{wait, deferredUnknown, 2 * time.Second}},
-		"there, but unreadable":         {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Unreadable}, month, decision{wait, deferredUnreadable, 5 * time.Minute}},
+		"there, but unreadable":         {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{wait, deferredUndecodable, 5 * time.Minute}},
 		"of a newer version":            {newer, signed, 0, decision{wait, deferredUnsupported, 2 * time.Second}},
 		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{wait, deferredUnsupported, 2 * time.Second}},
 		"no secret yet":                 {lease(completed, store.EndpointState{}), unsigned, 0, decision{wait, deferredUnsigned, 2 * time.Second}},

@@ -75,7 +75,7 @@ func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (res
 	endpoint := d.index.Endpoint(state.MerchantID)
 	known := endpoint.State == endpoints.Published
 	switch {
-	case endpoint.State == endpoints.Unreadable:
+	case endpoint.State == endpoints.Undecodable:
 		return false, nil
 	case known && state.Disabled() && state.Target != endpoint.Target:
 		return d.store.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)

@@ -72,7 +72,7 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 // causes are what a person can do something about when events wait for long.
 var causes = map[string]string{
 	deferredUnknown:     "nothing is published of their merchant, and the operator has not withdrawn it",
-	deferredUnreadable:  "what is published of their merchant cannot be decoded",
+	deferredUndecodable: "what is published of their merchant cannot be decoded",
 	deferredUnsigned:    "their merchant has no signing secret that can be read",
 	deferredUnsupported: "a newer program wrote them; upgrade the dispatcher",
 }

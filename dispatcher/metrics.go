@@ -96,7 +96,7 @@ func (m *metrics) begin() {
 	for _, reason := range slices.Concat(failures(), []string{reasonDisabled, reasonUnspeakable, store.ReasonUnreadable}) {
 		m.buriedTotal.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown, deferredUnreadable, deferredUnsupported} {
+	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, cause := range []string{store.EndpointGone, store.EndpointFailing} {

@@ -1,17 +1,64 @@
 package delivery
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+// ErrIncomplete says that an event lacks data that its kind requires, or has an unknown kind.
+var ErrIncomplete = errors.New("the event is incomplete")
+
+// Encode returns the body of an event, always the same bytes for the same event. The error is ErrIncomplete.
+//
+// Attempts for one event are days apart, and a newer release may make the later ones: a change here changes bodies that
+// receivers have seen already.
+func Encode(event outbox.Event) ([]byte, error) {
+	data, err := dataOf(event)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(body{
+		Type:      event.Kind,
+		Timestamp: event.OccurredAt.UTC().Format(timestampLayout),
+		Data:      data,
+	})
+}
+
 // body is an event as receivers see it. The order of the fields is part of the bytes.
 type body struct {
 	Type      v1alpha1.WebhookEvent `json:"type"`
 	Timestamp string                `json:"timestamp"`
 	Data      any                   `json:"data"`
+}
+
+// timestampLayout is RFC 3339 to the millisecond; time.Time's own encoding drops zeros.
+const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
+
+func dataOf(event outbox.Event) (any, error) {
+	switch event.Kind {
+	case v1alpha1.EventKeyRotated:
+		if event.Key != nil {
+			return keyDataOf(event), nil
+		}
+	case v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch:
+		if event.Session != nil && event.Session.Payment != nil {
+			return sessionDataOf(event), nil
+		}
+	case v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed,
+		v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled:
+		if event.Session != nil && event.Session.Payment == nil {
+			return sessionDataOf(event), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrIncomplete, event.Kind)
 }
 
 // sessionData is a session right after the change. It never has the payer's e-mail address.
@@ -32,25 +79,10 @@ type sessionData struct {
 	Merchant    merchantData   `json:"merchant"`
 }
 
-// paymentData is money that is to be refunded.
+// paymentData is a payment that is to be refunded.
 type paymentData struct {
 	AmountCents int64 `json:"amountCents"`
 	PaidAt      int64 `json:"paidAt,omitempty"`
-}
-
-// keyData is the API key in force after a rotation.
-type keyData struct {
-	KeyID      string                 `json:"keyId"`
-	Prefix     string                 `json:"prefix,omitempty"`
-	Generation int64                  `json:"generation"`
-	Cause      v1alpha1.RotationCause `json:"cause"`
-	RotatedAt  int64                  `json:"rotatedAt"`
-	Merchant   merchantData           `json:"merchant"`
-}
-
-type merchantData struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
 }
 
 func sessionDataOf(event outbox.Event) sessionData {
@@ -68,13 +100,23 @@ func sessionDataOf(event outbox.Event) sessionData {
 		PaymentRef:  news.PaymentRef,
 		Reason:      news.Reason,
 		Sequence:    news.Sequence,
-		Merchant:    merchantOf(event),
+		Merchant:    merchantDataOf(event),
 	}
 	if refused := news.Payment; refused != nil {
 		data.PaymentRef = refused.Ref // the one to be refunded, whatever settled the session
 		data.Payment = &paymentData{AmountCents: refused.AmountCents, PaidAt: milliseconds(refused.PaidAt)}
 	}
 	return data
+}
+
+// keyData is the API key in force after a rotation.
+type keyData struct {
+	KeyID      string                 `json:"keyId"`
+	Prefix     string                 `json:"prefix,omitempty"`
+	Generation int64                  `json:"generation"`
+	Cause      v1alpha1.RotationCause `json:"cause"`
+	RotatedAt  int64                  `json:"rotatedAt"`
+	Merchant   merchantData           `json:"merchant"`
 }
 
 func keyDataOf(event outbox.Event) keyData {
@@ -84,10 +126,34 @@ func keyDataOf(event outbox.Event) keyData {
 		Generation: event.Key.Generation,
 		Cause:      event.Key.Cause,
 		RotatedAt:  milliseconds(event.OccurredAt),
-		Merchant:   merchantOf(event),
+		Merchant:   merchantDataOf(event),
 	}
 }
 
-func merchantOf(event outbox.Event) merchantData {
+type merchantData struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+func merchantDataOf(event outbox.Event) merchantData {
 	return merchantData{ID: published.PublicMerchantID(event.MerchantID), Name: event.MerchantName}
+}
+
+// marshal writes no newline, and & < > as they are: the body is not part of an HTML page.
+func marshal(body body) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		return nil, fmt.Errorf("encode a %s event: %w", body.Type, err)
+	}
+	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), nil
+}
+
+// milliseconds is how times within data are written, as everywhere in the HTTP API; 0: there is none.
+func milliseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }

@@ -1,8 +1,13 @@
+// Package delivery makes one attempt to deliver one event: the body, which depends on the event alone, its Standard
+// Webhooks signatures, and the HTTP exchange with an untrusted endpoint. Its caller decides when to try, and how often.
 package delivery
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,8 +20,8 @@ import (
 // Timeout is how long one attempt may take, from name resolution to the end of the answer.
 const Timeout = 15 * time.Second
 
-// Bounds of what one Client keeps and reads. What is kept is for the attempts that are under way at once when there is much to
-// deliver, to one endpoint and to several merchants' of one host: a connection that is not kept is made again for each event.
+// What a Client reads and keeps. Enough connections are kept for the attempts in progress under load, to one endpoint
+// and to several merchants' endpoints on one host: a connection that is not kept is opened again for each event.
 const (
 	maxAnswerBytes    = 4 << 10
 	maxHeaderBytes    = 16 << 10
@@ -25,33 +30,33 @@ const (
 	maxIdleConnection = 60 * time.Second
 )
 
-// Options are what the platform's operator decides about where events may go.
+// Options say where events may go.
 type Options struct {
-	// AllowHTTP opens plain http.
+	// AllowHTTP allows plain HTTP.
 	AllowHTTP bool
-	// AllowCIDRs opens blocks of addresses that are not public.
+	// AllowCIDRs allows blocks of addresses that are not public.
 	AllowCIDRs []netip.Prefix
 	// Timeout bounds one attempt; 0: the constant Timeout.
 	Timeout time.Duration
-	// Resolver resolves the endpoints' names; nil: the system's.
+	// Resolver resolves the names of endpoints; nil: the system's.
 	Resolver *net.Resolver
-	// RootCAs are who may vouch for endpoints; nil: the system's.
+	// RootCAs verify the certificates of endpoints; nil: the system's.
 	RootCAs *x509.CertPool
 }
 
-// Client sends events. It is safe for concurrent use. It logs nothing: what there is to know of an
-// attempt is in its Result, and a URL, a body or an error may hold what nobody should read.
+// Client sends events. It is safe for concurrent use. It logs nothing: a Result has all there is to know of an attempt,
+// and a URL, a body or an error may contain secrets.
 type Client struct {
 	allowHTTP bool
 	timeout   time.Duration
 	transport *http.Transport
 }
 
-// New returns a Client. The error says which of the AllowCIDRs is none.
+// New returns a Client. The error names the invalid one of AllowCIDRs.
 func New(options Options) (*Client, error) {
 	guard, err := egress.NewGuard(options.AllowCIDRs)
 	if err != nil {
-		return nil, fmt.Errorf("guard webhooks: %w", err)
+		return nil, fmt.Errorf("allowed addresses of webhooks: %w", err)
 	}
 	timeout := cmp.Or(options.Timeout, Timeout)
 	return &Client{
@@ -61,5 +66,63 @@ func New(options Options) (*Client, error) {
 	}, nil
 }
 
-// Close lets go of the connections that wait to be used again.
+// Close closes the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// newTransport's timeouts are for a dial that continues after its attempt has ended; an attempt has its own context.
+// Connections to one host have no limit: merchants share hosts, and events of one would wait for slow answers to
+// another's. The caller limits attempts instead.
+func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // a proxy would resolve and dial where the guard cannot see it
+		DialContext:            dialContext(dialer),
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    timeout,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // the answer is discarded, so it need not be small
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        maxIdleConnection,
+	}
+}
+
+// dialError distinguishes a failed dial from a failed handshake.
+type dialError struct{ cause error }
+
+func (e *dialError) Error() string { return "dial: " + e.cause.Error() }
+func (e *dialError) Unwrap() error { return e.cause }
+
+func dialContext(dialer *egress.Dialer) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return connection, nil
+	}
+}
+
+// failureReason returns the Reason of an attempt without an answer. connected says whether there was a connection.
+func failureReason(err error, connected bool) string {
+	_, dialFailed := errors.AsType[*dialError](err)
+	_, unresolved := errors.AsType[*net.DNSError](err)
+	switch {
+	case errors.Is(err, egress.ErrRefused):
+		return ReasonRefusedAddress
+	case unresolved:
+		return ReasonDNS
+	case isTimeout(err):
+		return ReasonTimeout
+	case dialFailed:
+		return ReasonConnect
+	case connected:
+		return ReasonNoAnswer
+	}
+	return ReasonTLS // nothing else is between the dial and the exchange
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,55 +1,59 @@
 package delivery
 
-import "time"
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
 
-// Verdict is what an attempt came to.
-type Verdict int
+// Outcome is how an attempt ended.
+type Outcome int
 
-// Verdicts of an attempt.
+// Outcomes of an attempt.
 const (
-	// Failed is anything but the other two: the event is still to be delivered.
-	Failed Verdict = iota
-	// Delivered is an answer of 2xx.
+	// Failed: the event is still to be delivered.
+	Failed Outcome = iota
+	// Delivered: the answer was 2xx.
 	Delivered
-	// Gone is the answer 410: the endpoint wants no more events.
+	// Gone: the answer was 410, the endpoint wants no more events.
 	Gone
 )
 
-// Result is what became of one attempt.
+// Result describes one attempt.
 type Result struct {
-	Verdict Verdict
-	// Status is the answer's HTTP status, 0 without an answer.
+	Outcome Outcome
+	// Status is the answer's HTTP status; 0: no answer.
 	Status int
-	// RetryAfter is how long a failing endpoint asks to be left alone, at most MaxRetryAfter; 0: it
-	// did not ask.
+	// RetryAfter is the Retry-After of a failing endpoint, at most MaxRetryAfter; 0: none.
 	RetryAfter time.Duration
 	// Reason is one of Reasons. It never quotes the endpoint.
 	Reason string
 }
 
-// Reasons of a Result. They are a closed list, so that they may label metrics.
+// Reasons of a Result, a closed list, because they label metrics.
 const (
 	ReasonDelivered = "delivered"
 	ReasonGone      = "gone"
 	ReasonRedirect  = "redirect"
 	ReasonStatus4xx = "status_4xx"
 	ReasonStatus5xx = "status_5xx"
-	// ReasonStatusOther is an answer outside of 200 to 599.
+	// ReasonStatusOther is a status outside 200 to 599.
 	ReasonStatusOther = "status_other"
 	ReasonTimeout     = "timeout"
-	// ReasonInterrupted says that the caller's context ended first: nothing is known of the endpoint.
+	// ReasonInterrupted: the caller's context ended first, which says nothing about the endpoint.
 	ReasonInterrupted = "interrupted"
-	// ReasonBadURL is a URL that is not absolute http(s) with a host and without user info.
+	// ReasonBadURL: the URL is not absolute http(s) with a host and without user info.
 	ReasonBadURL = "bad_url"
-	// ReasonRefusedScheme is plain http where the platform has not opened it.
+	// ReasonRefusedScheme is plain HTTP that the platform does not allow.
 	ReasonRefusedScheme  = "refused_scheme"
 	ReasonRefusedAddress = "refused_address"
-	// ReasonUnsigned says that there was no secret to sign with; nothing was sent.
+	// ReasonUnsigned: there was no secret to sign with; nothing was sent.
 	ReasonUnsigned = "unsigned"
 	ReasonDNS      = "dns"
 	ReasonConnect  = "connect"
 	ReasonTLS      = "tls"
-	// ReasonNoAnswer says that the connection ended, or carried something that is not HTTP.
+	// ReasonNoAnswer: the connection ended, or the answer was not HTTP.
 	ReasonNoAnswer = "no_answer"
 )
 
@@ -60,4 +64,50 @@ func Reasons() []string {
 		ReasonTimeout, ReasonInterrupted, ReasonBadURL, ReasonRefusedScheme, ReasonRefusedAddress,
 		ReasonUnsigned, ReasonDNS, ReasonConnect, ReasonTLS, ReasonNoAnswer,
 	}
+}
+
+// resultOf reads an answer's status line and headers.
+func resultOf(answer *http.Response, now time.Time) Result {
+	status := answer.StatusCode
+	result := Result{Status: status, RetryAfter: retryAfter(answer.Header, now)}
+	switch {
+	case status >= 200 && status < 300:
+		return Result{Outcome: Delivered, Status: status, Reason: ReasonDelivered}
+	case status == http.StatusGone:
+		return Result{Outcome: Gone, Status: status, Reason: ReasonGone}
+	case status >= 300 && status < 400:
+		result.Reason = ReasonRedirect
+	case status >= 400 && status < 500:
+		result.Reason = ReasonStatus4xx
+	case status >= 500 && status < 600:
+		result.Reason = ReasonStatus5xx
+	default:
+		result.Reason = ReasonStatusOther
+	}
+	return result
+}
+
+// MaxRetryAfter is the longest Retry-After that is honoured.
+const MaxRetryAfter = 24 * time.Hour
+
+// retryAfter reads the header (RFC 9110, section 10.2.3): seconds or a date. A malformed, past or repeated value is
+// ignored.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	values := header.Values("Retry-After")
+	if len(values) != 1 {
+		return 0
+	}
+	value := strings.TrimSpace(values[0])
+	if digits := strings.Trim(value, "0123456789") == ""; digits && value != "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(MaxRetryAfter/time.Second) { // err: more than an int64 holds
+			return MaxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), MaxRetryAfter)
 }

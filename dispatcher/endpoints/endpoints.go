@@ -1,7 +1,12 @@
+// Package endpoints knows, from the published objects, where each merchant's events go and which secrets sign them. It
+// also reports rotated keys. It stores nothing but this index and sends nothing.
 package endpoints
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,21 +14,74 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
+// State says what is published of a merchant.
+type State int
+
+// States of a merchant.
+const (
+	// Unknown: nothing is published. The merchant may be new, or its published object is lost.
+	Unknown State = iota
+	Published
+	// Undecodable: its published object is damaged or of a newer version.
+	Undecodable
+	// Withdrawn: the Merchant was deleted; the operator has published a tombstone.
+	Withdrawn
+)
+
+// Endpoint is where one merchant's events go. All but State is empty unless that is Published.
+type Endpoint struct {
+	State State
+	// MerchantID is the bare id, without "mer_"; MerchantName is the name payers see.
+	MerchantID, MerchantName string
+	// Merchant is the object whose status has the health of the endpoint. UID distinguishes it from another object of
+	// the same name.
+	Merchant types.NamespacedName
+	UID      types.UID
+
+	// URL is empty for a merchant without a webhook.
+	URL string
+	// Secrets sign, the newest first; none until the operator has created one.
+	Secrets []published.SigningSecret
+	// Target changes with the URL and with spec.webhook.resumeTrigger: the state of an endpoint belongs to one target.
+	Target string
+
+	events []v1alpha1.WebhookEvent
+}
+
+// Wants reports whether the merchant subscribes to events of the kind. A webhook without a list of kinds gets all but
+// session.created, which would double the number of events and tells a till nothing new.
+func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
+	if e.URL == "" {
+		return false
+	}
+	if len(e.events) == 0 {
+		return kind != v1alpha1.EventSessionCreated
+	}
+	return slices.Contains(e.events, kind)
+}
+
+// targetOf returns a digest, because a URL may contain a merchant's own token.
+func targetOf(webhook v1alpha1.Webhook) string {
+	sum := sha256.Sum256([]byte(webhook.URL + "\x00" + webhook.ResumeTrigger))
+	return hex.EncodeToString(sum[:16])
+}
+
 // Endpoints is the index of all merchants' endpoints. It is safe for concurrent use.
 type Endpoints struct {
-	mu        sync.RWMutex
-	merchants map[string]published.MerchantRecord // by the name of the published object
-	spoilt    map[string]bool                     // names of published merchants that cannot be decoded
-	withdrawn map[string]bool                     // names of tombstones of merchants
-	secrets   map[string]published.WebhookRecord  // by the name of the published object
-	rotations rotations
+	mu          sync.RWMutex
+	merchants   map[string]published.MerchantRecord // by the name of the published object
+	undecodable map[string]bool                     // names of published merchants
+	withdrawn   map[string]bool                     // names of tombstones of merchants
+	secrets     map[string]published.WebhookRecord  // by the name of the published object
+	rotations   rotations
 
 	now func() time.Time
 
-	// Informers fill the index: Watch, Synced and Age are its own.
+	// Informers fill the index and provide Watch, Synced and Age.
 	*kube.Informers
 }
 
@@ -32,29 +90,28 @@ type Options struct {
 	Log *slog.Logger
 	// Registerer takes the metrics of the informers.
 	Registerer prometheus.Registerer
-	// Rotated is told of every key that was ever rotated, when it is first seen and whenever it
-	// changes, with the name payers see of its merchant. It holds up the watch and the index: it must
-	// be quick, and not ask the index anything.
+	// Rotated is called for each key with a rotation when it is first seen and when it changes, with the name payers
+	// see of its merchant. It blocks the watch and the index: it must be quick and must not call the index.
 	Rotated func(key published.KeyRecord, merchantName string)
 	// Now is the clock of overlaps and of Age.
 	Now func() time.Time
 }
 
-// New returns an empty index that Watch fills.
+// New returns an empty index, which Watch fills.
 func New(options Options) *Endpoints {
 	e := &Endpoints{
-		merchants: map[string]published.MerchantRecord{},
-		spoilt:    map[string]bool{},
-		withdrawn: map[string]bool{},
-		secrets:   map[string]published.WebhookRecord{},
-		rotations: rotations{tell: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
-		now:       options.Now,
+		merchants:   map[string]published.MerchantRecord{},
+		undecodable: map[string]bool{},
+		withdrawn:   map[string]bool{},
+		secrets:     map[string]published.WebhookRecord{},
+		rotations:   rotations{report: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
+		now:         options.Now,
 	}
 	e.Informers = kube.NewInformers(kube.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, e.sources()...)
 	return e
 }
 
-// Endpoint returns where the events of a merchant go. One without a webhook has an Endpoint that wants nothing.
+// Endpoint returns where the events of a merchant go.
 func (e *Endpoints) Endpoint(merchantID string) Endpoint {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -63,29 +120,16 @@ func (e *Endpoints) Endpoint(merchantID string) Endpoint {
 	switch {
 	case known:
 		return e.endpointOf(merchant)
-	case e.spoilt[name]:
-		return Endpoint{State: Unreadable}
+	case e.undecodable[name]:
+		return Endpoint{State: Undecodable}
 	case e.withdrawn[published.MerchantTombstoneName(merchantID)]:
 		return Endpoint{State: Withdrawn}
 	}
 	return Endpoint{}
 }
 
-// All returns the endpoints of all merchants that have a webhook.
-func (e *Endpoints) All() []Endpoint {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	var all []Endpoint
-	for _, merchant := range e.merchants {
-		if merchant.Webhook != nil {
-			all = append(all, e.endpointOf(merchant))
-		}
-	}
-	return all
-}
-
 func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
-	found := Endpoint{
+	endpoint := Endpoint{
 		State:        Published,
 		MerchantID:   merchant.MerchantID,
 		MerchantName: merchant.DisplayName,
@@ -93,13 +137,13 @@ func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 		UID:          merchant.UID,
 	}
 	if merchant.Webhook == nil {
-		return found
+		return endpoint
 	}
-	found.URL = merchant.Webhook.URL
-	found.Target = target(*merchant.Webhook)
-	found.events = merchant.Webhook.Events
-	if signing, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {
-		found.Secrets = signing.SigningSecrets(e.now())
+	endpoint.URL = merchant.Webhook.URL
+	endpoint.Target = targetOf(*merchant.Webhook)
+	endpoint.events = merchant.Webhook.Events
+	if record, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {
+		endpoint.Secrets = record.SigningSecrets(e.now())
 	}
-	return found
+	return endpoint
 }

@@ -19,26 +19,26 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// scene is an index whose informers the test calls as a reflector would.
-type scene struct {
+// fixture is an index whose informers the test calls as a reflector would.
+type fixture struct {
 	*Endpoints
 
-	clock *clock.FakePassiveClock
-	log   *bytes.Buffer
-	told  *[]string
+	clock   *clock.FakePassiveClock
+	log     *bytes.Buffer
+	rotated *[]string
 }
 
-func newScene() scene {
-	s := scene{clock: clock.NewFakePassiveClock(now), log: &bytes.Buffer{}, told: &[]string{}}
-	s.Endpoints = New(Options{
-		Log:        slog.New(slog.NewTextHandler(s.log, nil)),
+func newFixture() fixture {
+	f := fixture{clock: clock.NewFakePassiveClock(now), log: &bytes.Buffer{}, rotated: &[]string{}}
+	f.Endpoints = New(Options{
+		Log:        slog.New(slog.NewTextHandler(f.log, nil)),
 		Registerer: prometheus.NewRegistry(),
 		Rotated: func(key published.KeyRecord, merchantName string) {
-			*s.told = append(*s.told, key.Source.Name+" of "+merchantName)
+			*f.rotated = append(*f.rotated, key.Source.Name+" of "+merchantName)
 		},
-		Now: s.clock.Now,
+		Now: f.clock.Now,
 	})
-	return s
+	return f
 }
 
 func merchant(webhook *v1alpha1.Webhook) *v1alpha1.Merchant {
@@ -56,25 +56,25 @@ func merchant(webhook *v1alpha1.Webhook) *v1alpha1.Merchant {
 
 var hook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
 
-func (s scene) publish(t *testing.T, m *v1alpha1.Merchant) {
+func (f fixture) publish(t *testing.T, m *v1alpha1.Merchant) {
 	t.Helper()
 	configMap, err := published.EncodeMerchant("credentials", published.NewMerchantRecord(m))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = s.Informer("merchant").Update(configMap)
+	_ = f.Informer("merchant").Update(configMap)
 }
 
-func (s scene) sign(t *testing.T, record published.WebhookRecord) {
+func (f fixture) sign(t *testing.T, record published.WebhookRecord) {
 	t.Helper()
 	secret, err := published.EncodeWebhook("credentials", record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = s.Informer("webhook").Update(secret)
+	_ = f.Informer("webhook").Update(secret)
 }
 
-func (s scene) key(t *testing.T, name string, generation int64) {
+func (f fixture) key(t *testing.T, name string, generation int64) {
 	t.Helper()
 	record := published.KeyRecord{
 		KeyID:        published.ID(types.UID(name)),
@@ -90,50 +90,47 @@ func (s scene) key(t *testing.T, name string, generation int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = s.Informer("key").Update(secret)
+	_ = f.Informer("key").Update(secret)
 }
 
 func TestEndpointOfAMerchant(t *testing.T) {
-	s := newScene()
+	f := newFixture()
 	id := published.ID("acme-uid")
-	if e := s.Endpoint(id); e.State != Unknown {
+	if e := f.Endpoint(id); e.State != Unknown {
 		t.Fatal("an endpoint of nobody")
 	}
-	s.publish(t, merchant(nil))
-	if e := s.Endpoint(id); e.State != Published || e.Wants(v1alpha1.EventSessionCompleted) || len(s.All()) != 0 {
+	f.publish(t, merchant(nil))
+	if e := f.Endpoint(id); e.State != Published || e.Wants(v1alpha1.EventSessionCompleted) {
 		t.Fatal("a merchant without a webhook is known, and wants nothing")
 	}
-	s.publish(t, merchant(hook))
-	got := s.Endpoint(id)
+	f.publish(t, merchant(hook))
+	got := f.Endpoint(id)
 	if got.State != Published || got.URL != hook.URL || got.MerchantName != "Acme" || got.UID != "acme-uid" ||
 		got.Merchant != (types.NamespacedName{Namespace: "shops", Name: "acme"}) || len(got.Secrets) != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if all := s.All(); len(all) != 1 || all[0].MerchantID != id {
-		t.Errorf("all: %+v", all)
-	}
-	s.publish(t, merchant(nil))
-	if e := s.Endpoint(id); e.URL != "" || len(s.All()) != 0 {
+	f.publish(t, merchant(nil))
+	if e := f.Endpoint(id); e.URL != "" {
 		t.Error("the endpoint outlived its webhook")
 	}
 }
 
 // Both secrets sign for a day, then the newer one alone, whether or not the operator has tidied up.
 func TestSecretsSignInTheirTime(t *testing.T) {
-	s := newScene()
-	s.publish(t, merchant(hook))
+	f := newFixture()
+	f.publish(t, merchant(hook))
 	first := published.NewWebhookRecord(merchant(hook), now)
 	second := first.Rotated("again", now)
-	s.sign(t, second)
+	f.sign(t, second)
 
 	secrets := func() []published.SigningSecret {
-		e := s.Endpoint(published.ID("acme-uid"))
+		e := f.Endpoint(published.ID("acme-uid"))
 		return e.Secrets
 	}
 	if diff := cmp.Diff([]published.SigningSecret{second.Current.Secret, first.Current.Secret}, secrets()); diff != "" {
 		t.Errorf("after a rotation: %s", diff)
 	}
-	s.clock.SetTime(now.Add(published.SigningOverlap))
+	f.clock.SetTime(now.Add(published.SigningOverlap))
 	if diff := cmp.Diff([]published.SigningSecret{second.Current.Secret}, secrets()); diff != "" {
 		t.Errorf("a day later: %s", diff)
 	}
@@ -166,29 +163,29 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 		"another URL": {URL: "https://shop.example/other"},
 		"resumed":     {URL: hook.URL, ResumeTrigger: "1"},
 	} {
-		if other, taken := seen[target(webhook)]; taken {
+		if other, taken := seen[targetOf(webhook)]; taken {
 			t.Errorf("%s is the target of %s", desc, other)
 		}
-		seen[target(webhook)] = desc
+		seen[targetOf(webhook)] = desc
 	}
-	if target(v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}) != target(*hook) {
+	if targetOf(v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}) != targetOf(*hook) {
 		t.Error("another signing secret is no other target")
 	}
 }
 
 func TestRotatedKeysAreToldOfWithTheirMerchant(t *testing.T) {
-	s := newScene()
-	s.key(t, "early", 2) // before its merchant, as the first lists may come in any order
-	s.key(t, "gone", 2)
-	_ = s.Informer("key").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.KeyName(published.ID("gone"))}})
-	if len(*s.told) != 0 {
-		t.Fatalf("told %v before the merchant was known", *s.told)
+	f := newFixture()
+	f.key(t, "early", 2) // before its merchant, as the first lists may come in any order
+	f.key(t, "gone", 2)
+	_ = f.Informer("key").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.KeyName(published.ID("gone"))}})
+	if len(*f.rotated) != 0 {
+		t.Fatalf("reported %v before the merchant was known", *f.rotated)
 	}
-	s.publish(t, merchant(nil))
-	s.publish(t, merchant(nil))
-	s.key(t, "first", 1) // issued, not rotated
-	s.key(t, "late", 3)
-	if diff := cmp.Diff([]string{"early of Acme", "late of Acme"}, *s.told); diff != "" {
+	f.publish(t, merchant(nil))
+	f.publish(t, merchant(nil))
+	f.key(t, "first", 1) // issued, not rotated
+	f.key(t, "late", 3)
+	if diff := cmp.Diff([]string{"early of Acme", "late of Acme"}, *f.rotated); diff != "" {
 		t.Error(diff)
 	}
 }

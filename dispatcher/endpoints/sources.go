@@ -10,14 +10,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
-// sources are the published objects the index is made of.
+// sources are the published objects that make up the index.
 func (e *Endpoints) sources() []kube.Source {
 	return []kube.Source{
 		{
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
 			Kind: kube.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
 				Decode: published.DecodeMerchant, Take: e.takeMerchant,
-				Forget: e.forgetMerchant, Spoilt: e.spoilMerchant, All: names(e, e.merchants),
+				Forget: e.forgetMerchant, Spoilt: e.undecodableMerchant, All: names(e, e.merchants),
 			},
 		},
 		{
@@ -44,13 +44,21 @@ func (e *Endpoints) sources() []kube.Source {
 	}
 }
 
+func names[R any](e *Endpoints, records map[string]R) func() []string {
+	return func() []string {
+		e.mu.RLock()
+		defer e.mu.RUnlock()
+		return slices.Collect(maps.Keys(records))
+	}
+}
+
 func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) error {
-	record.IPAllowlist = nil // nothing of it is needed here
+	record.IPAllowlist = nil // nothing here needs it
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.merchants[name] = record
-	delete(e.spoilt, name)
-	e.rotations.merchantSeen(record)
+	delete(e.undecodable, name)
+	e.rotations.takeMerchant(record)
 	return nil
 }
 
@@ -58,18 +66,18 @@ func (e *Endpoints) forgetMerchant(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.merchants, name)
-	delete(e.spoilt, name)
+	delete(e.undecodable, name)
 }
 
-// spoilMerchant remembers that something is published of the merchant.
-func (e *Endpoints) spoilMerchant(name string) {
+// undecodableMerchant remembers that the merchant has a published object.
+func (e *Endpoints) undecodableMerchant(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.merchants, name)
-	e.spoilt[name] = true
+	e.undecodable[name] = true
 }
 
-// takeTombstone keeps nothing of a key's tombstone.
+// takeTombstone ignores tombstones of keys.
 func (e *Endpoints) takeTombstone(name string, tombstone published.Tombstone) error {
 	if tombstone.Kind == published.TombstoneMerchant {
 		e.mu.Lock()
@@ -92,37 +100,74 @@ func (e *Endpoints) takeSecret(name string, record published.WebhookRecord) erro
 	return nil
 }
 
-// takeKey keeps nothing of a key, unless it waits for its merchant: only rotations are of interest here.
-func (e *Endpoints) takeKey(_ string, record published.KeyRecord) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	merchant, known := e.merchants[published.MerchantName(record.MerchantID)]
-	e.rotations.keySeen(record, merchant.DisplayName, known)
-	return nil
-}
-
-func (e *Endpoints) forgetKey(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.rotations.keyGone(name)
-}
-
-func (e *Endpoints) waitingKeys() []string {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.rotations.names()
-}
-
 func (e *Endpoints) forgetSecret(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.secrets, name)
 }
 
-func names[R any](e *Endpoints, records map[string]R) func() []string {
-	return func() []string {
-		e.mu.RLock()
-		defer e.mu.RUnlock()
-		return slices.Collect(maps.Keys(records))
+func (e *Endpoints) takeKey(_ string, record published.KeyRecord) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	merchant, known := e.merchants[published.MerchantName(record.MerchantID)]
+	e.rotations.takeKey(record, merchant.DisplayName, known)
+	return nil
+}
+
+func (e *Endpoints) forgetKey(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rotations.forgetKey(name)
+}
+
+func (e *Endpoints) waitingKeys() []string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.rotations.waitingKeys()
+}
+
+// rotations reports rotated keys. A key may be seen before its merchant, whose name its event needs; it waits until
+// then. Nothing is kept of other keys. The lock of the index guards it.
+type rotations struct {
+	report func(key published.KeyRecord, merchantName string)
+	// waiting keys by merchant id and by the name of the key's published object.
+	waiting map[string]map[string]published.KeyRecord
+}
+
+func (r rotations) takeKey(key published.KeyRecord, merchantName string, merchantKnown bool) {
+	name := published.KeyName(key.KeyID)
+	delete(r.waiting[key.MerchantID], name)
+	switch {
+	case key.Generation < 2: // issued, and never rotated
+	case merchantKnown:
+		r.report(key, merchantName)
+	default:
+		if r.waiting[key.MerchantID] == nil {
+			r.waiting[key.MerchantID] = map[string]published.KeyRecord{}
+		}
+		r.waiting[key.MerchantID][name] = key
 	}
+}
+
+func (r rotations) takeMerchant(merchant published.MerchantRecord) {
+	for _, key := range r.waiting[merchant.MerchantID] {
+		r.report(key, merchant.DisplayName)
+	}
+	delete(r.waiting, merchant.MerchantID)
+}
+
+func (r rotations) forgetKey(name string) {
+	for _, keys := range r.waiting {
+		delete(keys, name)
+	}
+}
+
+func (r rotations) waitingKeys() []string {
+	var names []string
+	for _, keys := range r.waiting {
+		for name := range keys {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -2,11 +2,48 @@ package delivery_test
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 )
+
+func TestTheStatusDecides(t *testing.T) {
+	tests := map[int]delivery.Result{
+		410: {Outcome: delivery.Gone, Reason: "gone"},
+	}
+	for _, code := range []int{200, 201, 202, 204, 205, 226, 299} {
+		tests[code] = delivery.Result{Outcome: delivery.Delivered, Reason: "delivered"}
+	}
+	for _, code := range []int{300, 301, 302, 303, 304, 307, 308} {
+		tests[code] = delivery.Result{Reason: "redirect"}
+	}
+	for _, code := range []int{400, 401, 403, 404, 408, 409, 422, 429, 451, 499} {
+		tests[code] = delivery.Result{Reason: "status_4xx"}
+	}
+	for _, code := range []int{500, 502, 503, 504, 599} {
+		tests[code] = delivery.Result{Reason: "status_5xx"}
+	}
+	for _, code := range []int{600, 999} {
+		tests[code] = delivery.Result{Reason: "status_other"}
+	}
+	r := receivePlain(t, func(w http.ResponseWriter, request *http.Request) {
+		code, _ := strconv.Atoi(strings.TrimPrefix(request.URL.Path, "/"))
+		w.Header().Set("Location", "/followed")
+		w.WriteHeader(code)
+	})
+	for code, want := range tests {
+		want.Status = code
+		if got := send(t, r.trusting(), attempt(r.URL+"/"+strconv.Itoa(code))); got != want {
+			t.Errorf("%d gives %+v, want %+v", code, got, want)
+		}
+	}
+	if hits := len(r.all()); hits != len(tests) {
+		t.Errorf("%d requests for %d attempts: a redirect was followed", hits, len(tests))
+	}
+}
 
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)

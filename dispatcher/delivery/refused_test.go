@@ -121,7 +121,7 @@ func TestAnOpenEndpointOpensNoWayInside(t *testing.T) {
 	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	options.Resolver = names.Resolver()
 	names.Set("example.com", "127.0.0.1") // for which the receiver has a certificate
-	if got := send(t, options, attempt("https://example.com"+port)); got.Verdict != delivery.Delivered {
+	if got := send(t, options, attempt("https://example.com"+port)); got.Outcome != delivery.Delivered {
 		t.Fatalf("while the name is good: %+v", got)
 	}
 	names.Set("example.com", "127.0.0.2")
