@@ -9,9 +9,9 @@ import (
 func deadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
-		Short: "List webhook events that were given up, and send them again",
-		Long: "An event is given up when its endpoint failed for the whole schedule, said that it is gone, or\n" +
-			"was disabled. It is kept for 30 days.",
+		Short: "List and resend webhook events that could not be delivered",
+		Long: "An event becomes a dead letter after its last attempt, when its endpoint answers 410, or while its\n" +
+			"endpoint is disabled. It is kept for 30 days.",
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(listDeadLettersCommand(), resendDeadLettersCommand())
@@ -22,7 +22,7 @@ func listDeadLettersCommand() *cobra.Command {
 	var options dispatcher.ListOptions
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the events that were given up",
+		Short:   "List dead letters",
 		Example: "  merchant-operator dead-letters list --merchant mer_k3v9x0a7c2qd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,9 +33,9 @@ func listDeadLettersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addRedisURL(flags, &options.RedisURL)
-	flags.StringVar(&options.MerchantID, "merchant", "", "only those of the merchant with this id (mer_...); empty: of all")
-	flags.IntVar(&options.Limit, "limit", 100, "the largest number to list; 0: all")
-	flags.StringVarP(&options.Output, "output", "o", "table", "table or json")
+	flags.StringVar(&options.MerchantID, "merchant", "", "list only dead letters of this merchant (mer_...); empty: all")
+	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
+	flags.StringVarP(&options.Output, "output", "o", "table", "output format: table or json")
 	return cmd
 }
 
@@ -43,9 +43,9 @@ func resendDeadLettersCommand() *cobra.Command {
 	var options dispatcher.ResendOptions
 	cmd := &cobra.Command{
 		Use:   "resend [EVENT...]",
-		Short: "Send events again that were given up",
-		Long: "The events are due at once, with the id and the bytes they had, and begin their schedule anew.\n" +
-			"An endpoint that is disabled has to be resumed first: see spec.webhook.resumeTrigger.",
+		Short: "Send dead letters again",
+		Long: "The events are due at once, with the same id and bytes and a new retry schedule. Resume a disabled\n" +
+			"endpoint first: change spec.webhook.resumeTrigger of its Merchant.",
 		Example: "  merchant-operator dead-letters resend evt_0aK3v9...\n" +
 			"  merchant-operator dead-letters resend --merchant mer_k3v9x0a7c2qd",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func resendDeadLettersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addRedisURL(flags, &options.RedisURL)
-	flags.StringVar(&options.MerchantID, "merchant", "", "all events of the merchant with this id (mer_...)")
-	flags.BoolVar(&options.All, "all", false, "all events of all merchants")
+	flags.StringVar(&options.MerchantID, "merchant", "", "resend all dead letters of this merchant (mer_...)")
+	flags.BoolVar(&options.All, "all", false, "resend the dead letters of all merchants")
 	return cmd
 }

@@ -1,6 +1,5 @@
-// Command merchant-operator is one binary with a role for each Deployment: the operator that
-// publishes merchants and keys, the apiserver that takes their charges, and the dispatcher that tells
-// them how those end.
+// Command merchant-operator is one binary with three roles: the operator publishes merchants and keys, the
+// apiserver serves the payment session API, and the dispatcher delivers webhooks.
 package main
 
 import (
@@ -30,17 +29,16 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "merchant-operator",
-		Short: "Onboard merchants with kubectl apply, charge through an HTTP API",
-		Long: "merchant-operator manages merchants and their API keys as Kubernetes custom resources and\n" +
-			"serves the payment session API that those keys open, and tells merchants of what became of their\n" +
-			"sessions by webhook. Each role is one Deployment.",
+		Short: "Onboard merchants with kubectl apply, take payments through an HTTP API",
+		Long: "merchant-operator manages merchants and their API keys as Kubernetes custom resources,\n" +
+			"serves the payment session API, and delivers signed webhooks. Run each role as a Deployment.",
 		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	var level slog.Level
-	root.PersistentFlags().TextVar(&level, "log-level", slog.LevelInfo, "lowest level that is logged: DEBUG, INFO, WARN or ERROR")
+	root.PersistentFlags().TextVar(&level, "log-level", slog.LevelInfo, "lowest level to log: DEBUG, INFO, WARN or ERROR")
 	logger := func() *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	}

@@ -17,7 +17,7 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	options := controllers.DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Reconcile Merchants and ApiKeys into the credentials namespace",
+		Short: "Publish Merchants and ApiKeys to the data plane, deliver and rotate keys",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Log = logger()
@@ -28,11 +28,11 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addKubeconfig(flags, &options.Kubeconfig)
-	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; tenants must have no access to it")
-	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces to manage, comma-separated; empty: all")
+	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; give tenants no access to it")
+	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants and ApiKeys to manage, comma-separated; empty: all")
 	addOps(flags, &options.Ops)
-	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "let only one of several operators work at a time")
-	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty: the pod's own")
+	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "elect a leader, so that only one operator is active")
+	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the leader election lease; empty: the namespace of the pod")
 	return cmd
 }
 
@@ -55,20 +55,20 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	addKubeconfig(flags, &options.Kubeconfig)
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
 	addRedisURL(flags, &options.RedisURL)
-	flags.StringVar(&options.PublicAddress, "public-address", options.PublicAddress, "listen address of the API, the one an ingress routes to")
-	flags.StringVar(&options.InternalAddress, "internal-address", options.InternalAddress, "listen address for rails inside the cluster")
+	flags.StringVar(&options.PublicAddress, "public-address", options.PublicAddress, "listen address of the public API, for merchants and payers")
+	flags.StringVar(&options.InternalAddress, "internal-address", options.InternalAddress, "listen address of the internal API, for payment rails in the cluster")
 	addOps(flags, &options.Ops)
-	flags.IntVar(&options.MaxConnections, "max-connections", options.MaxConnections, "connections of clients at once, of some 23 KiB each; past it those are closed that have waited longest for a request")
+	flags.IntVar(&options.MaxConnections, "max-connections", options.MaxConnections, "maximum concurrent connections, about 23 KiB of memory each; the longest idle is closed first")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
-	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks whose X-Forwarded-For is believed, comma-separated; empty: nobody's")
-	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "how long a session can be read after its expiry; one that a rail has reported of, for at least 30 days")
-	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second and client address")
-	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads that one client address may make at once")
-	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience that the tokens of rails must be issued for; empty: the Kubernetes API itself")
-	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "replicas of Redis that must have a settlement before it is answered, else it is 503 and the rail reports again; 0: the master alone")
-	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "how long a settlement waits for them")
-	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with an id that its answer has in X-Request-Id")
-	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time between turning unready and closing the listeners, for load balancers to notice")
+	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
+	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address")
+	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address")
+	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience required in tokens of rails; empty: the Kubernetes API")
+	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "Redis replicas that must acknowledge a settlement; if too few do, the answer is 503; 0: do not wait")
+	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "time to wait for --settlement-replicas")
+	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with the id that the client gets in X-Request-Id")
+	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
 	return cmd
 }
 
@@ -76,7 +76,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	options := dispatcher.DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "dispatcher",
-		Short: "Expire sessions in time and deliver webhooks",
+		Short: "Deliver webhooks and expire sessions",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
@@ -92,26 +92,25 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
 	addRedisURL(flags, &options.RedisURL)
 	addOps(flags, &options.Ops)
-	flags.BoolVar(&options.AllowHTTP, "webhook-allow-http", false, "deliver over plain HTTP too; events and signatures can then be read on the way")
-	flags.Var((*blocks)(&options.AllowCIDRs), "webhook-allow-cidrs", "CIDR blocks that webhooks may go to besides public addresses, comma-separated; empty: none")
-	flags.IntVar(&options.Concurrency, "webhook-concurrency", options.Concurrency, "attempts under way at once to one merchant's endpoint")
-	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "attempts under way at once to all endpoints")
-	flags.DurationVar(&options.Lease, "lease", options.Lease, "how long the events of a dispatcher that crashed are delayed; more than an attempt takes, which is 15s")
-	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "how long an endpoint may do nothing but fail before it is disabled")
+	flags.BoolVar(&options.AllowHTTP, "webhook-allow-http", false, "allow webhooks over plain HTTP; anyone on the network path can read the events")
+	flags.Var((*blocks)(&options.AllowCIDRs), "webhook-allow-cidrs", "CIDR blocks allowed for webhooks in addition to public addresses, comma-separated; empty: none")
+	flags.IntVar(&options.Concurrency, "webhook-concurrency", options.Concurrency, "maximum concurrent attempts per merchant")
+	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "maximum concurrent attempts of this dispatcher")
+	flags.DurationVar(&options.Lease, "lease", options.Lease, "time after which another dispatcher takes over the events of a crashed one; more than 15s, the timeout of an attempt")
+	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
 	return cmd
 }
 
-// fitMemory has the garbage collector work harder when the container's memory limit is near, rather than let the kernel
-// kill the process. GOMEMLIMIT in the environment takes its place.
+// fitMemory makes Go collect garbage more often near the container's memory limit, so that the kernel does not
+// kill the process. GOMEMLIMIT takes precedence.
 func fitMemory(log *slog.Logger) {
-	const share = 0.9 // the rest is for what the collector does not count
+	const share = 0.9 // the rest is memory that the collector does not count
 	if limit, err := memlimit.Set(memlimit.WithRatio(share)); err == nil && limit < math.MaxInt64 {
-		log.Info("memory is limited", "bytes", limit)
+		log.Info("set the memory limit", "bytes", limit)
 	}
 }
 
-// ballast is for roles that keep little and throw much away. The collector sets to work when there is as much garbage as of
-// what is kept, which would be fifty times a second; what is kept and never touched counts for it, and takes no memory. So there may
-// be so much garbage more, and no more than that under any load, as there would be with a higher GOGC. The caller
-// keeps it alive for as long as the role runs.
+// ballast makes garbage collections rare in roles that keep little memory and allocate much. It counts as live, so 32 MB more
+// garbage may collect, under any load; it is never written, so it takes no memory. A higher GOGC would have no such bound.
+// The caller keeps it alive.
 func ballast() []byte { return make([]byte, 32<<20) }
