@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ApiKeyState says whether a key is accepted.
+// ApiKeyState says whether a key is accepted. One of Active, Disabled.
 // +kubebuilder:validation:Enum=Active;Disabled
 type ApiKeyState string
 
@@ -12,26 +12,25 @@ const (
 	ApiKeyDisabled ApiKeyState = "Disabled"
 )
 
-// RotationCause says who asked for a rotation.
+// RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API.
 // +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API
 type RotationCause string
 
 // Causes of a rotation.
 const (
-	// RotationInitial is a key's first issue to its merchant, and the issue of another one because
-	// what was published of it is lost.
+	// RotationInitial: the first key of an ApiKey, or a new one because the published record was lost.
 	RotationInitial RotationCause = "Initial"
-	// RotationTrigger is a change of spec.rotation.trigger or of spec.keyDigest.
+	// RotationTrigger: spec.rotation.trigger or spec.keyDigest changed.
 	RotationTrigger RotationCause = "Trigger"
-	// RotationSchedule is spec.rotation.everySeconds elapsed.
+	// RotationSchedule: spec.rotation.everySeconds elapsed.
 	RotationSchedule RotationCause = "Schedule"
-	// RotationAPI is POST /api/v1/keys/rotate.
+	// RotationAPI: the merchant called POST /api/v1/keys/rotate.
 	RotationAPI RotationCause = "API"
 )
 
-// MerchantReference names a Merchant in the ApiKey's own namespace.
+// MerchantReference names a Merchant in the namespace of the ApiKey.
 type MerchantReference struct {
-	// name of the Merchant.
+	// name is the name of the Merchant.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -39,19 +38,19 @@ type MerchantReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Delivery says where the plaintext of a generated key goes.
+// Delivery is the Secret that receives the plaintext of a generated key.
 type Delivery struct {
-	// secretName is the Secret beside the ApiKey that receives the key, with the data keys
-	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key". A change moves the key.
-	// A Secret of that name which is not this ApiKey's is never touched.
+	// secretName is the Secret in the namespace of the ApiKey that receives the key, under the data keys apiKey, keyID
+	// and prefix. Default: the name of the ApiKey followed by "-key". A change moves the key to the new name. A Secret
+	// that belongs to another owner is not changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// retainSeconds is how long the delivered Secret stays, in seconds since its key was issued;
-	// 0: for good.
+	// retainSeconds is the time after which the delivered Secret is deleted, in seconds since the key was issued. The
+	// key stays valid. Default: 0, the Secret is kept.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:default=0
@@ -59,24 +58,24 @@ type Delivery struct {
 	RetainSeconds *int32 `json:"retainSeconds,omitempty"`
 }
 
-// Rotation says when a key is replaced.
+// Rotation says when a key is replaced by a new one.
 type Rotation struct {
-	// trigger is opaque: each change of it is one rotation. A date reads well. A key made elsewhere
-	// is not replaced by it, only by another keyDigest.
+	// trigger is any text, for example a date. Each change rotates the key once. It has no effect on an externally
+	// generated key; change keyDigest instead.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Trigger string `json:"trigger,omitempty"`
 
-	// everySeconds is how old a key may become, in seconds; absent: no matter. It is replaced up to a
-	// tenth of that time earlier, so that keys made together do not all change at once. A key made
-	// elsewhere is not replaced by it.
+	// everySeconds is the maximum age of a key, in seconds. Default: no limit. The key is rotated up to a tenth of that
+	// time earlier, so that keys created together do not all rotate at once. It has no effect on an externally
+	// generated key.
 	// +kubebuilder:validation:Minimum=300
 	// +kubebuilder:validation:Maximum=315360000
 	// +optional
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
 
-	// overlapSeconds is how long the old key is accepted after a rotation by trigger or schedule,
-	// in seconds; 0: dead at once. A rotation over HTTP never overlaps.
+	// overlapSeconds is the time for which the old key stays valid after a rotation by trigger or schedule, in seconds.
+	// Default: 86400 (one day). 0: the old key is refused at once. A rotation over HTTP has no overlap.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:default=86400
@@ -84,94 +83,93 @@ type Rotation struct {
 	OverlapSeconds *int32 `json:"overlapSeconds,omitempty"`
 }
 
-// ApiKeySpec is what the platform team decides about a key.
+// ApiKeySpec is the desired state of an ApiKey.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.delivery) && has(self.keyDigest))",fieldPath=".keyDigest",message="delivery and keyDigest exclude each other: a key made elsewhere is not delivered"
+// +kubebuilder:validation:XValidation:rule="!(has(self.delivery) && has(self.keyDigest))",fieldPath=".keyDigest",message="delivery and keyDigest exclude each other: an externally generated key is not delivered"
 type ApiKeySpec struct {
-	// merchantRef is the Merchant this key charges for. It cannot be changed.
+	// merchantRef is the Merchant that this key belongs to, in the same namespace. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="merchantRef is immutable; create another ApiKey instead"
 	// +required
 	MerchantRef MerchantReference `json:"merchantRef,omitzero"`
 
-	// state says whether the key is accepted.
+	// state says whether the key is accepted. Active (the default): yes. Disabled: it gets the same 401 as an unknown key.
 	// +kubebuilder:default=Active
 	// +optional
 	State ApiKeyState `json:"state,omitempty"`
 
-	// delivery says where the plaintext goes. Absent, and without keyDigest: a Secret beside the
-	// ApiKey with the ApiKey's name followed by "-key".
+	// delivery is the Secret that receives the plaintext of the key. It excludes keyDigest. Default: a Secret named like
+	// the ApiKey, followed by "-key".
 	// +optional
 	Delivery *Delivery `json:"delivery,omitempty"`
 
-	// keyDigest is the SHA-256 of a key made elsewhere, 64 lower-case hex digits; the plaintext then
-	// never enters the cluster. Such a key has 32 to 256 visible ASCII characters.
+	// keyDigest is the SHA-256 of an externally generated key, as 64 lower-case hex digits. The plaintext never enters
+	// the cluster. The key must have 32 to 256 visible ASCII characters. It excludes delivery.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('[^0]')",message="must be the digest of a key, not a placeholder"
 	// +optional
 	KeyDigest string `json:"keyDigest,omitempty"`
 
-	// expiresAt is the time from which the key is refused, RFC 3339 such as 2027-01-01T00:00:00Z;
-	// absent: never.
+	// expiresAt is the time from which the key is refused, in RFC 3339, for example 2027-01-01T00:00:00Z. Default: never.
 	// ---
-	// The pattern is stricter than the date-time format, which lets pass what Go cannot decode: one
-	// such object in a list would blind every client that lists ApiKeys.
+	// The pattern is stricter than the date-time format, which accepts values that Go cannot decode. One such object
+	// would break every client that lists ApiKeys.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// rotation says when the key is replaced.
+	// rotation says when the key is replaced by a new one. Default: only over HTTP.
 	// +kubebuilder:default={}
 	// +optional
 	Rotation Rotation `json:"rotation,omitzero"`
 }
 
-// RotationStatus is one rotation that happened.
+// RotationStatus describes one rotation.
 type RotationStatus struct {
-	// time the key was replaced, RFC 3339.
+	// time is when the key was issued, in RFC 3339.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
-	// cause of the rotation.
+	// cause is why the key was issued: Initial, Trigger, Schedule or API.
 	// +required
 	Cause RotationCause `json:"cause,omitempty"`
 }
 
-// ApiKeyStatus is what the operator has made of an ApiKey. It never holds key material.
+// ApiKeyStatus is the observed state of an ApiKey. It never contains a key or digest.
 type ApiKeyStatus struct {
-	// observedGeneration is the metadata.generation this status speaks of; -1 before the first one.
+	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// keyID is the public part of the key; it stays the same through every rotation.
+	// keyID is the public part of the key. No rotation changes it.
 	// +kubebuilder:validation:MaxLength=12
 	// +optional
 	KeyID string `json:"keyID,omitempty"`
 
-	// prefix is the leading part of the current key that may be shown to people.
-	// Empty for a key made elsewhere.
+	// prefix is the first characters of the current key, which identify it but do not reveal it. Empty for an externally
+	// generated key.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
-	// keyGeneration counts the rotations of this key, whatever caused them; it never falls.
+	// keyGeneration counts the keys issued for this ApiKey, for any cause. It never decreases.
 	// +optional
 	KeyGeneration int64 `json:"keyGeneration,omitempty"`
 
-	// lastRotation is when and why the current key was issued.
+	// lastRotation says when and why the current key was issued.
 	// +optional
 	LastRotation *RotationStatus `json:"lastRotation,omitempty"`
 
-	// nextRotationTime is when the schedule will rotate next, RFC 3339; absent: there is no schedule.
+	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 
-	// observedTrigger is the spec.rotation.trigger that was handled last.
+	// observedTrigger is the last spec.rotation.trigger that was handled.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
-	// conditions are Ready, and Reconciling or Stalled only while true.
+	// conditions are Ready (always), and Reconciling, Stalled, ExpiringSoon and RotatingSoon (only while true).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
@@ -179,7 +177,7 @@ type ApiKeyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ApiKey is a key a merchant's servers present to the payment API.
+// ApiKey is a key that servers of a merchant present to the payment API.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -200,11 +198,11 @@ type ApiKey struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the platform team decides about the key.
+	// spec is the desired state, written by the platform team.
 	// +required
 	Spec ApiKeySpec `json:"spec,omitzero"`
 
-	// status is what the operator has made of it.
+	// status is the observed state, written by the operator.
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status ApiKeyStatus `json:"status,omitzero"`

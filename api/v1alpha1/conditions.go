@@ -1,50 +1,49 @@
 package v1alpha1
 
-// Condition types of Merchant and ApiKey, as kstatus reads them. Ready is always present once an
-// object was handled; Reconciling and Stalled are present only while they are true.
+// Condition types of Merchant and ApiKey, as kstatus reads them.
 const (
-	// ReadyCondition is True when the data plane has been told everything the spec asks for.
+	// ReadyCondition is True when everything in the spec is published to the data plane.
 	ReadyCondition = "Ready"
-	// ReconcilingCondition is True while the operator still works, or waits, towards Ready.
+	// ReconcilingCondition is True while the operator works, retries or waits for another object; else absent.
 	ReconcilingCondition = "Reconciling"
-	// StalledCondition is True when nothing will happen until a person changes something.
+	// StalledCondition is True while a person must change something; else absent.
 	StalledCondition = "Stalled"
 
-	// ExpiringSoonCondition of an ApiKey is True from a week before spec.expiresAt on, else absent.
+	// ExpiringSoonCondition of an ApiKey is True from a week before spec.expiresAt; else absent.
 	ExpiringSoonCondition = "ExpiringSoon"
-	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation on, or a tenth
-	// of the interval if that is less; else absent.
+	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation, or a tenth of the interval if
+	// that is less; else absent.
 	RotatingSoonCondition = "RotatingSoon"
 
-	// WebhookHealthyCondition of a Merchant is False while no events are sent to its endpoint, and True
-	// again once they are. The dispatcher writes it; absent: nothing was ever wrong.
+	// WebhookHealthyCondition of a Merchant is False while its endpoint is disabled, and True after it was enabled
+	// again. The dispatcher writes it; absent: there was never a problem.
 	WebhookHealthyCondition = "WebhookHealthy"
 )
 
-// Condition reasons, which are the reasons of the matching events as well.
+// Reasons of conditions, and of the events about them.
 const (
 	// ReasonPublished: the object is published and up to date.
 	ReasonPublished = "Published"
-	// ReasonMerchantNotFound: the ApiKey's merchantRef names no Merchant in its namespace (yet).
+	// ReasonMerchantNotFound: the Merchant of spec.merchantRef does not exist in the namespace (yet).
 	ReasonMerchantNotFound = "MerchantNotFound"
-	// ReasonSecretConflict: delivery.secretName is taken by a Secret that is not this ApiKey's.
+	// ReasonSecretConflict: the Secret to deliver to exists and belongs to another owner.
 	ReasonSecretConflict = "SecretConflict"
-	// ReasonKeyDigestUsed: spec.keyDigest is of a key that must not come back; a new one is needed.
+	// ReasonKeyDigestUsed: spec.keyDigest is of a former key; set the digest of another key.
 	ReasonKeyDigestUsed = "KeyDigestUsed"
-	// ReasonKeyDigestClaimed: spec.keyDigest is claimed by another ApiKey.
+	// ReasonKeyDigestClaimed: another ApiKey has claimed spec.keyDigest.
 	ReasonKeyDigestClaimed = "KeyDigestClaimed"
-	// ReasonTooManyKeyDigests: spec.keyDigest was changed too often.
+	// ReasonTooManyKeyDigests: this ApiKey has claimed the maximum number of digests.
 	ReasonTooManyKeyDigests = "TooManyKeyDigests"
-	// ReasonNewerVersion: a published object was written by a newer operator; it is left as it is.
+	// ReasonNewerVersion: a newer operator wrote the published object; this operator does not change it.
 	ReasonNewerVersion = "NewerVersion"
-	// ReasonExpiresAt: spec.expiresAt is near, or over.
+	// ReasonExpiresAt: spec.expiresAt is near or past.
 	ReasonExpiresAt = "ExpiresAt"
-	// ReasonSchedule: spec.rotation.everySeconds is nearly over.
+	// ReasonSchedule: a scheduled rotation is near.
 	ReasonSchedule = "Schedule"
-	// ReasonFailed: a call to the Kubernetes API failed; it is tried again.
+	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.
 	ReasonFailed = "Failed"
 )
 
-// Finalizer keeps a Merchant or ApiKey until its published objects are gone, for owner references
-// cannot reach from a tenant's namespace into the credentials namespace.
+// Finalizer keeps a Merchant or ApiKey until its published objects are deleted. Owner references cannot do that,
+// because they do not work across namespaces.
 const Finalizer = "merchant-operator.io/published"

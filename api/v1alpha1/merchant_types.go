@@ -2,65 +2,65 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MerchantState says whether a merchant may charge.
+// MerchantState says whether keys of the merchant are accepted. One of Active, Suspended, Closed.
 // +kubebuilder:validation:Enum=Active;Suspended;Closed
 type MerchantState string
 
-// States of a merchant. The data plane answers 403 to every state but Active.
+// States of a merchant. In every state but Active the API answers 403.
 const (
 	MerchantActive    MerchantState = "Active"
 	MerchantSuspended MerchantState = "Suspended"
 	MerchantClosed    MerchantState = "Closed"
 )
 
-// IdempotencyMismatchPolicy says what a reused Idempotency-Key with a different body gets.
+// IdempotencyMismatchPolicy is the answer to a reused Idempotency-Key with a different body. One of Return, Reject.
 // +kubebuilder:validation:Enum=Return;Reject
 type IdempotencyMismatchPolicy string
 
 // Policies for a reused Idempotency-Key with a different body.
 const (
-	// IdempotencyMismatchReturn answers with the original session and a header that says so.
+	// IdempotencyMismatchReturn answers with the original session and the header Idempotency-Mismatch.
 	IdempotencyMismatchReturn IdempotencyMismatchPolicy = "Return"
 	// IdempotencyMismatchReject answers 400.
 	IdempotencyMismatchReject IdempotencyMismatchPolicy = "Reject"
 )
 
-// IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits. An IPv4 address inside an
-// IPv6 one is refused: callers are compared in their own family, so it would match nobody.
+// IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits. IPv4 addresses inside IPv6 are refused,
+// because they would match no caller.
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=43
 // +kubebuilder:validation:XValidation:rule="isIP(self) || (isCIDR(self) && cidr(self) == cidr(self).masked())",message="must be an IP address (198.51.100.7) or a CIDR block without host bits (203.0.113.0/24)"
 type IPBlock string
 
-// WebhookEvent is a kind of event a merchant can be told of.
+// WebhookEvent is a type of event that a webhook can receive.
 // +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;key.rotated
 type WebhookEvent string
 
-// Kinds of event.
+// Types of events.
 const (
-	// EventSessionCreated is sent only to merchants that ask for it by name.
+	// EventSessionCreated is sent only if spec.webhook.events lists it.
 	EventSessionCreated   WebhookEvent = "session.created"
 	EventSessionCompleted WebhookEvent = "session.completed"
 	EventSessionFailed    WebhookEvent = "session.failed"
 	EventSessionExpired   WebhookEvent = "session.expired"
 	EventSessionCancelled WebhookEvent = "session.cancelled"
-	// EventLatePayment tells of money that arrived after the session had ended; it is refunded.
+	// EventLatePayment: money arrived after the session had ended; it is refunded.
 	EventLatePayment WebhookEvent = "session.late_payment"
-	// EventPaymentMismatch tells of money that is not the session's amount; it is refunded.
+	// EventPaymentMismatch: money arrived with another amount than the session's; it is refunded.
 	EventPaymentMismatch WebhookEvent = "session.payment_mismatch"
 	EventKeyRotated      WebhookEvent = "key.rotated"
 )
 
-// RateLimit bounds the requests of one merchant, over all its keys and all replicas of the API.
+// RateLimit limits the requests of one merchant, over all its keys and all replicas of the API.
 type RateLimit struct {
-	// requestsPerSecond is the sustained rate, in requests per second.
+	// requestsPerSecond is the sustained rate, in requests per second. Default: 50. Requests above the limit get 429.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=50
 	// +optional
 	RequestsPerSecond int32 `json:"requestsPerSecond,omitempty"`
 
-	// burst is how many requests may come at once before the rate applies.
+	// burst is the number of requests that may come at once. Default: 100.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +kubebuilder:default=100
@@ -68,119 +68,121 @@ type RateLimit struct {
 	Burst int32 `json:"burst,omitempty"`
 }
 
-// SessionSettings are the terms of the payment sessions a merchant creates.
+// SessionSettings are the settings of the payment sessions that a merchant creates.
 type SessionSettings struct {
-	// lifetimeSeconds is the time from a session's creation to its expiry, in seconds.
-	// It applies to sessions created after the change.
+	// lifetimeSeconds is the time from the creation of a session to its expiry, in seconds. Default: 900 (15 minutes).
+	// A change applies to new sessions only.
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=86400
 	// +kubebuilder:default=900
 	// +optional
 	LifetimeSeconds int32 `json:"lifetimeSeconds,omitempty"`
 
-	// idempotencyMismatch says what a reused Idempotency-Key with a different body gets:
-	// Return the original session, or Reject with 400.
+	// idempotencyMismatch is the answer to a reused Idempotency-Key with a different body. Return (the default)
+	// answers with the original session, Reject answers 400.
 	// +kubebuilder:default=Return
 	// +optional
 	IdempotencyMismatch IdempotencyMismatchPolicy `json:"idempotencyMismatch,omitempty"`
 }
 
-// Webhook says where a merchant's events go.
+// Webhook is the endpoint that receives the events of a merchant.
 type Webhook struct {
-	// url receives every event as an HTTP POST. It must be absolute, with the scheme https
-	// (http only works where the platform's operator has opened it), without user info or fragment.
+	// url receives each event as an HTTP POST. It is absolute, has the scheme https, and has no user info and no
+	// fragment. The scheme http works only if the dispatcher runs with --webhook-allow-http.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != ''",message="must be an absolute http(s) URL such as https://shop.example/hooks"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('#') && !self.matches('^[^/?]*://[^/?]*@')",message="must not carry user info or a fragment"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#') && !self.matches('^[^/?]*://[^/?]*@')",message="must not contain user info (user@) or a fragment (#)"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be visible ASCII; write other characters percent-encoded"
 	// +kubebuilder:validation:XValidation:rule="!isURL(self) || url(self).getPort() == '' || (size(url(self).getPort()) <= 5 && int(url(self).getPort()) >= 1 && int(url(self).getPort()) <= 65535)",message="must have a port from 1 to 65535, or none"
 	// +required
 	URL string `json:"url,omitempty"`
 
-	// events are the kinds of event to send; empty or absent: all but session.created.
+	// events are the types of events to send. Default: all types except session.created.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional
 	Events []WebhookEvent `json:"events,omitempty"`
 
-	// secretName is the Secret beside the Merchant that receives the signing secret.
-	// Absent: the Merchant's name followed by "-webhook".
+	// secretName is the Secret in the namespace of the Merchant that receives the signing secret, under the data key
+	// secret. Default: the name of the Merchant followed by "-webhook". A Secret that belongs to another owner is not
+	// changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// rotationTrigger is opaque: any change of it makes a new signing secret. For a day both the old
-	// and the new one sign.
+	// rotationTrigger is any text, for example a date. Each change creates a new signing secret. For 24 hours events
+	// carry signatures with both the old and the new secret.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	RotationTrigger string `json:"rotationTrigger,omitempty"`
 
-	// resumeTrigger is opaque: any change of it sends events again to an endpoint that was disabled
-	// because it failed for too long or said that it is gone.
+	// resumeTrigger is any text, for example a date. Each change enables an endpoint that was disabled, because it
+	// failed for too long or answered 410.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ResumeTrigger string `json:"resumeTrigger,omitempty"`
 }
 
-// MerchantSpec is what the platform team decides about a merchant.
+// MerchantSpec is the desired state of a Merchant.
 type MerchantSpec struct {
-	// displayName is the name payers see. Characters that cannot be seen or that turn the direction
-	// of the text are refused, for they could make one merchant look like another.
+	// displayName is the name that payers see. It must not contain control characters or characters that change the
+	// text direction, because they could make one merchant look like another.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Cc}\\\\x{2028}-\\\\x{202e}\\\\x{2066}-\\\\x{2069}]') && self.trim() == self",message="must not contain control characters nor begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Cc}\\\\x{2028}-\\\\x{202e}\\\\x{2066}-\\\\x{2069}]') && self.trim() == self",message="must not contain control characters, and must not begin or end with a space"
 	// +required
 	DisplayName string `json:"displayName,omitempty"`
 
-	// state says whether the merchant may charge; the API answers 403 to anything but Active.
+	// state says whether the API accepts requests with keys of this merchant. Active (the default): yes. Suspended (a
+	// pause) and Closed (an ended contract): they get 403. Payers can still read existing sessions.
 	// +kubebuilder:default=Active
 	// +optional
 	State MerchantState `json:"state,omitempty"`
 
-	// ipAllowlist are the addresses the merchant's servers call from; empty or absent: any address.
+	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
+	// other addresses get 401. Default: any address.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
 	// +optional
 	IPAllowlist []IPBlock `json:"ipAllowlist,omitempty"`
 
-	// rateLimit bounds the merchant's requests.
+	// rateLimit limits the requests of the merchant, over all its keys and all replicas of the API.
 	// +kubebuilder:default={}
 	// +optional
 	RateLimit RateLimit `json:"rateLimit,omitzero"`
 
-	// sessions are the terms of the merchant's payment sessions.
+	// sessions are the settings of the payment sessions of the merchant.
 	// +kubebuilder:default={}
 	// +optional
 	Sessions SessionSettings `json:"sessions,omitzero"`
 
-	// webhook says where the merchant's events go; absent: nowhere.
+	// webhook is the endpoint that receives the events of the merchant. Default: none, no events are sent.
 	// +optional
 	Webhook *Webhook `json:"webhook,omitempty"`
 }
 
-// MerchantStatus is what the operator has made of a Merchant.
+// MerchantStatus is the observed state of a Merchant.
 type MerchantStatus struct {
-	// observedGeneration is the metadata.generation this status speaks of; -1 before the first one.
+	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// merchantID is the public identifier, "mer_" and 12 characters; it is of this object's UID,
-	// so a Merchant that is deleted and created again is a new merchant.
+	// merchantID is the public id, "mer_" and 12 characters. It is derived from the UID of this object, so a Merchant
+	// that is deleted and created again is a new merchant.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	MerchantID string `json:"merchantID,omitempty"`
 
-	// webhookSecretName is the Secret beside the Merchant that the signing secret of the webhook was
-	// delivered in last; absent without a webhook.
+	// webhookSecretName is the Secret that last received the signing secret of the webhook; absent without a webhook.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	WebhookSecretName string `json:"webhookSecretName,omitempty"`
 
-	// conditions are Ready, Reconciling or Stalled only while true, and what the dispatcher has to say
-	// of the webhook: WebhookHealthy, absent as long as nothing was ever wrong.
+	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (after the first
+	// problem of the webhook; written by the dispatcher).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
@@ -188,7 +190,7 @@ type MerchantStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Merchant is a business that charges through the payment API.
+// Merchant is a business that takes payments through the API.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -207,11 +209,11 @@ type Merchant struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the platform team decides about the merchant.
+	// spec is the desired state, written by the platform team.
 	// +required
 	Spec MerchantSpec `json:"spec,omitzero"`
 
-	// status is what the operator has made of it.
+	// status is the observed state, written by the operator and the dispatcher.
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status MerchantStatus `json:"status,omitzero"`

@@ -14,14 +14,14 @@ import (
 // ApiKeyApplyConfiguration represents a declarative configuration of the ApiKey type for use
 // with apply.
 //
-// ApiKey is a key a merchant's servers present to the payment API.
+// ApiKey is a key that servers of a merchant present to the payment API.
 type ApiKeyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard metadata of an object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what the platform team decides about the key.
+	// spec is the desired state, written by the platform team.
 	Spec *ApiKeySpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the operator has made of it.
+	// status is the observed state, written by the operator.
 	Status *ApiKeyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

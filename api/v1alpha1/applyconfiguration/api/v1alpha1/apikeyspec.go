@@ -10,25 +10,24 @@ import (
 // ApiKeySpecApplyConfiguration represents a declarative configuration of the ApiKeySpec type for use
 // with apply.
 //
-// ApiKeySpec is what the platform team decides about a key.
+// ApiKeySpec is the desired state of an ApiKey.
 type ApiKeySpecApplyConfiguration struct {
-	// merchantRef is the Merchant this key charges for. It cannot be changed.
+	// merchantRef is the Merchant that this key belongs to, in the same namespace. It cannot be changed.
 	MerchantRef *MerchantReferenceApplyConfiguration `json:"merchantRef,omitempty"`
-	// state says whether the key is accepted.
+	// state says whether the key is accepted. Active (the default): yes. Disabled: it gets the same 401 as an unknown key.
 	State *apiv1alpha1.ApiKeyState `json:"state,omitempty"`
-	// delivery says where the plaintext goes. Absent, and without keyDigest: a Secret beside the
-	// ApiKey with the ApiKey's name followed by "-key".
+	// delivery is the Secret that receives the plaintext of the key. It excludes keyDigest. Default: a Secret named like
+	// the ApiKey, followed by "-key".
 	Delivery *DeliveryApplyConfiguration `json:"delivery,omitempty"`
-	// keyDigest is the SHA-256 of a key made elsewhere, 64 lower-case hex digits; the plaintext then
-	// never enters the cluster. Such a key has 32 to 256 visible ASCII characters.
+	// keyDigest is the SHA-256 of an externally generated key, as 64 lower-case hex digits. The plaintext never enters
+	// the cluster. The key must have 32 to 256 visible ASCII characters. It excludes delivery.
 	KeyDigest *string `json:"keyDigest,omitempty"`
-	// expiresAt is the time from which the key is refused, RFC 3339 such as 2027-01-01T00:00:00Z;
-	// absent: never.
+	// expiresAt is the time from which the key is refused, in RFC 3339, for example 2027-01-01T00:00:00Z. Default: never.
 	// ---
-	// The pattern is stricter than the date-time format, which lets pass what Go cannot decode: one
-	// such object in a list would blind every client that lists ApiKeys.
+	// The pattern is stricter than the date-time format, which accepts values that Go cannot decode. One such object
+	// would break every client that lists ApiKeys.
 	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`
-	// rotation says when the key is replaced.
+	// rotation says when the key is replaced by a new one. Default: only over HTTP.
 	Rotation *RotationApplyConfiguration `json:"rotation,omitempty"`
 }
 

@@ -10,24 +10,24 @@ import (
 // ApiKeyStatusApplyConfiguration represents a declarative configuration of the ApiKeyStatus type for use
 // with apply.
 //
-// ApiKeyStatus is what the operator has made of an ApiKey. It never holds key material.
+// ApiKeyStatus is the observed state of an ApiKey. It never contains a key or digest.
 type ApiKeyStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation this status speaks of; -1 before the first one.
+	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// keyID is the public part of the key; it stays the same through every rotation.
+	// keyID is the public part of the key. No rotation changes it.
 	KeyID *string `json:"keyID,omitempty"`
-	// prefix is the leading part of the current key that may be shown to people.
-	// Empty for a key made elsewhere.
+	// prefix is the first characters of the current key, which identify it but do not reveal it. Empty for an externally
+	// generated key.
 	Prefix *string `json:"prefix,omitempty"`
-	// keyGeneration counts the rotations of this key, whatever caused them; it never falls.
+	// keyGeneration counts the keys issued for this ApiKey, for any cause. It never decreases.
 	KeyGeneration *int64 `json:"keyGeneration,omitempty"`
-	// lastRotation is when and why the current key was issued.
+	// lastRotation says when and why the current key was issued.
 	LastRotation *RotationStatusApplyConfiguration `json:"lastRotation,omitempty"`
-	// nextRotationTime is when the schedule will rotate next, RFC 3339; absent: there is no schedule.
+	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	NextRotationTime *v1.Time `json:"nextRotationTime,omitempty"`
-	// observedTrigger is the spec.rotation.trigger that was handled last.
+	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
-	// conditions are Ready, and Reconciling or Stalled only while true.
+	// conditions are Ready (always), and Reconciling, Stalled, ExpiringSoon and RotatingSoon (only while true).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

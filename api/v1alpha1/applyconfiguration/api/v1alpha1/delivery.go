@@ -5,14 +5,14 @@ package v1alpha1
 // DeliveryApplyConfiguration represents a declarative configuration of the Delivery type for use
 // with apply.
 //
-// Delivery says where the plaintext of a generated key goes.
+// Delivery is the Secret that receives the plaintext of a generated key.
 type DeliveryApplyConfiguration struct {
-	// secretName is the Secret beside the ApiKey that receives the key, with the data keys
-	// apiKey, keyID and prefix. Absent: the ApiKey's name followed by "-key". A change moves the key.
-	// A Secret of that name which is not this ApiKey's is never touched.
+	// secretName is the Secret in the namespace of the ApiKey that receives the key, under the data keys apiKey, keyID
+	// and prefix. Default: the name of the ApiKey followed by "-key". A change moves the key to the new name. A Secret
+	// that belongs to another owner is not changed.
 	SecretName *string `json:"secretName,omitempty"`
-	// retainSeconds is how long the delivered Secret stays, in seconds since its key was issued;
-	// 0: for good.
+	// retainSeconds is the time after which the delivered Secret is deleted, in seconds since the key was issued. The
+	// key stays valid. Default: 0, the Secret is kept.
 	RetainSeconds *int32 `json:"retainSeconds,omitempty"`
 }
 

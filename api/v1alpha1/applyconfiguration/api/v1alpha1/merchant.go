@@ -14,14 +14,14 @@ import (
 // MerchantApplyConfiguration represents a declarative configuration of the Merchant type for use
 // with apply.
 //
-// Merchant is a business that charges through the payment API.
+// Merchant is a business that takes payments through the API.
 type MerchantApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard metadata of an object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what the platform team decides about the merchant.
+	// spec is the desired state, written by the platform team.
 	Spec *MerchantSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the operator has made of it.
+	// status is the observed state, written by the operator and the dispatcher.
 	Status *MerchantStatusApplyConfiguration `json:"status,omitempty"`
 }
 

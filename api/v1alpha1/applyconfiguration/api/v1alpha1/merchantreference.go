@@ -5,9 +5,9 @@ package v1alpha1
 // MerchantReferenceApplyConfiguration represents a declarative configuration of the MerchantReference type for use
 // with apply.
 //
-// MerchantReference names a Merchant in the ApiKey's own namespace.
+// MerchantReference names a Merchant in the namespace of the ApiKey.
 type MerchantReferenceApplyConfiguration struct {
-	// name of the Merchant.
+	// name is the name of the Merchant.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -9,20 +9,22 @@ import (
 // MerchantSpecApplyConfiguration represents a declarative configuration of the MerchantSpec type for use
 // with apply.
 //
-// MerchantSpec is what the platform team decides about a merchant.
+// MerchantSpec is the desired state of a Merchant.
 type MerchantSpecApplyConfiguration struct {
-	// displayName is the name payers see. Characters that cannot be seen or that turn the direction
-	// of the text are refused, for they could make one merchant look like another.
+	// displayName is the name that payers see. It must not contain control characters or characters that change the
+	// text direction, because they could make one merchant look like another.
 	DisplayName *string `json:"displayName,omitempty"`
-	// state says whether the merchant may charge; the API answers 403 to anything but Active.
+	// state says whether the API accepts requests with keys of this merchant. Active (the default): yes. Suspended (a
+	// pause) and Closed (an ended contract): they get 403. Payers can still read existing sessions.
 	State *apiv1alpha1.MerchantState `json:"state,omitempty"`
-	// ipAllowlist are the addresses the merchant's servers call from; empty or absent: any address.
+	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
+	// other addresses get 401. Default: any address.
 	IPAllowlist []apiv1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
-	// rateLimit bounds the merchant's requests.
+	// rateLimit limits the requests of the merchant, over all its keys and all replicas of the API.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
-	// sessions are the terms of the merchant's payment sessions.
+	// sessions are the settings of the payment sessions of the merchant.
 	Sessions *SessionSettingsApplyConfiguration `json:"sessions,omitempty"`
-	// webhook says where the merchant's events go; absent: nowhere.
+	// webhook is the endpoint that receives the events of the merchant. Default: none, no events are sent.
 	Webhook *WebhookApplyConfiguration `json:"webhook,omitempty"`
 }
 

@@ -9,18 +9,17 @@ import (
 // MerchantStatusApplyConfiguration represents a declarative configuration of the MerchantStatus type for use
 // with apply.
 //
-// MerchantStatus is what the operator has made of a Merchant.
+// MerchantStatus is the observed state of a Merchant.
 type MerchantStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation this status speaks of; -1 before the first one.
+	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// merchantID is the public identifier, "mer_" and 12 characters; it is of this object's UID,
-	// so a Merchant that is deleted and created again is a new merchant.
+	// merchantID is the public id, "mer_" and 12 characters. It is derived from the UID of this object, so a Merchant
+	// that is deleted and created again is a new merchant.
 	MerchantID *string `json:"merchantID,omitempty"`
-	// webhookSecretName is the Secret beside the Merchant that the signing secret of the webhook was
-	// delivered in last; absent without a webhook.
+	// webhookSecretName is the Secret that last received the signing secret of the webhook; absent without a webhook.
 	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
-	// conditions are Ready, Reconciling or Stalled only while true, and what the dispatcher has to say
-	// of the webhook: WebhookHealthy, absent as long as nothing was ever wrong.
+	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (after the first
+	// problem of the webhook; written by the dispatcher).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

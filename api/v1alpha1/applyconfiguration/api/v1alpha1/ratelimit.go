@@ -5,11 +5,11 @@ package v1alpha1
 // RateLimitApplyConfiguration represents a declarative configuration of the RateLimit type for use
 // with apply.
 //
-// RateLimit bounds the requests of one merchant, over all its keys and all replicas of the API.
+// RateLimit limits the requests of one merchant, over all its keys and all replicas of the API.
 type RateLimitApplyConfiguration struct {
-	// requestsPerSecond is the sustained rate, in requests per second.
+	// requestsPerSecond is the sustained rate, in requests per second. Default: 50. Requests above the limit get 429.
 	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
-	// burst is how many requests may come at once before the rate applies.
+	// burst is the number of requests that may come at once. Default: 100.
 	Burst *int32 `json:"burst,omitempty"`
 }
 

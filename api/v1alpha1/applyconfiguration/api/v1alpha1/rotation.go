@@ -5,17 +5,17 @@ package v1alpha1
 // RotationApplyConfiguration represents a declarative configuration of the Rotation type for use
 // with apply.
 //
-// Rotation says when a key is replaced.
+// Rotation says when a key is replaced by a new one.
 type RotationApplyConfiguration struct {
-	// trigger is opaque: each change of it is one rotation. A date reads well. A key made elsewhere
-	// is not replaced by it, only by another keyDigest.
+	// trigger is any text, for example a date. Each change rotates the key once. It has no effect on an externally
+	// generated key; change keyDigest instead.
 	Trigger *string `json:"trigger,omitempty"`
-	// everySeconds is how old a key may become, in seconds; absent: no matter. It is replaced up to a
-	// tenth of that time earlier, so that keys made together do not all change at once. A key made
-	// elsewhere is not replaced by it.
+	// everySeconds is the maximum age of a key, in seconds. Default: no limit. The key is rotated up to a tenth of that
+	// time earlier, so that keys created together do not all rotate at once. It has no effect on an externally
+	// generated key.
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
-	// overlapSeconds is how long the old key is accepted after a rotation by trigger or schedule,
-	// in seconds; 0: dead at once. A rotation over HTTP never overlaps.
+	// overlapSeconds is the time for which the old key stays valid after a rotation by trigger or schedule, in seconds.
+	// Default: 86400 (one day). 0: the old key is refused at once. A rotation over HTTP has no overlap.
 	OverlapSeconds *int32 `json:"overlapSeconds,omitempty"`
 }
 

@@ -10,11 +10,11 @@ import (
 // RotationStatusApplyConfiguration represents a declarative configuration of the RotationStatus type for use
 // with apply.
 //
-// RotationStatus is one rotation that happened.
+// RotationStatus describes one rotation.
 type RotationStatusApplyConfiguration struct {
-	// time the key was replaced, RFC 3339.
+	// time is when the key was issued, in RFC 3339.
 	Time *v1.Time `json:"time,omitempty"`
-	// cause of the rotation.
+	// cause is why the key was issued: Initial, Trigger, Schedule or API.
 	Cause *apiv1alpha1.RotationCause `json:"cause,omitempty"`
 }
 

@@ -9,13 +9,13 @@ import (
 // SessionSettingsApplyConfiguration represents a declarative configuration of the SessionSettings type for use
 // with apply.
 //
-// SessionSettings are the terms of the payment sessions a merchant creates.
+// SessionSettings are the settings of the payment sessions that a merchant creates.
 type SessionSettingsApplyConfiguration struct {
-	// lifetimeSeconds is the time from a session's creation to its expiry, in seconds.
-	// It applies to sessions created after the change.
+	// lifetimeSeconds is the time from the creation of a session to its expiry, in seconds. Default: 900 (15 minutes).
+	// A change applies to new sessions only.
 	LifetimeSeconds *int32 `json:"lifetimeSeconds,omitempty"`
-	// idempotencyMismatch says what a reused Idempotency-Key with a different body gets:
-	// Return the original session, or Reject with 400.
+	// idempotencyMismatch is the answer to a reused Idempotency-Key with a different body. Return (the default)
+	// answers with the original session, Reject answers 400.
 	IdempotencyMismatch *apiv1alpha1.IdempotencyMismatchPolicy `json:"idempotencyMismatch,omitempty"`
 }
 

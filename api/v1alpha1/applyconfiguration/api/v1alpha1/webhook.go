@@ -9,21 +9,22 @@ import (
 // WebhookApplyConfiguration represents a declarative configuration of the Webhook type for use
 // with apply.
 //
-// Webhook says where a merchant's events go.
+// Webhook is the endpoint that receives the events of a merchant.
 type WebhookApplyConfiguration struct {
-	// url receives every event as an HTTP POST. It must be absolute, with the scheme https
-	// (http only works where the platform's operator has opened it), without user info or fragment.
+	// url receives each event as an HTTP POST. It is absolute, has the scheme https, and has no user info and no
+	// fragment. The scheme http works only if the dispatcher runs with --webhook-allow-http.
 	URL *string `json:"url,omitempty"`
-	// events are the kinds of event to send; empty or absent: all but session.created.
+	// events are the types of events to send. Default: all types except session.created.
 	Events []apiv1alpha1.WebhookEvent `json:"events,omitempty"`
-	// secretName is the Secret beside the Merchant that receives the signing secret.
-	// Absent: the Merchant's name followed by "-webhook".
+	// secretName is the Secret in the namespace of the Merchant that receives the signing secret, under the data key
+	// secret. Default: the name of the Merchant followed by "-webhook". A Secret that belongs to another owner is not
+	// changed.
 	SecretName *string `json:"secretName,omitempty"`
-	// rotationTrigger is opaque: any change of it makes a new signing secret. For a day both the old
-	// and the new one sign.
+	// rotationTrigger is any text, for example a date. Each change creates a new signing secret. For 24 hours events
+	// carry signatures with both the old and the new secret.
 	RotationTrigger *string `json:"rotationTrigger,omitempty"`
-	// resumeTrigger is opaque: any change of it sends events again to an endpoint that was disabled
-	// because it failed for too long or said that it is gone.
+	// resumeTrigger is any text, for example a date. Each change enables an endpoint that was disabled, because it
+	// failed for too long or answered 410.
 	ResumeTrigger *string `json:"resumeTrigger,omitempty"`
 }
 
