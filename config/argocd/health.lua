@@ -1,13 +1,13 @@
--- Argo CD health check of Merchant and ApiKey. Install it with the two entries of argocd-cm.yaml.
+-- Argo CD health check of Merchant and ApiKey. Install it with the entries of argocd-cm.yaml.
 --
--- Healthy: the data plane has been told. Degraded: a person must change something. Progressing: the
--- operator works, or waits for another object.
+-- Healthy: published and up to date. Degraded: a person must change something. Progressing: the
+-- operator works, retries or waits for another object.
 local health = { status = "Progressing", message = "Waiting for the operator" }
 
 if obj.status == nil or obj.status.conditions == nil then
   return health
 end
--- A status that speaks of an older spec says nothing about this one.
+-- The status describes an older spec.
 if obj.status.observedGeneration ~= obj.metadata.generation then
   return health
 end

@@ -23,8 +23,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"an address without a port":        {"redis: {type: Server, addresses: [redis.example]}", []string{"/redis/addresses/0", "does not match"}},
 		"a password among the addresses":   {"redis: {type: Server, addresses: ['u:p@redis.example:6379']}", []string{"/redis/addresses/0", "does not match"}},
 		"a duration without a unit":        {"apiserver: {sessionRetention: '72'}", []string{"/apiserver/sessionRetention"}},
-		"a server without its address":     {"redis: {type: Server}", []string{"redis.addresses: redis.type Server needs"}},
-		"several servers":                  {"redis: {type: Server, addresses: ['a:1', 'b:1']}", []string{"redis.addresses", "Sentinels or a Cluster"}},
+		"a server without its address":     {"redis: {type: Server}", []string{"redis.addresses: set at least one host:port"}},
+		"several servers":                  {"redis: {type: Server, addresses: ['a:1', 'b:1']}", []string{"redis.addresses", "takes one address"}},
 		"Sentinels without a master":       {"redis: {type: Sentinel, addresses: ['a:1']}", []string{"redis.sentinel.masterName"}},
 		"a database of a Cluster":          {"redis: {type: Cluster, addresses: ['a:1'], database: 1}", []string{"redis.database"}},
 		"a URL in no Secret":               {"redis: {type: URL}", []string{"redis.url.secretName"}},
@@ -33,12 +33,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"merchants beside the credentials": {"watchNamespaces: [" + credentials + "]", []string{"watchNamespaces"}},
 		"a route through no Gateway":       {"apiserver: {trustedProxies: [10.0.0.0/8]}\nhttpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
 		"a certificate for no host":        {"apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
-		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas is above"}},
+		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas must not be above"}},
 		"an ingress of unknown address":    {"ingress: {enabled: true}", []string{"ingress.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
 		"a Gateway of unknown address": {"httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
-		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused", "kubectl scale"}},
-		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: each needs namespace"}},
+		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused"}},
+		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: set namespace"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -64,8 +64,8 @@ func TestEveryToggleOfMonitoring(t *testing.T) {
 
 func TestMonitoringWithoutAReaderIsRefused(t *testing.T) {
 	for values, says := range map[string]string{
-		"monitoring: {enabled: true}":                                     "monitoring.readers: name the service account",
-		"monitoring: {enabled: true, readers: [{serviceAccountName: p}]}": "monitoring.readers: each needs namespace",
+		"monitoring: {enabled: true}":                                     "monitoring.readers: set the service account",
+		"monitoring: {enabled: true, readers: [{serviceAccountName: p}]}": "monitoring.readers: set namespace",
 		"monitoring: {enabled: true, serviceMonitor: {interval: often}}":  "/monitoring/serviceMonitor/interval",
 	} {
 		if _, err := tryRender(t, values); err == nil || !strings.Contains(err.Error(), says) {

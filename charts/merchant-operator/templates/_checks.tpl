@@ -1,34 +1,34 @@
-{{/* What values.schema.json cannot say: values that do not go together. */}}
+{{/* Checks of combinations of values, which values.schema.json cannot express. */}}
 {{- define "merchant-operator.checks" -}}
 {{- $redis := .Values.redis -}}
 {{- if has $redis.type (list "Server" "Sentinel" "Cluster") -}}
-{{- if not $redis.addresses }}{{ fail (printf "redis.addresses: redis.type %s needs at least one host:port" $redis.type) }}{{ end -}}
+{{- if not $redis.addresses }}{{ fail (printf "redis.addresses: set at least one host:port for redis.type %s" $redis.type) }}{{ end -}}
 {{- end -}}
-{{- if and (eq $redis.type "Server") (gt (len $redis.addresses) 1) }}{{ fail "redis.addresses: redis.type Server has one; several are Sentinels or a Cluster" }}{{ end -}}
-{{- if and (eq $redis.type "Sentinel") (not $redis.sentinel.masterName) }}{{ fail "redis.sentinel.masterName: redis.type Sentinel needs it" }}{{ end -}}
+{{- if and (eq $redis.type "Server") (gt (len $redis.addresses) 1) }}{{ fail "redis.addresses: redis.type Server takes one address; for several set redis.type to Sentinel or Cluster" }}{{ end -}}
+{{- if and (eq $redis.type "Sentinel") (not $redis.sentinel.masterName) }}{{ fail "redis.sentinel.masterName: set it for redis.type Sentinel" }}{{ end -}}
 {{- if and (eq $redis.type "Cluster") (ne (int $redis.database) 0) }}{{ fail "redis.database: a Redis Cluster has only database 0" }}{{ end -}}
-{{- if and (eq $redis.type "URL") (not $redis.url.secretName) }}{{ fail "redis.url.secretName: redis.type URL needs the name of the Secret that holds it" }}{{ end -}}
-{{- if and (eq $redis.type "Bundled") (or $redis.tls.enabled $redis.auth.secretName) }}{{ fail "redis.tls and redis.auth are for a Redis of your own: the bundled one has neither" }}{{ end -}}
-{{- if eq .Values.credentialsNamespace.name .Release.Namespace }}{{ fail "credentialsNamespace.name: must not be the release's own namespace, whose pods' Secrets people may read" }}{{ end -}}
-{{- if has .Values.credentialsNamespace.name .Values.watchNamespaces }}{{ fail "watchNamespaces: the credentials namespace is nobody's to write Merchants in" }}{{ end -}}
+{{- if and (eq $redis.type "URL") (not $redis.url.secretName) }}{{ fail "redis.url.secretName: set it for redis.type URL, to the Secret with the URL" }}{{ end -}}
+{{- if and (eq $redis.type "Bundled") (or $redis.tls.enabled $redis.auth.secretName) }}{{ fail "redis.tls, redis.auth: the bundled Redis has no TLS and no password; set another redis.type" }}{{ end -}}
+{{- if eq .Values.credentialsNamespace.name .Release.Namespace }}{{ fail "credentialsNamespace.name: must not be the namespace of the release" }}{{ end -}}
+{{- if has .Values.credentialsNamespace.name .Values.watchNamespaces }}{{ fail "watchNamespaces: must not contain the credentials namespace" }}{{ end -}}
 {{- with .Values.apiserver.autoscaling }}
-{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail "apiserver.autoscaling: minReplicas is above maxReplicas" }}{{ end -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail "apiserver.autoscaling: minReplicas must not be above maxReplicas" }}{{ end -}}
 {{- end -}}
-{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: name the Gateway that routes it" }}{{ end -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: set the Gateway" }}{{ end -}}
 {{- if not (or .Values.apiserver.trustedProxies .Values.apiserver.clientsConnectDirectly) -}}
 {{- range $route := list "ingress" "httpRoute" -}}
-{{- if (index $.Values $route).enabled }}{{ fail (printf "%s.enabled: set apiserver.trustedProxies to the addresses of the proxies that carry it, or every client has their address; if connections reach the API as clients open them, set apiserver.clientsConnectDirectly" $route) }}{{ end -}}
+{{- if (index $.Values $route).enabled }}{{ fail (printf "%s.enabled: set apiserver.trustedProxies to the addresses of its proxies, otherwise all clients have their address; if clients connect with their own addresses, set apiserver.clientsConnectDirectly" $route) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: without a dispatcher Redis grows until it refuses every charge; set dispatcher.paused to run none for a while, or use kubectl scale" }}{{ end -}}
-{{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: a certificate is for hosts; name them" }}{{ end -}}
+{{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: must be at least 1, because Redis grows without a dispatcher until it refuses every charge; to pause it, set dispatcher.paused" }}{{ end -}}
+{{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: set the hosts of ingress.tlsSecretName" }}{{ end -}}
 {{- range .Values.rails }}
-{{- if not (and .namespace .serviceAccountName) }}{{ fail "rails: each needs namespace and serviceAccountName" }}{{ end -}}
+{{- if not (and .namespace .serviceAccountName) }}{{ fail "rails: set namespace and serviceAccountName in each entry" }}{{ end -}}
 {{- end -}}
 {{- with .Values.monitoring }}
-{{- if and .enabled (not .readers) }}{{ fail "monitoring.readers: name the service account of your Prometheus, or nobody could read the metrics" }}{{ end -}}
+{{- if and .enabled (not .readers) }}{{ fail "monitoring.readers: set the service account of your Prometheus, otherwise nobody can read the metrics" }}{{ end -}}
 {{- range .readers }}
-{{- if not (and .namespace .serviceAccountName) }}{{ fail "monitoring.readers: each needs namespace and serviceAccountName" }}{{ end -}}
+{{- if not (and .namespace .serviceAccountName) }}{{ fail "monitoring.readers: set namespace and serviceAccountName in each entry" }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,15 +1,15 @@
-{{/* The release's name, or what it is to be called instead; 40 characters leave room for what is added. */}}
+{{/* The name of the release, or fullnameOverride. 40 characters leave room for suffixes. */}}
 {{- define "merchant-operator.fullname" -}}
 {{- default .Release.Name .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Name of a role's objects and of its service account; the operator's is the release's own. */}}
+{{/* Name of the objects and the service account of a role. The operator has the name of the release. */}}
 {{- define "merchant-operator.roleName" -}}
 {{- $fullname := include "merchant-operator.fullname" .root -}}
 {{- if eq .role "operator" -}}{{ $fullname }}{{- else -}}{{ $fullname }}-{{ .role }}{{- end -}}
 {{- end -}}
 
-{{/* Labels by which everything of this release is found. */}}
+{{/* Labels of all objects of this release. */}}
 {{- define "merchant-operator.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: merchant-operator
@@ -18,13 +18,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Labels that select all pods of the program. The bundled Redis has another name, so that they miss it. */}}
+{{/* Labels that select the pods of all roles, but not the bundled Redis. */}}
 {{- define "merchant-operator.selector" -}}
 app.kubernetes.io/name: merchant-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Labels that select the pods of one role. They must never change: a Deployment's selector cannot. */}}
+{{/* Labels that select the pods of one role. They must never change, because the selector of a Deployment cannot. */}}
 {{- define "merchant-operator.roleSelector" -}}
 {{ include "merchant-operator.selector" .root }}
 app.kubernetes.io/component: {{ .role }}

@@ -1,4 +1,4 @@
-{{/* Rules of NetworkPolicies, by what they are for. An empty list of peers would be everybody; here it is nobody. */}}
+{{/* Rules of NetworkPolicies. An empty list of peers would mean everybody, so such a rule is left out. */}}
 
 {{- define "merchant-operator.fromOps" -}}
 {{- with .Values.networkPolicy.opsFrom }}

@@ -1,4 +1,4 @@
-{{/* What a watched ops port has beyond an open one. */}}
+{{/* Arguments of a monitored ops port. */}}
 
 {{- define "merchant-operator.opsArgs" -}}
 {{- if .Values.monitoring.enabled }}
@@ -9,14 +9,14 @@
 {{- end }}
 {{- end -}}
 
-{{/* The mounts of a role's container and the volumes of its pod: certificates only. Take root and redis (whether it speaks to Redis). */}}
+{{/* Volume mounts and volumes of a role: certificates only. Takes root, and redis: whether the role uses Redis. */}}
 {{- define "merchant-operator.mounts" -}}
 {{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
 {{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
 {{- if or $authority $certificate }}
 volumeMounts:
 {{- if $authority }}
-# The authority that signs Redis' certificates.
+# The certificate authority of Redis.
 - name: redis-ca
   mountPath: /etc/merchant-operator/redis-ca
   readOnly: true

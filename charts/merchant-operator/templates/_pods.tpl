@@ -1,4 +1,4 @@
-{{/* What the pods of every role have in common, at the head of a pod's spec. Takes root, role and grace. */}}
+{{/* Common part of the pod spec of all roles. Takes root, role and grace. */}}
 {{- define "merchant-operator.podSpec" -}}
 {{- $values := index .root.Values .role -}}
 serviceAccountName: {{ include "merchant-operator.roleName" . }}
@@ -39,7 +39,7 @@ topologySpreadConstraints:
   labelSelector:
     matchLabels:
       {{- include "merchant-operator.roleSelector" $ | nindent 6 }}
-  # A rollout is spread by itself, whatever pods it replaces.
+  # Spread the pods of each rollout separately.
   matchLabelKeys: [pod-template-hash]
 {{- end }}
 {{- end }}
@@ -58,7 +58,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Nothing in a container may gain a privilege or write to its own file system. */}}
+{{/* No privileges, no privilege escalation, read-only file system. */}}
 {{- define "merchant-operator.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false

@@ -1,4 +1,4 @@
-{{/* A Role and its binding to a role's account. Takes root, role, namespace and rules (a template's name). */}}
+{{/* A Role and its RoleBinding. Takes root, role, namespace and rules (the name of a template). */}}
 {{- define "merchant-operator.roleIn" -}}
 {{- $name := include "merchant-operator.roleName" . }}
 ---
@@ -31,7 +31,7 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* A binding of a cluster role (a name) to a role's account. */}}
+{{/* A ClusterRoleBinding of a role's account. */}}
 {{- define "merchant-operator.clusterBinding" -}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -51,12 +51,12 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* The same rules in all namespaces, or in each of watchNamespaces. Takes root, role and rules. */}}
+{{/* Rules in all namespaces, or in each of watchNamespaces. Takes root, role and rules. */}}
 {{- define "merchant-operator.managedRights" -}}
 {{- $name := include "merchant-operator.roleName" . -}}
 {{- if .root.Values.watchNamespaces -}}
 {{- range .root.Values.watchNamespaces }}
-{{- /* Its own name, for the namespace may be the release's own, where the operator has a Role already. */}}
+{{- /* A separate name, because the operator already has a Role in the namespace of the release. */}}
 {{- include "merchant-operator.roleIn" (merge (dict "namespace" . "name" (printf "%s-managed" $name)) $) }}
 {{- end }}
 {{- else }}
@@ -83,6 +83,6 @@ metadata:
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
     app.kubernetes.io/component: {{ .role }}
-# Only pods that ask for it get its token.
+# Pods mount the token explicitly.
 automountServiceAccountToken: false
 {{- end -}}

@@ -1,6 +1,6 @@
 {{/*
-REDIS_URL for a container, as environment variables: passwords come from Secrets, and the kubelet puts them into
-the URL, so that they are neither in a manifest nor among the arguments.
+REDIS_URL of a container. Passwords come from Secrets, and the kubelet inserts them into the URL, so no manifest and no
+argument contains them.
 */}}
 {{- define "merchant-operator.redisEnv" -}}
 {{- $redis := .Values.redis -}}
@@ -21,7 +21,7 @@ the URL, so that they are neither in a manifest nor among the arguments.
   value: {{ include "merchant-operator.redisURL" . | quote }}
 {{- end }}
 {{- if $redis.tls.caSecretName }}
-# Go reads the directories named here besides the image's own bundle.
+# Go reads certificates from these directories in addition to those of the image.
 - name: SSL_CERT_DIR
   value: /etc/merchant-operator/redis-ca
 {{- end }}
@@ -44,7 +44,7 @@ the URL, so that they are neither in a manifest nor among the arguments.
 {{- end }}
 {{- end -}}
 
-{{/* user:password@ of a URL, with the names of the variables in place of their values. */}}
+{{/* user:password@ of a URL, with references to environment variables. */}}
 {{- define "merchant-operator.redisUserinfo" -}}
 {{- if .auth.secretName -}}
 {{- if .auth.usernameKey }}$({{ .prefix }}_USERNAME){{ end }}:$({{ .prefix }}_PASSWORD)@

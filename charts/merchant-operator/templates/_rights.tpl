@@ -1,25 +1,23 @@
 {{/*
-What each account may do, with a reason for each right. config/rbac says the same for kustomize, and test/chart keeps
-the two equal.
+Rights of each service account, with reasons. test/chart keeps config/rbac (kustomize) equal.
 */}}
 
 {{/* In every namespace that is managed. */}}
 {{- define "merchant-operator.operatorRules" -}}
-# Merchants and ApiKeys are read; of their metadata only the finalizer is written, never their spec.
+# Read Merchants and ApiKeys; write their finalizer, never their spec.
 - apiGroups: [merchant-operator.io]
   resources: [merchants, apikeys]
   verbs: [get, list, watch, patch]
-# What became of them is said in their status.
+# Write their status.
 - apiGroups: [merchant-operator.io]
   resources: [merchants/status, apikeys/status]
   verbs: [patch]
-# Keys and signing secrets are delivered beside them: created; read, to tell whose a Secret of that name is; updated by a
-# rotation; listed and watched, as metadata, to be put right; deleted with what they belong to. RBAC cannot narrow
-# this to the Secrets that the operator made.
+# Deliver keys and signing secrets as Secrets in the same namespace: get, to check the owner; list and watch (metadata
+# only), to repair; update, to rotate. RBAC cannot narrow this to the Secrets that the operator created.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, update, delete]
-# Rotations, deliveries and what stalls are told as events of the objects.
+# Emit events about Merchants and ApiKeys.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
@@ -27,7 +25,7 @@ the two equal.
 
 {{/* In the credentials namespace. */}}
 {{- define "merchant-operator.operatorCredentialsRules" -}}
-# It writes the published objects, adopts those it finds, and removes those whose source is gone.
+# Write, adopt and delete the published objects.
 - apiGroups: [""]
   resources: [secrets, configmaps]
   verbs: [get, list, watch, create, update, delete]
@@ -35,11 +33,11 @@ the two equal.
 
 {{/* In the release's own namespace. */}}
 {{- define "merchant-operator.operatorLeaseRules" -}}
-# Only one operator works at a time: the one that holds the lease.
+# Leader election.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get, create, update]
-# Who became the leader is told as an event of the lease.
+# Events about leader election.
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
@@ -47,12 +45,11 @@ the two equal.
 
 {{/* In the credentials namespace. */}}
 {{- define "merchant-operator.apiserverRules" -}}
-# The directory: every replica watches the published keys and merchants.
+# Watch the published keys and merchants, for the directory.
 - apiGroups: [""]
   resources: [secrets, configmaps]
   verbs: [get, list, watch]
-# POST /api/v1/keys/rotate replaces the digest in a published key, by compare-and-swap. A key is neither made nor
-# removed by the API.
+# Replace the digest in a published key (POST /api/v1/keys/rotate). The API does not create or delete keys.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [update]
@@ -60,7 +57,7 @@ the two equal.
 
 {{/* In the credentials namespace. */}}
 {{- define "merchant-operator.dispatcherCredentialsRules" -}}
-# It watches where each merchant's events go and what signs them, and which keys were rotated.
+# Watch the endpoints and signing secrets of merchants, and rotations of keys.
 - apiGroups: [""]
   resources: [secrets, configmaps]
   verbs: [get, list, watch]
@@ -68,7 +65,7 @@ the two equal.
 
 {{/* In every namespace that is managed. */}}
 {{- define "merchant-operator.dispatcherRules" -}}
-# The condition WebhookHealthy of a Merchant whose endpoint was disabled, and the event that says so.
+# Write the condition WebhookHealthy of Merchants, and an event about it.
 - apiGroups: [merchant-operator.io]
   resources: [merchants/status]
   verbs: [patch]
