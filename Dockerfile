@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 
-# Compiled on the builder's own platform, for the one that is asked for.
+# Cross-compiled on the platform of the builder.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -12,10 +12,10 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /merchant-operator .
 
-# No shell, no package manager: the binary, and the certificate authorities that webhooks and Redis over TLS need.
+# Only the binary and the certificate authorities, for TLS to webhooks and Redis.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /merchant-operator /merchant-operator
-# By number, so that Kubernetes can tell that it is not root.
+# A number, so that Kubernetes can verify that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/merchant-operator"]
