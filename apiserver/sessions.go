@@ -202,7 +202,7 @@ func (a *api) publicSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	quota, read, err := a.store.PublicSession(r.Context(),
-		store.PublicAdmission{Subject: clientaddr.Subject(address), Limit: a.publicLimit}, id)
+		store.PublicAdmission{Subject: clientaddr.LimitKey(address), Limit: a.publicLimit}, id)
 	a.tellQuota(w, addressQuota, quota, err)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func (r Resolver) Resolve(peer string, forwardedFor []string) (netip.Addr, error
 	if err != nil {
 		return netip.Addr{}, ErrMalformed
 	}
-	client := plain(socket.Addr())
+	client := normalize(socket.Addr())
 	for _, line := range slices.Backward(forwardedFor) {
 		for more := true; more; {
 			if !r.trusts(client) {
@@ -57,7 +57,7 @@ func (r Resolver) Resolve(peer string, forwardedFor []string) (netip.Addr, error
 // TrustsPeer reports whether the socket's peer (host:port) is a trusted proxy.
 func (r Resolver) TrustsPeer(peer string) bool {
 	socket, err := netip.ParseAddrPort(peer)
-	return err == nil && r.trusts(plain(socket.Addr()))
+	return err == nil && r.trusts(normalize(socket.Addr()))
 }
 
 func (r Resolver) trusts(address netip.Addr) bool {
@@ -76,23 +76,23 @@ func cutLast(line string) (before, last string, found bool) {
 func parseHop(hop string) (netip.Addr, error) {
 	hop = strings.Trim(hop, " \t")
 	if address, err := netip.ParseAddr(hop); err == nil {
-		return plain(address), nil
+		return normalize(address), nil
 	}
 	if withPort, err := netip.ParseAddrPort(hop); err == nil {
-		return plain(withPort.Addr()), nil
+		return normalize(withPort.Addr()), nil
 	}
 	return netip.Addr{}, ErrMalformed
 }
 
-func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+func normalize(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
 // subscriberBits is the part of an IPv6 address that names a subscriber; who has one address of the
 // block has all of them.
 const subscriberBits = 64
 
-// Subject returns who is counted for an address: the IPv4 address, or the /64 block of an IPv6 one,
+// LimitKey returns who is counted for an address: the IPv4 address, or the /64 block of an IPv6 one,
 // as in ip:203.0.113.7 and ip:2001:db8:0:1::/64.
-func Subject(address netip.Addr) string {
+func LimitKey(address netip.Addr) string {
 	const enough = 48 // for any address
 	text := append(make([]byte, 0, enough), "ip:"...)
 	if address.Is4() {

@@ -41,7 +41,7 @@ func BenchmarkSubject(b *testing.B) {
 			parsed := netip.MustParseAddr(address.text)
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = clientaddr.Subject(parsed)
+				_ = clientaddr.LimitKey(parsed)
 			}
 		})
 	}

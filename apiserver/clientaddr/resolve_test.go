@@ -110,7 +110,7 @@ func TestSubject(t *testing.T) {
 		"::1":                      "ip:::/64",
 		"fe80::1234:5678:9abc:def": "ip:fe80::/64",
 	} {
-		if got := clientaddr.Subject(netip.MustParseAddr(address)); got != want {
+		if got := clientaddr.LimitKey(netip.MustParseAddr(address)); got != want {
 			t.Errorf("Subject(%s) = %s, want %s", address, got, want)
 		}
 	}

@@ -61,17 +61,17 @@ type Quota struct {
 // "merchant";q=100;w=2: the burst, and the seconds in which it comes back. The name says whose
 // quota it is and must be plain ASCII without quotes.
 func (q Quota) PolicyHeader(name string) string {
-	return item(name, ";q=", max(q.Policy.Burst, 1), ";w=", seconds(q.Policy.Window()))
+	return format(name, ";q=", max(q.Policy.Burst, 1), ";w=", seconds(q.Policy.Window()))
 }
 
 // Header returns the value of RateLimit (same draft), as in "merchant";r=42;t=1: the requests that
 // remain, and the seconds until the full burst is back.
 func (q Quota) Header(name string) string {
-	return item(name, ";r=", q.Remaining, ";t=", seconds(q.Reset))
+	return format(name, ";r=", q.Remaining, ";t=", seconds(q.Reset))
 }
 
-// item is a name with two parameters. It is on every admitted answer, twice, so that it is put together without fmt.
-func item(name, first string, a int64, second string, b int64) string {
+// format is a name with two parameters. It is on every admitted answer, twice, so that it is put together without fmt.
+func format(name, first string, a int64, second string, b int64) string {
 	const enough = 64 // for usual names and numbers
 	text := append(make([]byte, 0, enough), '"')
 	text = append(text, name...)
