@@ -187,7 +187,7 @@ release-rehearsal: ## Make a complete release into a temporary local registry
 	@hack/release/rehearse.sh
 
 .PHONY: cluster
-cluster: ## Create a one-node cluster on this machine; `bin/cluster down` removes it; needs root or docker
+cluster: ## Create a one-node cluster on this machine; `hack/cluster/run.sh down` removes it; needs root or docker
 	@hack/cluster/run.sh up
 
 .PHONY: kubectl
