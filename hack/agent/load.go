@@ -1,69 +1,64 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// loadSpec is a load to keep up: charges at a steady rate, each of which is read again with the key and without.
+// loadSpec is a steady load: sessions are created, and each is read with the API key and without.
 type loadSpec struct {
 	// URL is the API's, without a path.
 	URL string `json:"url"`
 	Key string `json:"key"`
-	// PerSecond is how many charges are begun in a second; each makes three requests.
+	// PerSecond is the number of sessions created per second; each makes three requests.
 	PerSecond int `json:"perSecond"`
 }
 
-// loadReport counts requests.
 type loadReport struct {
 	Requests int `json:"requests"`
 	Failed   int `json:"failed"`
-	// Failures are the first of them, in words.
-	Failures []string `json:"failures,omitempty"`
-	// SlowestMillis is the longest that an answer took, in milliseconds.
-	SlowestMillis int64 `json:"slowestMillis"`
+	// Failures describe the first failed requests.
+	Failures      []string `json:"failures,omitempty"`
+	SlowestMillis int64    `json:"slowestMillis"`
 }
 
-// load is at most one load at a time. The zero load is none.
+// load is at most one load at a time.
 type load struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc
+	cancel context.CancelFunc // nil: there is none
 	done   chan struct{}
-	so     loadReport
+	report loadReport
 }
 
 func (l *load) start(w http.ResponseWriter, r *http.Request) {
 	var spec loadSpec
 	if err := json.NewDecoder(r.Body).Decode(&spec); err != nil || spec.PerSecond < 1 {
-		http.Error(w, "a load wants url, key and perSecond", http.StatusBadRequest)
+		http.Error(w, "send url, key and perSecond (at least 1)", http.StatusBadRequest)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cancel != nil {
-		http.Error(w, "there is a load already", http.StatusConflict)
+		http.Error(w, "a load runs already; DELETE it first", http.StatusConflict)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // until it is stopped
-	l.cancel, l.done, l.so = cancel, make(chan struct{}), loadReport{}
-	go l.keepUp(ctx, spec, l.done)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // it outlives this request
+	l.cancel, l.done, l.report = cancel, make(chan struct{}), loadReport{}
+	go l.run(ctx, spec, l.done)
 }
 
-func (l *load) report(w http.ResponseWriter, _ *http.Request) {
+func (l *load) get(w http.ResponseWriter, _ *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	reply(w, l.so)
+	writeJSON(w, l.report)
 }
 
-// stop begins no more charges, waits for those under way, and reports.
+// stop waits for the requests that have begun, and reports.
 func (l *load) stop(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	cancel, done := l.cancel, l.done
@@ -73,91 +68,60 @@ func (l *load) stop(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-done
 	}
-	l.report(w, r)
+	l.get(w, r)
 }
 
-func (l *load) keepUp(ctx context.Context, spec loadSpec, done chan<- struct{}) {
+func (l *load) run(ctx context.Context, spec loadSpec, done chan<- struct{}) {
 	defer close(done)
-	// One caller keeps its connections, and notices how they are closed; the other makes new ones, and notices where
-	// there is nobody to take them.
-	callers := []*http.Client{
+	// One client keeps its connections and notices how they are closed. The other opens new ones and notices if nobody accepts.
+	clients := []*http.Client{
 		{Timeout: 10 * time.Second},
 		{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	ticker := time.NewTicker(time.Second / time.Duration(spec.PerSecond))
 	defer ticker.Stop()
-	var underWay sync.WaitGroup
-	defer underWay.Wait()
-	for begun := 0; ; begun++ {
-		client := callers[begun%len(callers)]
+	var charges sync.WaitGroup
+	defer charges.Wait()
+	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			underWay.Go(func() { l.charge(context.WithoutCancel(ctx), client, spec) })
+			charges.Go(func() { l.charge(context.WithoutCancel(ctx), clients[n%len(clients)], spec) })
 		}
 	}
 }
 
-// charge makes a session and reads it as its merchant and as its payer.
+// charge creates a session, and reads it as its merchant and as its payer.
 func (l *load) charge(ctx context.Context, client *http.Client, spec loadSpec) {
+	headers := map[string]string{"Authorization": "Bearer " + spec.Key, "Idempotency-Key": rand.Text()}
+	created := l.send(ctx, client, http.StatusCreated, request{
+		Method: http.MethodPost, URL: spec.URL + "/api/v1/sessions", Headers: headers, Body: `{"amountCents": 1250}`,
+	})
 	var session struct{ SessionID string }
-	create, err := request(ctx, http.MethodPost, spec, "/api/v1/sessions", `{"amountCents": 1250}`)
-	if err == nil {
-		create.Header.Set("Idempotency-Key", rand.Text())
-		err = l.count(client, create, http.StatusCreated, &session)
-	}
-	if err != nil {
-		return // and counted
+	if json.Unmarshal([]byte(created.Body), &session) != nil || session.SessionID == "" {
+		return // counted as failed
 	}
 	for _, path := range []string{"/api/v1/sessions/", "/api/v1/public/sessions/"} {
-		if read, err := request(ctx, http.MethodGet, spec, path+session.SessionID, ""); err == nil {
-			_ = l.count(client, read, http.StatusOK, nil) // which remembers it
-		}
+		l.send(ctx, client, http.StatusOK, request{Method: http.MethodGet, URL: spec.URL + path + session.SessionID, Headers: headers})
 	}
 }
 
-func request(ctx context.Context, method string, spec loadSpec, path, body string) (*http.Request, error) {
-	made, err := http.NewRequestWithContext(ctx, method, spec.URL+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return nil, err
-	}
-	made.Header.Set("Authorization", "Bearer "+spec.Key)
-	return made, nil
-}
-
-// count makes a request, and counts it as failed when it has another status than the one that is wanted, or none.
-func (l *load) count(client *http.Client, request *http.Request, want int, into any) error {
+// send counts the request as failed if the response does not have the wanted status.
+func (l *load) send(ctx context.Context, client *http.Client, want int, wanted request) response {
 	begin := time.Now()
-	err := exchangeFor(client, request, want, into)
+	got := wanted.send(ctx, client)
 	took := time.Since(begin).Milliseconds()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.so.Requests++
-	l.so.SlowestMillis = max(l.so.SlowestMillis, took)
-	if err != nil {
-		l.so.Failed++
-		if len(l.so.Failures) < 20 {
-			l.so.Failures = append(l.so.Failures, fmt.Sprintf("%s %s %s: %v", begin.UTC().Format("15:04:05.000"), request.Method, request.URL.Path, err))
+	l.report.Requests++
+	l.report.SlowestMillis = max(l.report.SlowestMillis, took)
+	if got.Status != want {
+		l.report.Failed++
+		if len(l.report.Failures) < 20 {
+			l.report.Failures = append(l.report.Failures, fmt.Sprintf("%s %s %s: status %d %s%s",
+				begin.UTC().Format("15:04:05.000"), wanted.Method, wanted.URL, got.Status, got.Error, got.Body))
 		}
 	}
-	return err
-}
-
-func exchangeFor(client *http.Client, request *http.Request, want int, into any) error {
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	if response.StatusCode != want {
-		return fmt.Errorf("%s: %s", response.Status, body)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(body, into)
+	return got
 }

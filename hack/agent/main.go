@@ -1,22 +1,25 @@
-// Command agent is what the end-to-end tests have inside the cluster: it makes requests as a till or a payer's browser
-// would, keeps up a steady load and counts what fails, receives webhooks, and can stand between two others. The tests
-// tell it what to do through the Kubernetes API's proxy to pods, so that they need no way into the cluster's network.
+// Command agent acts for the end-to-end tests inside the cluster: it makes requests as a till or a payer's browser does, keeps
+// up a steady load and counts failures, receives webhooks, and forwards connections. The tests control it through the
+// Kubernetes API's proxy to pods, so they need no route into the cluster's network.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
-)
 
-const usage = "usage: agent serve ADDRESS | agent forward ADDRESS TARGET"
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -35,21 +38,21 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 3 && args[0] == "forward":
 		return forward(ctx, args[1], args[2])
 	default:
-		return errors.New(usage)
+		return errors.New("usage: agent serve ADDRESS | agent forward ADDRESS TARGET")
 	}
 }
 
 func serve(ctx context.Context, address string) error {
 	var load load
-	var inbox inbox
+	var webhooks webhooks
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /do", do)
 	mux.HandleFunc("POST /load", load.start)
-	mux.HandleFunc("GET /load", load.report)
+	mux.HandleFunc("GET /load", load.get)
 	mux.HandleFunc("DELETE /load", load.stop)
-	mux.HandleFunc("POST /hooks", inbox.receive)
-	mux.HandleFunc("GET /hooks", inbox.list)
+	mux.HandleFunc("POST /hooks", webhooks.receive)
+	mux.HandleFunc("GET /hooks", webhooks.list)
 
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -59,40 +62,96 @@ func serve(ctx context.Context, address string) error {
 	return nil
 }
 
-// forward stands between those who connect to address and target. Its end is the end of all their connections.
+// forward connects callers of address with target. All connections end with the process.
 func forward(ctx context.Context, address, target string) error {
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", address)
-	if err != nil {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	proxy := toxiproxy.NewProxy(server, "agent", address, target)
+	if err := proxy.Start(); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	for {
-		caller, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		go join(ctx, caller, target)
-	}
+	<-ctx.Done()
+	return nil
 }
 
-func join(ctx context.Context, caller net.Conn, target string) {
-	defer func() { _ = caller.Close() }()
-	var dialer net.Dialer
-	called, err := dialer.DialContext(ctx, "tcp", target)
-	if err != nil {
+// request is an HTTP request, to send or as it was received.
+type request struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+// response is what came back. Error says why nothing did, and is empty otherwise.
+type response struct {
+	Error   string            `json:"error,omitempty"`
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+// do sends one request on a connection of its own, and answers with the response.
+func do(w http.ResponseWriter, r *http.Request) {
+	var wanted request
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	defer func() { _ = called.Close() }()
-	ended := make(chan struct{}, 2)
-	for _, way := range [][2]net.Conn{{caller, called}, {called, caller}} {
-		go func() {
-			_, _ = io.Copy(way[0], way[1]) // whatever ended it, it has ended
-			ended <- struct{}{}
-		}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	writeJSON(w, wanted.send(r.Context(), client))
+}
+
+func (r request) send(ctx context.Context, client *http.Client) response {
+	sent, err := http.NewRequestWithContext(ctx, r.Method, r.URL, strings.NewReader(r.Body))
+	if err != nil {
+		return response{Error: err.Error()}
 	}
-	<-ended
+	for name, value := range r.Headers {
+		sent.Header.Set(name, value)
+	}
+	received, err := client.Do(sent)
+	if err != nil {
+		return response{Error: err.Error()}
+	}
+	defer func() { _ = received.Body.Close() }()
+	body, err := io.ReadAll(received.Body)
+	if err != nil {
+		return response{Error: err.Error()}
+	}
+	return response{Status: received.StatusCode, Headers: firstValues(received.Header), Body: string(body)}
+}
+
+func firstValues(header http.Header) map[string]string {
+	values := map[string]string{}
+	for name := range header {
+		values[name] = header.Get(name)
+	}
+	return values
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+}
+
+// webhooks keeps every webhook that was received. The tests verify them.
+type webhooks struct {
+	mu       sync.Mutex
+	received []request
+}
+
+func (h *webhooks) receive(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.received = append(h.received, request{Method: r.Method, URL: r.URL.String(), Headers: firstValues(r.Header), Body: string(body)})
+}
+
+func (h *webhooks) list(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	writeJSON(w, h.received)
 }
