@@ -7,49 +7,46 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
-// reasonUnspeakable is why an event is a dead letter that has no body.
-const reasonUnspeakable = "unspeakable"
+// reasonEncodeError is the dead letter's reason for an event without a body.
+const reasonEncodeError = "encode_error"
 
-// recordPause is after which time an outcome is recorded again that Redis did not take.
-const recordPause = 250 * time.Millisecond
-
-// attempt sends an event once and records what came of it. It reports what that says of the endpoint.
-func (d *dispatcher) attempt(p parcel) verdict {
-	event := p.lease.Event
+// attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
+func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
+	event := j.lease.Event
 	body, err := delivery.Encode(event)
 	if err != nil {
-		d.options.Log.Error("an event has no body; it is a dead letter now", "eventID", event.ID, "error", err)
-		d.bury(d.records, p.lease, reasonUnspeakable)
-		return unknown
+		d.options.Log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
+		d.deadLetter(context.WithoutCancel(ctx), j.lease, reasonEncodeError)
+		return inconclusive
 	}
 	started := d.now()
-	if p.lease.Attempts == 0 {
-		d.metrics.firstLag.Observe(max(0, started.Sub(p.occurred)).Seconds())
+	if j.lease.Attempts == 0 {
+		d.metrics.firstLag.Observe(max(0, started.Sub(j.occurred)).Seconds())
 	}
-	ctx, span := d.tracer.Attempt(d.attempts, string(event.Kind), p.lease.Attempts)
+	ctx, span := d.tracer.Attempt(ctx, string(event.Kind), j.lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
-		URL: p.endpoint.URL, ID: event.ID, Body: body, Secrets: p.endpoint.Secrets, Now: started,
+		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets, Now: started,
 	})
 	span.Sent(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
 	case result.Outcome == delivery.Delivered:
-		d.record(p, func(ctx context.Context) error { return d.store.EventDelivered(span.In(ctx), p.lease) },
-			func() { d.metrics.ended(event.Kind, outcomeDelivered) })
-		return took
-	case result.Reason == delivery.ReasonInterrupted: // this dispatcher was stopped, which says nothing
-		d.putOff(0, deferredStopping, p)
-		return unknown
+		if d.record(ctx, j, func(ctx context.Context) error { return d.store.EventDelivered(ctx, j.lease) }) {
+			d.metrics.finished(event.Kind, outcomeDelivered)
+		}
+		return succeeded
+	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
+		d.deferJobs(ctx, 0, deferredStopping, j)
+		return inconclusive
 	}
-	d.fail(p, result, span)
+	d.recordFailure(ctx, j, result)
 	return failed
 }
 
-func (d *dispatcher) fail(p parcel, result delivery.Result, span tracing.Span) {
-	retry, ok := d.options.Schedule.Next(p.lease.Attempts+1, result.RetryAfter, drawLot())
+func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.Result) {
+	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter())
 	if !ok {
 		retry = -1
 	}
@@ -57,57 +54,58 @@ func (d *dispatcher) fail(p parcel, result delivery.Result, span tracing.Span) {
 		Reason:       result.Reason,
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
-		Target:       p.endpoint.Target,
+		Target:       j.endpoint.Target,
 		FailingLimit: d.options.FailingLimit,
 	}
-	var led store.Failed
-	d.record(p, func(ctx context.Context) (err error) {
-		led, err = d.store.EventFailed(span.In(ctx), p.lease, failure)
+	var effect store.Failed
+	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {
+		effect, err = d.store.EventFailed(ctx, j.lease, failure)
 		return err
-	}, func() {
-		if led.Buried {
-			d.metrics.buried(p.lease.Event.Kind, result.Reason)
-		}
-		if led.Disabled {
-			d.options.Log.Warn("disabled an endpoint", "merchantID", p.lease.Event.MerchantID, "reason", result.Reason)
-			d.metrics.disabledTotal.WithLabelValues(cause(failure.Gone)).Inc()
-			d.wake()
-		}
 	})
-}
-
-func cause(gone bool) string {
-	if gone {
-		return store.EndpointGone
+	if !recorded {
+		return
 	}
-	return store.EndpointFailing
+	if effect.Buried {
+		d.metrics.deadLettered(j.lease.Event.Kind, result.Reason)
+	}
+	if effect.Disabled {
+		cause := store.EndpointFailing
+		if failure.Gone {
+			cause = store.EndpointGone
+		}
+		d.options.Log.Warn("disabled an endpoint", "merchantID", j.lease.Event.MerchantID, "reason", result.Reason)
+		d.metrics.endpointsDisabled.WithLabelValues(cause).Inc()
+		wake(d.healthChanged)
+	}
 }
 
-// record writes the outcome of an attempt while its lease lasts, for an outcome that is lost is an attempt that is
-// made again. A write whose answer was lost and that is written again is found stale.
-func (d *dispatcher) record(p parcel, write func(context.Context) error, written func()) {
+// recordPause is the time until a result that Redis did not take is written again.
+const recordPause = 250 * time.Millisecond
+
+// record writes the result of an attempt until its lease ends, because an attempt without a recorded result is
+// repeated. It reports whether that is done. A second write, if only the answer of the first was lost, is found stale.
+func (d *dispatcher) record(ctx context.Context, j job, write func(context.Context) error) bool {
 	for {
-		err := write(d.records)
+		err := write(context.WithoutCancel(ctx))
 		switch {
 		case err == nil:
-			written()
-			return
+			return true
 		case errors.Is(err, store.ErrLeaseLost):
 			d.metrics.leasesLost.Inc()
-			return
-		case !errors.Is(err, store.ErrUnavailable), !d.now().Before(p.leaseEnd), !d.pause(recordPause):
-			d.options.Log.Error("could not record an attempt; it will be made again", "eventID", p.lease.Event.ID, "error", err)
-			return
+			return false
+		case !errors.Is(err, store.ErrUnavailable), !d.now().Before(j.leaseEnd), !pause(ctx, recordPause):
+			d.options.Log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
+			return false
 		}
 	}
 }
 
-// pause waits, and reports whether there is still time.
-func (d *dispatcher) pause(after time.Duration) bool {
-	timer := time.NewTimer(after)
+// pause reports whether ctx lasts longer than the pause.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-d.attempts.Done():
+	case <-ctx.Done():
 		return false
 	case <-timer.C:
 		return true

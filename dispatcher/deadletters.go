@@ -16,10 +16,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// deadLetterTimeout is of one script, of which there are many; the person who asks can wait.
+// deadLetterTimeout bounds each of many scripts; the person who runs the command can wait.
 const deadLetterTimeout = 5 * time.Second
 
-// Forms of a list.
+// Output formats.
 const (
 	OutputTable = "table"
 	OutputJSON  = "json"
@@ -29,7 +29,7 @@ const (
 type ListOptions struct {
 	// RedisURL has the forms of store.Open.
 	RedisURL string
-	// MerchantID is bare or as shown, with "mer_"; empty: all merchants.
+	// MerchantID is with or without "mer_"; empty: all merchants.
 	MerchantID string
 	// Limit is the largest number; 0: no limit.
 	Limit int
@@ -37,13 +37,13 @@ type ListOptions struct {
 	Output string
 }
 
-// ResendOptions select dead letters to send again, in one of three ways.
+// ResendOptions select dead letters to send again, by exactly one of IDs, MerchantID and All.
 type ResendOptions struct {
 	// RedisURL has the forms of store.Open.
 	RedisURL string
-	// IDs are of events.
+	// IDs of events.
 	IDs []string
-	// MerchantID, bare or as shown, selects those of one merchant.
+	// MerchantID, with or without "mer_", selects those of one merchant.
 	MerchantID string
 	// All selects all.
 	All bool
@@ -52,12 +52,12 @@ type ResendOptions struct {
 // ListDeadLetters writes dead letters, the newest first.
 func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) error {
 	if options.Output != "" && options.Output != OutputTable && options.Output != OutputJSON {
-		return fmt.Errorf("output %q: want %s or %s", options.Output, OutputTable, OutputJSON)
+		return fmt.Errorf("--output must be %s or %s, not %q", OutputTable, OutputJSON, options.Output)
 	}
 	if options.Limit < 0 {
-		return errors.New("the limit must not be negative")
+		return errors.New("--limit must not be negative")
 	}
-	redis, err := openForDeadLetters(options.RedisURL)
+	redis, err := openStore(options.RedisURL)
 	if err != nil {
 		return err
 	}
@@ -72,19 +72,19 @@ func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) err
 	return writeTable(to, letters)
 }
 
-// ResendDeadLetters sends dead letters again, with the same ids and bytes and their schedule anew, and writes how many.
-// The error says so when some of the ids are of no dead letter.
+// ResendDeadLetters sends dead letters again, with the same ids and bytes and a new schedule, and writes how many. An id
+// that is not a dead letter's is an error, after the others have been sent.
 func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer) error {
-	ways := 0
-	for _, way := range []bool{len(options.IDs) > 0, options.MerchantID != "", options.All} {
-		if way {
-			ways++
+	selectors := 0
+	for _, given := range []bool{len(options.IDs) > 0, options.MerchantID != "", options.All} {
+		if given {
+			selectors++
 		}
 	}
-	if ways != 1 {
-		return errors.New("say which dead letters to send again: by id, all of a merchant, or all")
+	if selectors != 1 {
+		return errors.New("select dead letters by event ids, by --merchant, or with --all")
 	}
-	redis, err := openForDeadLetters(options.RedisURL)
+	redis, err := openStore(options.RedisURL)
 	if err != nil {
 		return err
 	}
@@ -100,16 +100,16 @@ func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer)
 		}
 	}
 	sent, err := redis.Resend(ctx, ids...)
-	if _, writeErr := fmt.Fprintf(to, "%d dead letters are sent again\n", sent); writeErr != nil {
+	if _, writeErr := fmt.Fprintf(to, "%d dead letters queued for delivery\n", sent); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
 	if err == nil && len(options.IDs) > sent {
-		return fmt.Errorf("%d of %d ids are of no dead letter", len(options.IDs)-sent, len(options.IDs))
+		return fmt.Errorf("%d of %d ids are not dead letters", len(options.IDs)-sent, len(options.IDs))
 	}
 	return err
 }
 
-func openForDeadLetters(url string) (*store.Store, error) {
+func openStore(url string) (*store.Store, error) {
 	redis, err := store.Open(store.Options{URL: url, Timeout: deadLetterTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -117,35 +117,35 @@ func openForDeadLetters(url string) (*store.Store, error) {
 	return redis, nil
 }
 
-var merchantIDForm = regexp.MustCompile(`^(mer_)?[a-z2-7]{12}$`)
+var merchantIDPattern = regexp.MustCompile(`^(mer_)?[a-z2-7]{12}$`)
 
 func selectDeadLetters(ctx context.Context, redis *store.Store, merchantID string, limit int) ([]store.DeadLetter, error) {
-	if merchantID != "" && !merchantIDForm.MatchString(merchantID) {
-		return nil, fmt.Errorf("merchant %q: want an id such as mer_abcdefgh2345", merchantID)
+	if merchantID != "" && !merchantIDPattern.MatchString(merchantID) {
+		return nil, fmt.Errorf("--merchant must be an id such as mer_abcdefgh2345, not %q", merchantID)
 	}
 	return redis.DeadLetters(ctx, store.DeadLetterFilter{MerchantID: strings.TrimPrefix(merchantID, "mer_"), Limit: limit})
 }
 
-// shownLetter is a dead letter as it is shown. It has nothing of what the event says beyond what it is about.
-type shownLetter struct {
+// listEntry is a dead letter without its content.
+type listEntry struct {
 	ID         string                `json:"id"`
 	Kind       v1alpha1.WebhookEvent `json:"kind"`
 	MerchantID string                `json:"merchantId"`
 	SessionID  string                `json:"sessionId,omitempty"`
 	KeyID      string                `json:"keyId,omitempty"`
 	OccurredAt time.Time             `json:"occurredAt,omitzero"`
-	DiedAt     time.Time             `json:"diedAt"`
+	FailedAt   time.Time             `json:"failedAt"`
 	Attempts   int                   `json:"attempts"`
 	Reason     string                `json:"reason"`
 }
 
-func shown(letters []store.DeadLetter) []shownLetter {
-	all := make([]shownLetter, len(letters))
+func listEntries(letters []store.DeadLetter) []listEntry {
+	all := make([]listEntry, len(letters))
 	for i, letter := range letters {
 		event := letter.Event
-		all[i] = shownLetter{
+		all[i] = listEntry{
 			ID: event.ID, Kind: event.Kind, OccurredAt: event.OccurredAt,
-			DiedAt: letter.DiedAt, Attempts: letter.Attempts, Reason: letter.Reason,
+			FailedAt: letter.DiedAt, Attempts: letter.Attempts, Reason: letter.Reason,
 		}
 		if event.MerchantID != "" {
 			all[i].MerchantID = published.PublicMerchantID(event.MerchantID)
@@ -163,14 +163,14 @@ func shown(letters []store.DeadLetter) []shownLetter {
 func writeJSON(to io.Writer, letters []store.DeadLetter) error {
 	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(shown(letters))
+	return encoder.Encode(listEntries(letters))
 }
 
 func writeTable(to io.Writer, letters []store.DeadLetter) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "DIED\tID\tKIND\tMERCHANT\tATTEMPTS\tREASON")
-	for _, letter := range shown(letters) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", letter.DiedAt.Format(time.RFC3339), letter.ID, letter.Kind,
+	fmt.Fprintln(table, "FAILED AT\tID\tKIND\tMERCHANT\tATTEMPTS\tREASON")
+	for _, letter := range listEntries(letters) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", letter.FailedAt.Format(time.RFC3339), letter.ID, letter.Kind,
 			letter.MerchantID, letter.Attempts, letter.Reason)
 	}
 	return table.Flush()

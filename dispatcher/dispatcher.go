@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
@@ -13,27 +14,28 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
-// How often a dispatcher looks. Between two looks of its own there are those of its peers.
 const (
-	lookInterval    = 200 * time.Millisecond
-	healthInterval  = 2 * time.Second
-	backlogInterval = 15 * time.Second
-	rotatedInterval = time.Second
-	// outagePause is after which time a Redis that did not answer is asked again.
-	outagePause = time.Second
+	pollInterval     = 200 * time.Millisecond
+	healthInterval   = 2 * time.Second
+	backlogInterval  = 15 * time.Second
+	rotationInterval = time.Second
+	// errorPause is the time until the next try after an error of Redis.
+	errorPause = time.Second
 )
 
 const (
-	// leaseBatch and sweepBatch bound how long one script holds Redis up.
+	// leaseBatch and sweepBatch bound how long one script blocks Redis.
 	leaseBatch, sweepBatch = 64, 100
-	// attemptMargin is what an attempt may take beyond its timeout, to be recorded while its lease lasts.
+	// attemptMargin is the time after an attempt's timeout to record its result before the lease ends.
 	attemptMargin = 2 * time.Second
-	// redisTimeout is longer than that of the API, whose callers wait: events whose lease is granted in an answer that comes too
-	// late wait until it ends. An outcome can be recorded again within the margin.
+	// redisTimeout is longer than the API's, whose callers wait: events whose lease was granted in an answer that comes
+	// too late wait until it ends. A result can be recorded again within the margin.
 	redisTimeout = time.Second
-	// waiting bounds the events that wait here for one endpoint, and waitingPlaces those for all, for each place. What finds no
-	// room is leased again and again, so there is room for what a quick endpoint takes in some seconds.
-	waiting, waitingPlaces = 256, 16
+	// endpointQueueLength bounds the events that wait here for one endpoint, and queuedPerAttempt those for all, per
+	// possible attempt. A quick endpoint works them off in seconds; what finds no room is leased again and again.
+	endpointQueueLength, queuedPerAttempt = 256, 16
+	// abortTimeout is the time to record attempts that were aborted.
+	abortTimeout = 2 * time.Second
 )
 
 // index knows where events go.
@@ -46,12 +48,13 @@ type sender interface {
 	Send(ctx context.Context, request delivery.Request) delivery.Result
 }
 
-// reporter passes on to people how an endpoint fares.
+// reporter reports the health of an endpoint to its merchant.
 type reporter interface {
 	Report(ctx context.Context, endpoint endpoints.Endpoint, health health) error
 }
 
-// dispatcher is one of any number that share a Redis. Every field but the tracer is required.
+// dispatcher is one of any number that share a Redis. Every field of the first group but the tracer is required; prepare
+// fills the others.
 type dispatcher struct {
 	options   Options
 	store     *store.Store
@@ -60,97 +63,75 @@ type dispatcher struct {
 	reporter  reporter
 	rotations *rotations
 	metrics   *metrics
-	tracer    *tracing.Tracer // nil: nothing is traced
-	// holder names this dispatcher in its leases.
-	holder string
-	now    func() time.Time
+	tracer    *tracing.Tracer // nil: no tracing
+	identity  string          // names this dispatcher in its leases
+	now       func() time.Time
 
-	work  *work
-	lanes *lanes
-	// attempts is the context of attempts, and records of what is written of them: an attempt can be cut off, and what
-	// came of it is still to be written then.
-	attempts, records context.Context
-	// healthNews asks to pass on at once how endpoints fare.
-	healthNews chan struct{}
-	logged     throttle
+	queues *endpointQueues
+	// leasing and sweeping are the buckets with such work in progress.
+	leasing, sweeping [session.Buckets]atomic.Bool
+	workers           sync.WaitGroup
+	polls             int
+	// healthChanged starts a health report at once.
+	healthChanged chan struct{}
+	logged        throttle
 }
 
-// prepare fills what follows from the rest. The attempts live until ctx ends.
-func (d *dispatcher) prepare(ctx context.Context) {
-	d.attempts, d.records = ctx, context.WithoutCancel(ctx)
-	d.healthNews = make(chan struct{}, 1)
-	d.work = newWork()
+func (d *dispatcher) prepare() {
+	d.healthChanged = make(chan struct{}, 1)
 	d.logged = throttle{now: d.now, last: map[string]time.Time{}}
-	d.lanes = &lanes{
-		limits: lanesLimits{
-			perEndpoint: d.options.Concurrency,
-			inAll:       d.options.MaxInFlight,
-			queue:       waiting,
-			queued:      waitingPlaces * d.options.MaxInFlight,
+	d.queues = &endpointQueues{
+		limits: queueLimits{
+			endpointAttempts: d.options.Concurrency,
+			attempts:         d.options.MaxInFlight,
+			endpointJobs:     endpointQueueLength,
+			jobs:             queuedPerAttempt * d.options.MaxInFlight,
 		},
-		now:     d.now,
-		attempt: d.attempt,
-		putOff:  d.putOff,
-		lanes:   map[string]*lane{},
+		now:       d.now,
+		attempt:   d.attempt,
+		deferJobs: d.deferJobs,
+		queues:    map[string]*endpointQueue{},
 	}
-	d.metrics.registerInFlight(d.lanes.underWay)
+	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 }
 
-// lastWords is what the record of an attempt may take that was cut off.
-const lastWords = 2 * time.Second
+var errAborted = errors.New("shutdown timeout: aborted attempts in progress")
 
-var errCutOff = errors.New("attempts under way were cut off")
-
-// run works until ctx ends, then finishes the attempts under way and hands back what has not begun. With errCutOff
-// attempts took too long for that; their events come due again.
+// run works until ctx ends, then finishes the attempts in progress and releases events that wait here. With errAborted
+// attempts took too long for that; their events are due again.
 func (d *dispatcher) run(ctx context.Context) error {
-	attempts, cutOff := context.WithCancel(context.WithoutCancel(ctx))
-	defer cutOff()
-	d.prepare(attempts)
-	d.loops(ctx)
+	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	d.prepare()
+	d.loops(ctx, attempts)
 
-	d.lanes.close()
-	if d.lanes.await(d.options.ShutdownTimeout) {
+	d.queues.close(attempts)
+	if d.queues.wait(d.options.ShutdownTimeout) {
 		return nil
 	}
-	cutOff()
-	d.lanes.await(lastWords)
-	return errCutOff
+	abort()
+	d.queues.wait(abortTimeout)
+	return errAborted
 }
 
-// loops run until ctx ends. Those of the buckets sleep until a look finds something for them to do.
-func (d *dispatcher) loops(ctx context.Context) {
-	var loops sync.WaitGroup
-	for i := range session.Buckets {
-		bucket := session.Bucket(i)
-		loops.Go(func() {
-			d.loop(ctx, asleep, d.work.lease[i], func(ctx context.Context) (bool, error) { return d.lease(ctx, bucket) })
-		})
-		loops.Go(func() {
-			d.loop(ctx, asleep, d.work.sweep[i], func(ctx context.Context) (bool, error) { return d.sweep(ctx, bucket) })
-		})
-	}
-	loops.Go(func() { d.loop(ctx, lookInterval, nil, d.look) })
-	loops.Go(func() { d.loop(ctx, healthInterval, d.healthNews, d.reportHealth) })
-	loops.Go(func() { d.loop(ctx, rotatedInterval, d.rotations.news, d.recordRotations) })
-	loops.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
-	loops.Wait()
+// loops run until ctx ends. Attempts end with a context of their own.
+func (d *dispatcher) loops(ctx, attempts context.Context) {
+	d.workers.Go(func() {
+		d.loop(ctx, pollInterval, nil, func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) })
+	})
+	d.workers.Go(func() { d.loop(ctx, healthInterval, d.healthChanged, d.reportHealth) })
+	d.workers.Go(func() { d.loop(ctx, rotationInterval, d.rotations.added, d.recordRotations) })
+	d.workers.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
+	d.workers.Wait()
 }
 
-// asleep is the interval of a loop that works only when it is woken.
-const asleep time.Duration = 0
-
-// loop does a step again and again until ctx ends: at once when the step says that there is more, else after the
-// interval, or when it is woken.
+// loop repeats a step until ctx ends: at once if the step reports more work, else after the interval or when woken.
 func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-chan struct{},
 	step func(context.Context) (more bool, err error),
 ) {
-	// Dispatchers that were started together would else all look at the same moment.
-	timer := time.NewTimer(time.Duration(drawLot() * float64(interval)))
+	// Without jitter, dispatchers that were started together would poll together.
+	timer := time.NewTimer(time.Duration(jitter() * float64(interval)))
 	defer timer.Stop()
-	if interval == asleep {
-		timer.Stop()
-	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,12 +142,47 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 		more, err := step(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			d.couldNotWork(err)
-			timer.Reset(max(interval, outagePause))
+			d.logRedisError(err)
+			timer.Reset(max(interval, errorPause))
 		case more:
 			timer.Reset(0)
-		case interval != asleep:
-			timer.Reset(later(interval, drawLot())) // nor should they fall into step
+		default:
+			timer.Reset(addJitter(interval, jitter()))
 		}
+	}
+}
+
+// wake runs a loop's step once more, unless that is requested already.
+func wake(loop chan<- struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default:
+	}
+}
+
+// throttle limits how often the same message is logged.
+type throttle struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	last map[string]time.Time // by message
+}
+
+// allow reports whether the message, one of a closed list, was last logged at least an interval ago.
+func (t *throttle) allow(message string, interval time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if now.Sub(t.last[message]) < interval {
+		return false
+	}
+	t.last[message] = now
+	return true
+}
+
+func (d *dispatcher) logRedisError(err error) {
+	const interval = 10 * time.Second
+	if d.logged.allow("redis", interval) {
+		d.options.Log.Error("could not process events; retrying", "error", err)
 	}
 }

@@ -2,19 +2,32 @@ package dispatcher
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// health is how an endpoint fares, for people. The zero health is that of a merchant without a webhook, of which there
-// is nothing to say any more.
+// health is what a merchant sees of its endpoint: a condition and an event. The zero health is that of a merchant
+// without a webhook, which has neither.
 type health struct {
-	healthy bool
-	since   time.Time
-	// reason and message are of the condition, and of the event.
+	healthy         bool
+	since           time.Time
 	reason, message string
 }
 
@@ -25,7 +38,7 @@ const (
 	reasonResumed = "Resumed"
 )
 
-const wayOut = "Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger is changed."
+const resumeHint = "Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger changes."
 
 func healthOf(endpoint endpoints.Endpoint, state store.EndpointState) health {
 	switch {
@@ -34,32 +47,32 @@ func healthOf(endpoint endpoints.Endpoint, state store.EndpointState) health {
 	case !state.Disabled():
 		return health{true, state.ResumedAt, reasonResumed, "Events are sent to the endpoint again."}
 	case state.Cause == store.EndpointGone:
-		return health{false, state.DisabledAt, reasonGone, "The endpoint answered 410 Gone. " + wayOut}
+		return health{false, state.DisabledAt, reasonGone, "The endpoint answered 410 Gone. " + resumeHint}
 	}
 	return health{false, state.DisabledAt, reasonFailing,
-		"Every attempt to deliver an event has failed since " + state.FailingSince.Format(time.RFC3339) + ". " + wayOut}
+		"Every delivery attempt has failed since " + state.FailingSince.Format(time.RFC3339) + ". " + resumeHint}
 }
 
-// errNoMerchant says that the Merchant whose endpoint it is has gone, so that nobody is to be told.
-var errNoMerchant = errors.New("the Merchant is gone")
+// errMerchantGone says that the Merchant of an endpoint does not exist any more.
+var errMerchantGone = errors.New("the Merchant is gone")
 
-// reportHealth passes on which endpoints are disabled, and starts those again that have another target now. What it
-// cannot pass on it passes on later, or another dispatcher does: Redis remembers what has been said.
+// reportHealth reports disabled endpoints, and resumes those with a new target. A failed report is repeated later, by
+// this dispatcher or another one: Redis stores what has been reported.
 func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
-	outlooks, err := d.store.Look(ctx)
-	if err := d.partly(ctx, err, outlooks); err != nil {
+	pending, err := d.pendingWork(ctx)
+	if err != nil {
 		return false, err
 	}
-	for _, outlook := range outlooks {
-		if !outlook.Troubled {
+	for _, work := range pending {
+		if !work.Troubled {
 			continue
 		}
-		states, err := d.store.TroubledEndpoints(ctx, outlook.Bucket)
+		states, err := d.store.TroubledEndpoints(ctx, work.Bucket)
 		if err != nil {
 			return false, err
 		}
 		for _, state := range states {
-			resumed, err := d.settle(ctx, state)
+			resumed, err := d.reportEndpoint(ctx, state)
 			if err != nil {
 				return false, err
 			}
@@ -69,9 +82,9 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// settle does what there is to do about one endpoint, and reports whether that makes news. A webhook that was removed
-// has another target as well: none. The error is of the store.
-func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
+// reportEndpoint resumes or reports an endpoint. If it is resumed, there is more to report. A webhook that was removed
+// has a new target too: none. The error is of Redis.
+func (d *dispatcher) reportEndpoint(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
 	endpoint := d.index.Endpoint(state.MerchantID)
 	known := endpoint.State == endpoints.Published
 	switch {
@@ -86,23 +99,138 @@ func (d *dispatcher) settle(ctx context.Context, state store.EndpointState) (res
 			return false, nil
 		}
 	case state.Disabled():
-		return false, nil // nobody knows the merchant, perhaps not yet
+		return false, nil // the merchant is unknown, perhaps not yet published
 	}
 	return false, d.store.EndpointTold(ctx, state)
 }
 
-// report passes on how an endpoint fares, and reports whether that is done with.
+// report reports the health of an endpoint, and whether that needs no repetition.
 func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health) bool {
 	err := d.reporter.Report(ctx, endpoint, h)
 	switch {
 	case err == nil:
-		d.options.Log.Info("passed on how an endpoint fares", "merchant", endpoint.Merchant.String(), "reason", h.reason)
-	case errors.Is(err, errNoMerchant):
+		d.options.Log.Info("updated webhook health", "merchant", endpoint.Merchant.String(), "reason", h.reason)
+	case errors.Is(err, errMerchantGone):
 	case ctx.Err() != nil:
 		return false
 	default:
-		d.options.Log.Error("could not pass on how an endpoint fares; trying again", "merchant", endpoint.Merchant.String(), "error", err)
+		d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 		return false
 	}
 	return true
+}
+
+// fieldOwner owns the one condition that dispatchers write. All dispatchers share it.
+const fieldOwner = "merchant-operator-dispatcher"
+
+// reportTimeout bounds one report.
+const reportTimeout = 10 * time.Second
+
+// kubeReporter writes a condition of the Merchant and creates an event.
+type kubeReporter struct {
+	client   client.Client
+	identity string // of this dispatcher, in events
+}
+
+func newKubeReporter(cluster *rest.Config, identity string) (*kubeReporter, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+		}
+	}
+	kube, err := client.New(cluster, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+	}
+	return &kubeReporter{kube, identity}, nil
+}
+
+// Report may be repeated, also by another dispatcher: the condition stays as it is, and there is one event. The error is
+// errMerchantGone if the Merchant does not exist any more.
+func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := r.writeCondition(ctx, endpoint, h); err != nil || h == (health{}) {
+		return err
+	}
+	err := r.client.Create(ctx, r.event(endpoint, h))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create an event: %w", err)
+	}
+	return nil
+}
+
+// writeCondition applies the condition that dispatchers own, or removes it.
+func (r *kubeReporter) writeCondition(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
+	status := v1alpha1ac.MerchantStatus()
+	if h != (health{}) {
+		healthy := metav1.ConditionFalse
+		if h.healthy {
+			healthy = metav1.ConditionTrue
+		}
+		status.WithConditions(metav1ac.Condition().
+			WithType(v1alpha1.WebhookHealthyCondition).
+			WithStatus(healthy).
+			WithReason(h.reason).
+			WithMessage(h.message).
+			WithLastTransitionTime(metav1.NewTime(h.since)))
+	}
+	merchant, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
+	if err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("write the condition %s: %w", v1alpha1.WebhookHealthyCondition, err)
+	}
+	return nil
+}
+
+// sameMerchant returns the metadata of the endpoint's Merchant, or errMerchantGone, also if another one has its name now.
+// The API server ignores a UID in an apply to a custom resource's status, so a patch that only tests the UID goes first.
+// It writes nothing, and needs no right to read Merchants.
+func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
+	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/metadata/uid", "value": string(endpoint.UID)}})
+	if err != nil {
+		return nil, err
+	}
+	merchant := &v1alpha1.Merchant{}
+	merchant.Namespace, merchant.Name = endpoint.Merchant.Namespace, endpoint.Merchant.Name
+	err = r.client.Status().Patch(ctx, merchant, client.RawPatch(types.JSONPatchType, test))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return nil, errMerchantGone
+	case err != nil:
+		return nil, fmt.Errorf("find the Merchant: %w", err)
+	}
+	return merchant, nil
+}
+
+// event has a name derived from its content, so that it is created once.
+func (r *kubeReporter) event(endpoint endpoints.Endpoint, h health) *eventsv1.Event {
+	kind, action := corev1.EventTypeWarning, "Disable"
+	if h.healthy {
+		kind, action = corev1.EventTypeNormal, "Resume"
+	}
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: endpoint.Merchant.Namespace,
+			Name:      fmt.Sprintf("%s.%s.%x", endpoint.Merchant.Name, endpoint.MerchantID, h.since.UnixMilli()),
+		},
+		EventTime:           metav1.NewMicroTime(h.since),
+		ReportingController: fieldOwner,
+		ReportingInstance:   r.identity,
+		Type:                kind,
+		Reason:              h.reason,
+		Action:              action,
+		Note:                h.message,
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(),
+			Kind:       "Merchant",
+			Namespace:  endpoint.Merchant.Namespace,
+			Name:       endpoint.Merchant.Name,
+			UID:        endpoint.UID,
+		},
+	}
 }

@@ -8,25 +8,29 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // moved gives the endpoint another target.
-func (s scene) moved(endpoint endpoints.Endpoint, target string) endpoints.Endpoint {
+func (f fixture) moved(endpoint endpoints.Endpoint, target string) endpoints.Endpoint {
 	endpoint.Target = target
-	s.index.put(endpoint)
+	f.index.put(endpoint)
 	return endpoint
 }
 
-func (s scene) awaitTold(t *testing.T, want ...string) {
+func (f fixture) awaitReports(t *testing.T, want ...string) {
 	t.Helper()
-	eventually(t, "people are told", func() bool { return slices.Equal(s.told.reasons(), want) })
+	eventually(t, "the reports are made", func() bool { return slices.Equal(f.reports.reasons(), want) })
 }
 
 func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	answer := http.StatusGone
 	shop := newReceiver(t, func(before int, _ *http.Request) int {
 		if before == 0 {
@@ -34,76 +38,76 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	acme := s.endpointAt(shop.URL, 7)
-	first := s.event(t, acme.MerchantID)
-	d := s.dispatcher(t)
+	acme := f.endpointAt(shop.URL, 7)
+	first := f.event(t, acme.MerchantID)
+	d := f.dispatcher(t)
 	start(t, d)
-	s.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
-	second := s.event(t, acme.MerchantID)
-	s.awaitBacklog(t, 7, store.Backlog{Dead: 2, Troubled: 1})
+	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
+	second := f.event(t, acme.MerchantID)
+	f.awaitBacklog(t, 7, store.Backlog{Dead: 2, Troubled: 1})
 	if n := len(shop.all()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 	reasons := map[string]string{}
-	for _, letter := range s.deadLetters(t) {
+	for _, letter := range f.deadLetters(t) {
 		reasons[letter.Event.ID] = letter.Reason
 	}
 	if reasons[first] != "gone" || reasons[second] != "endpoint_disabled" {
 		t.Errorf("the dead letters' reasons are %v", reasons)
 	}
-	s.awaitTold(t, "EndpointGone")
-	if got := testutil.ToFloat64(d.metrics.disabledTotal.WithLabelValues("gone")); got != 1 {
+	f.awaitReports(t, "EndpointGone")
+	if got := testutil.ToFloat64(d.metrics.endpointsDisabled.WithLabelValues("gone")); got != 1 {
 		t.Errorf("counted %v disabled endpoints", got)
 	}
 
-	s.moved(acme, "resumed")
-	s.awaitTold(t, "EndpointGone", "Resumed")
-	third := s.event(t, acme.MerchantID)
+	f.moved(acme, "resumed")
+	f.awaitReports(t, "EndpointGone", "Resumed")
+	third := f.event(t, acme.MerchantID)
 	if seen := shop.await(t, 2); seen[1].id != third {
 		t.Errorf("saw %s, want %s", seen[1].id, third)
 	}
-	s.awaitBacklog(t, 7, store.Backlog{Dead: 2})
-	if sent, err := s.store.Resend(t.Context(), first, second); err != nil || sent != 2 {
+	f.awaitBacklog(t, 7, store.Backlog{Dead: 2})
+	if sent, err := f.store.Resend(t.Context(), first, second); err != nil || sent != 2 {
 		t.Fatalf("sent %d again: %v", sent, err)
 	}
 	shop.await(t, 4)
-	s.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, store.Backlog{})
 }
 
 // It must not become a dead letter because nobody has looked after disabled endpoints in between.
 func TestAnEventForAResumedEndpointIsDelivered(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := s.endpointAt(shop.URL, 7)
-	s.disable(t, acme)
-	s.moved(acme, "resumed")
-	id := s.event(t, acme.MerchantID)
-	d := s.dispatcher(t)
-	d.prepare(t.Context())
+	acme := f.endpointAt(shop.URL, 7)
+	f.disable(t, acme)
+	f.moved(acme, "resumed")
+	id := f.event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	d.prepare()
 	if _, err := d.lease(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
 	if seen := shop.await(t, 1); seen[0].id != id {
 		t.Errorf("saw %s, want %s", seen[0].id, id)
 	}
-	d.lanes.close()
-	if !d.lanes.await(patience) {
+	d.queues.close(t.Context())
+	if !d.queues.wait(patience) {
 		t.Error("the attempt never ended")
 	}
-	if letters := s.deadLetters(t); len(letters) != 1 { // the one the endpoint was disabled with
+	if letters := f.deadLetters(t); len(letters) != 1 { // the one the endpoint was disabled with
 		t.Errorf("dead letters: %+v", letters)
 	}
 }
 
 // disable lets another dispatcher find out that the endpoint is gone, and vanish.
-func (s scene) disable(t *testing.T, endpoint endpoints.Endpoint) {
+func (f fixture) disable(t *testing.T, endpoint endpoints.Endpoint) {
 	t.Helper()
-	s.event(t, endpoint.MerchantID)
-	leased, err := s.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 1})
+	f.event(t, endpoint.MerchantID)
+	leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	failed, err := s.store.EventFailed(t.Context(), leased.Leases[0], store.Failure{
+	failed, err := f.store.EventFailed(t.Context(), leased.Leases[0], store.Failure{
 		Reason: "gone", Gone: true, Target: endpoint.Target, FailingLimit: time.Hour,
 	})
 	if err != nil || !failed.Disabled {
@@ -112,48 +116,48 @@ func (s scene) disable(t *testing.T, endpoint endpoints.Endpoint) {
 }
 
 func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusInternalServerError))
-	acme := s.endpointAt(shop.URL, 7)
-	s.event(t, acme.MerchantID)
-	start(t, s.dispatcher(t, func(o *Options) {
+	acme := f.endpointAt(shop.URL, 7)
+	f.event(t, acme.MerchantID)
+	start(t, f.dispatcher(t, func(o *Options) {
 		o.FailingLimit = 5 * time.Millisecond
 		o.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, time.Hour}
 	}))
-	s.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
-	s.awaitTold(t, "EndpointFailing")
+	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
+	f.awaitReports(t, "EndpointFailing")
 	if n := len(shop.all()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
 	}
 }
 
-func TestPeopleAreToldOfWhatAnotherDispatcherCouldNotTell(t *testing.T) {
-	s := newScene(t)
-	acme := s.endpointAt("http://127.0.0.1:1", 7)
-	s.disable(t, acme)
-	s.told.setFail(errors.New("the Kubernetes API is away"))
-	start(t, s.dispatcher(t))
-	eventually(t, "it has tried", func() bool { return len(s.log.String()) > 0 })
-	s.told.setFail(nil)
-	s.awaitTold(t, "EndpointGone")
-	start(t, s.dispatcher(t))
-	s.moved(acme, "resumed")
-	s.awaitTold(t, "EndpointGone", "Resumed") // and none of it again, by the other one or by this one
+func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("http://127.0.0.1:1", 7)
+	f.disable(t, acme)
+	f.reports.setFail(errors.New("the Kubernetes API is away"))
+	start(t, f.dispatcher(t))
+	eventually(t, "it has tried", func() bool { return len(f.log.String()) > 0 })
+	f.reports.setFail(nil)
+	f.awaitReports(t, "EndpointGone")
+	start(t, f.dispatcher(t))
+	f.moved(acme, "resumed")
+	f.awaitReports(t, "EndpointGone", "Resumed") // and none of it again, by the other one or by this one
 }
 
-func TestNobodyIsToldOfAMerchantThatIsGone(t *testing.T) {
-	s := newScene(t)
-	acme := s.endpointAt("http://127.0.0.1:1", 7)
-	s.disable(t, acme)
-	s.told.setFail(errNoMerchant)
-	start(t, s.dispatcher(t))
+func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("http://127.0.0.1:1", 7)
+	f.disable(t, acme)
+	f.reports.setFail(errMerchantGone)
+	start(t, f.dispatcher(t))
 	eventually(t, "that is done with", func() bool {
-		states, err := s.store.TroubledEndpoints(t.Context(), 7)
+		states, err := f.store.TroubledEndpoints(t.Context(), 7)
 		return err == nil && len(states) == 1 && states[0].Told
 	})
 }
 
-func TestWhatPeopleAreTold(t *testing.T) {
+func TestHealthOfAnEndpoint(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for want, state := range map[string]store.EndpointState{
 		"EndpointGone":    {DisabledAt: at, Cause: store.EndpointGone},
@@ -171,14 +175,93 @@ func TestWhatPeopleAreTold(t *testing.T) {
 }
 
 func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
-	s := newScene(t)
-	acme := s.endpointAt("http://127.0.0.1:1", 7)
-	s.disable(t, acme)
-	start(t, s.dispatcher(t))
-	s.awaitTold(t, "EndpointGone")
+	f := newFixture(t)
+	acme := f.endpointAt("http://127.0.0.1:1", 7)
+	f.disable(t, acme)
+	start(t, f.dispatcher(t))
+	f.awaitReports(t, "EndpointGone")
 	removed := acme
 	removed.URL, removed.Target, removed.Secrets = "", "", nil
-	s.index.put(removed)
-	s.awaitTold(t, "EndpointGone", "")
-	s.awaitBacklog(t, 7, store.Backlog{Dead: 1})
+	f.index.put(removed)
+	f.awaitReports(t, "EndpointGone", "")
+	f.awaitBacklog(t, 7, store.Backlog{Dead: 1})
+}
+
+func newReporter(t *testing.T) *kubeReporter {
+	t.Helper()
+	r, err := newKubeReporter(sharedConfig, "test-1")
+	must(t, err)
+	return r
+}
+
+var (
+	sick    = health{false, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), reasonFailing, "It fails."}
+	healthy = health{true, time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), reasonResumed, "It is tried again."}
+)
+
+func TestAReportIsAConditionAndAnEvent(t *testing.T) {
+	c := newCluster(t)
+	acme := c.merchant(t, "acme", "https://shop.example/hooks")
+	acme.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now(),
+	}}
+	must(t, c.Status().Update(t.Context(), acme)) // as the operator has left it
+
+	for _, r := range []*kubeReporter{newReporter(t), newReporter(t)} { // one crashed before it could store that it had reported
+		must(t, r.Report(t.Context(), endpointOf(acme), sick))
+	}
+	got := c.conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
+	if got.Status != metav1.ConditionFalse || got.Reason != reasonFailing || got.Message != sick.message || !got.LastTransitionTime.Equal(new(metav1.NewTime(sick.since))) {
+		t.Errorf("the condition is %+v", got)
+	}
+	events := c.events(t)
+	if len(events) != 1 {
+		t.Fatalf("%d events, want 1", len(events))
+	}
+	if e := events[0]; e.Type != corev1.EventTypeWarning || e.Reason != reasonFailing || e.Note != sick.message ||
+		e.Regarding.Kind != "Merchant" || e.Regarding.Name != "acme" || e.Regarding.UID != acme.UID {
+		t.Errorf("the event is %+v", e)
+	}
+
+	must(t, newReporter(t).Report(t.Context(), endpointOf(acme), healthy))
+	got = c.conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
+	if got.Status != metav1.ConditionTrue || got.Reason != reasonResumed {
+		t.Errorf("resumed, the condition is %+v", got)
+	}
+	if n := len(c.events(t)); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+
+	must(t, newReporter(t).Report(t.Context(), endpointOf(acme), health{}))
+	conditions := c.conditions(t, acme)
+	if _, there := conditions[v1alpha1.WebhookHealthyCondition]; there || len(conditions) != 1 {
+		t.Errorf("without a webhook, the conditions are %+v", conditions)
+	}
+	if n := len(c.events(t)); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+}
+
+func TestARecreatedMerchantGetsNoReportOfTheOldOne(t *testing.T) {
+	c := newCluster(t)
+	old := c.merchant(t, "acme", "https://shop.example/hooks")
+	must(t, c.Delete(t.Context(), old))
+	if err := newReporter(t).Report(t.Context(), endpointOf(old), sick); !errors.Is(err, errMerchantGone) {
+		t.Errorf("of a Merchant that is gone: %v, want errMerchantGone", err)
+	}
+	again := c.merchant(t, "acme", "https://shop.example/hooks")
+	if err := newReporter(t).Report(t.Context(), endpointOf(old), sick); !errors.Is(err, errMerchantGone) {
+		t.Errorf("of one that was created again: %v, want errMerchantGone", err)
+	}
+	if conditions := c.conditions(t, again); len(conditions) != 0 {
+		t.Errorf("it got a report of the old one: %+v", conditions)
+	}
+	if n := len(c.events(t)); n != 0 {
+		t.Errorf("%d events, want none", n)
+	}
+	var found v1alpha1.MerchantList
+	must(t, c.List(t.Context(), &found, client.InNamespace(c.namespace)))
+	if len(found.Items) != 1 {
+		t.Errorf("%d Merchants, want 1", len(found.Items))
+	}
 }

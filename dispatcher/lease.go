@@ -7,60 +7,60 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// lease takes events of a bucket that are due and finds each its place.
+// lease leases due events of a bucket and decides about each. ctx must outlive the shutdown of the loops: events that
+// were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	// What was leased must be known here, so the answer is waited for even when ctx ends.
-	ctx = context.WithoutCancel(ctx)
 	asked := d.now()
-	leased, err := d.store.LeaseEvents(ctx, bucket, store.LeaseRequest{Holder: d.holder, For: d.options.Lease, Limit: leaseBatch})
+	leased, err := d.store.LeaseEvents(ctx, bucket, store.LeaseRequest{Holder: d.identity, For: d.options.Lease, Limit: leaseBatch})
 	for _, id := range leased.Unreadable {
-		d.metrics.buried("", store.ReasonUnreadable)
-		d.options.Log.Error("an event cannot be read; it is a dead letter now", "eventID", id)
+		d.metrics.deadLettered("", store.ReasonUnreadable)
+		d.options.Log.Error("could not decode an event; it is now a dead letter", "eventID", id)
 	}
 	if leased.Expired > 0 {
 		d.metrics.expiredEvents(leased.Expired)
-		d.options.Log.Error("events were not delivered within 30 days and are lost", "bucket", bucket, "events", leased.Expired)
+		d.options.Log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
 	}
 	var deferrals []store.Deferral
 	for _, lease := range leased.Leases {
-		after, why, taken := d.place(ctx, lease, leased.Now, asked)
-		if !taken {
-			d.metrics.deferred.WithLabelValues(why).Inc()
-			deferrals = append(deferrals, store.Deferral{Lease: lease, Delay: later(after, drawLot())})
+		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
+		if !done {
+			d.metrics.deferred.WithLabelValues(reason).Inc()
+			deferrals = append(deferrals, store.Deferral{Lease: lease, Delay: addJitter(delay, jitter())})
 		}
 	}
 	return leased.More, errors.Join(err, d.store.DeferEvents(ctx, bucket, deferrals...))
 }
 
-// place does with a leased event what is decided, or returns after which time to look at it again, and why.
-func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, asked time.Time) (after time.Duration, why string, done bool) {
+// handle does what is decided about a leased event, or returns for how long to defer it, and why.
+func (d *dispatcher) handle(ctx context.Context, lease store.Lease, redisNow, asked time.Time) (delay time.Duration, reason string, done bool) {
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, redisNow)
-	switch decided.move {
-	case wait:
-		d.explain(decided, lease)
-		return decided.after, decided.why, false
+	switch decided.action {
+	case deferEvent:
+		d.logDeferral(decided, lease)
+		return decided.delay, decided.reason, false
 	case drop:
-		if d.end(ctx, lease, "drop", d.store.DropEvent) {
-			d.metrics.ended(lease.Event.Kind, outcomeDropped)
+		if d.finish(ctx, lease, d.store.DropEvent) {
+			d.metrics.finished(lease.Event.Kind, outcomeDropped)
 		}
 		return 0, "", true
-	case bury:
-		d.bury(ctx, lease, reasonDisabled)
+	case deadLetter:
+		d.deadLetter(ctx, lease, reasonDisabled)
 		return 0, "", true
 	case resume:
 		if _, err := d.store.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
-			d.couldNotWork(err)
+			d.logRedisError(err)
 			return 0, deferredBusy, false
 		}
-		d.wake()
+		wake(d.healthChanged)
 	case send:
 	}
-	return d.lanes.offer(parcel{
+	return d.queues.offer(ctx, job{
 		lease:    lease,
 		endpoint: endpoint,
 		occurred: asked.Add(-redisNow.Sub(lease.Event.OccurredAt)),
@@ -69,59 +69,121 @@ func (d *dispatcher) place(ctx context.Context, lease store.Lease, redisNow, ask
 	})
 }
 
-// causes are what a person can do something about when events wait for long.
-var causes = map[string]string{
-	deferredUnknown:     "nothing is published of their merchant, and the operator has not withdrawn it",
-	deferredUndecodable: "what is published of their merchant cannot be decoded",
-	deferredUnsigned:    "their merchant has no signing secret that can be read",
-	deferredUnsupported: "a newer program wrote them; upgrade the dispatcher",
+// action is what to do with a leased event.
+type action int
+
+const (
+	send       action = iota
+	resume            // send; the endpoint's target is another one than that which was disabled
+	drop              // the merchant does not want it
+	deadLetter        // the endpoint is disabled
+	deferEvent        // until more is known
+)
+
+// decision is an action; reason and delay belong to deferEvent.
+type decision struct {
+	action action
+	reason string
+	delay  time.Duration
 }
 
-// explain logs now and then why events wait, once the pauses have grown long.
-func (d *dispatcher) explain(decided decision, lease store.Lease) {
-	if decided.after >= time.Minute && d.logged.allows(decided.why, longestPause) {
-		d.options.Log.Warn("events wait", "reason", decided.why, "cause", causes[decided.why],
+// Why an event is deferred. They label a metric.
+const (
+	deferredBusy        = "busy"
+	deferredBreaker     = "breaker"
+	deferredStopping    = "stopping"
+	deferredUnsigned    = "no_secret"
+	deferredUnknown     = "unknown_merchant"
+	deferredUndecodable = "merchant_decode_error"
+	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
+	deferredUnsupported = "unsupported_event"
+)
+
+// reasonDisabled is the dead letter's reason for an event of a disabled endpoint.
+const reasonDisabled = "endpoint_disabled"
+
+// decide says what to do with a leased event; now is the time of Redis. Dropping an event loses it, so it requires that
+// the operator has withdrawn the merchant: a missing published object may be an accident.
+func decide(lease store.Lease, endpoint endpoints.Endpoint, now time.Time) decision {
+	delay := deferralDelay(now.Sub(lease.Event.OccurredAt))
+	switch {
+	case lease.Unsupported:
+		return decision{deferEvent, deferredUnsupported, delay}
+	case endpoint.State == endpoints.Undecodable:
+		return decision{deferEvent, deferredUndecodable, delay}
+	case endpoint.State == endpoints.Unknown:
+		return decision{deferEvent, deferredUnknown, delay}
+	case !endpoint.Wants(lease.Event.Kind): // this includes a withdrawn merchant
+		return decision{action: drop}
+	case lease.Endpoint.Disabled() && lease.Endpoint.Target == endpoint.Target:
+		return decision{action: deadLetter}
+	case len(endpoint.Secrets) == 0:
+		return decision{deferEvent, deferredUnsigned, delay}
+	case lease.Endpoint.Disabled():
+		return decision{action: resume}
+	}
+	return decision{action: send}
+}
+
+// The bounds of the delay of an event that cannot be sent yet.
+const minDeferral, maxDeferral = 2 * time.Second, 5 * time.Minute
+
+// deferralDelay grows with the age of the event: what is missing usually arrives soon with the watch; if it does not, a
+// person has to repair it.
+func deferralDelay(age time.Duration) time.Duration {
+	return min(max(age/2, minDeferral), maxDeferral)
+}
+
+// deferralCauses are those that a person can repair.
+var deferralCauses = map[string]string{
+	deferredUnknown:     "no object of their merchant is published, and its Merchant was not deleted",
+	deferredUndecodable: "the published object of their merchant cannot be decoded",
+	deferredUnsigned:    "their merchant has no readable signing secret",
+	deferredUnsupported: "a newer version wrote them; upgrade the dispatcher",
+}
+
+// logDeferral logs why events wait, when they have waited for long.
+func (d *dispatcher) logDeferral(decided decision, lease store.Lease) {
+	if decided.delay >= time.Minute && d.logged.allow(decided.reason, maxDeferral) {
+		d.options.Log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
 			"merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
 	}
 }
 
-func (d *dispatcher) bury(ctx context.Context, lease store.Lease, reason string) {
-	if d.end(ctx, lease, "bury", func(ctx context.Context, lease store.Lease) error {
+func (d *dispatcher) deadLetter(ctx context.Context, lease store.Lease, reason string) {
+	if d.finish(ctx, lease, func(ctx context.Context, lease store.Lease) error {
 		return d.store.BuryEvent(ctx, lease, reason)
 	}) {
-		d.metrics.buried(lease.Event.Kind, reason)
+		d.metrics.deadLettered(lease.Event.Kind, reason)
 	}
 }
 
-// end does one thing to a leased event and reports whether it is done. If not, the event comes due again with the end
-// of its lease.
-func (d *dispatcher) end(ctx context.Context, lease store.Lease, step string, do func(context.Context, store.Lease) error) bool {
-	err := do(ctx, lease)
+// finish ends a leased event and reports whether that is done. If not, the event is due again when its lease ends.
+func (d *dispatcher) finish(ctx context.Context, lease store.Lease, end func(context.Context, store.Lease) error) bool {
+	err := end(ctx, lease)
 	switch {
 	case errors.Is(err, store.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
-		d.options.Log.Error("could not end an event; it comes due again", "step", step, "eventID", lease.Event.ID, "error", err)
+		d.options.Log.Error("could not finish an event; retrying when its lease ends", "eventID", lease.Event.ID, "error", err)
 	}
 	return err == nil
 }
 
-// putOff hands events back that were held here.
-func (d *dispatcher) putOff(after time.Duration, why string, parcels ...parcel) {
+// deferJobs releases events that wait here, to be due after the delay.
+func (d *dispatcher) deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job) {
+	ctx = context.WithoutCancel(ctx)
 	byBucket := map[session.Bucket][]store.Deferral{}
-	for _, p := range parcels {
-		d.metrics.deferred.WithLabelValues(why).Inc()
-		bucket := p.lease.Event.Bucket()
-		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: p.lease, Delay: later(after, drawLot())})
+	for _, j := range jobs {
+		d.metrics.deferred.WithLabelValues(reason).Inc()
+		bucket := j.lease.Event.Bucket()
+		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: j.lease, Delay: addJitter(delay, jitter())})
 	}
 	for bucket, deferrals := range byBucket {
-		for some := range slices.Chunk(deferrals, leaseBatch) {
-			if err := d.store.DeferEvents(d.records, bucket, some...); err != nil {
-				d.couldNotWork(err) // they come due with the end of their leases
+		for batch := range slices.Chunk(deferrals, leaseBatch) {
+			if err := d.store.DeferEvents(ctx, bucket, batch...); err != nil {
+				d.logRedisError(err) // they are due when their leases end
 			}
 		}
 	}
 }
-
-// wake asks to pass on at once how endpoints fare.
-func (d *dispatcher) wake() { wake(d.healthNews) }

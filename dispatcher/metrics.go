@@ -12,27 +12,27 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// metrics of a dispatcher. Their labels never hold what a merchant chose, nor who it is. The gauges of what is in
-// Redis say the same on every dispatcher, so they want max and not sum.
+// metrics of a dispatcher. No label contains a merchant or a value that one chose. The gauges of Redis are the same on
+// every dispatcher: aggregate them with max, not sum.
 type metrics struct {
-	attempts         *prometheus.CounterVec
-	attemptDuration  prometheus.Histogram
-	events           *prometheus.CounterVec
-	firstLag         prometheus.Histogram
-	deferred         *prometheus.CounterVec
-	buriedTotal      *prometheus.CounterVec
-	disabledTotal    *prometheus.CounterVec
-	leasesLost       prometheus.Counter
-	expired          prometheus.Counter
-	expiryLag        prometheus.Histogram
-	due, dead        prometheus.Gauge
-	disabled         prometheus.Gauge
-	overdueEvent     prometheus.Gauge
-	overdueSession   prometheus.Gauge
+	attempts          *prometheus.CounterVec
+	attemptDuration   prometheus.Histogram
+	events            *prometheus.CounterVec
+	firstLag          prometheus.Histogram
+	deferred          *prometheus.CounterVec
+	newDeadLetters    *prometheus.CounterVec
+	endpointsDisabled *prometheus.CounterVec
+	leasesLost        prometheus.Counter
+	expiredSessions   prometheus.Counter
+	expiryLag         prometheus.Histogram
+
+	dueEvents, deadLetters, disabledEndpoints prometheus.Gauge
+	overdueEvent, overdueSession              prometheus.Gauge
+
 	registerInFlight func(func() int)
 }
 
-// What became of an event.
+// Outcomes of an event.
 const (
 	outcomeDelivered = "delivered"
 	outcomeDropped   = "dropped"
@@ -41,66 +41,66 @@ const (
 )
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	const space, about = "merchant_operator", "webhook"
+	const namespace, subsystem = "merchant_operator", "webhook"
 	factory := promauto.With(registerer)
 	counter := func(name, help string) prometheus.Counter {
-		return factory.NewCounter(prometheus.CounterOpts{Namespace: space, Subsystem: about, Name: name, Help: help})
+		return factory.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
 	}
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: space, Subsystem: about, Name: name, Help: help}, labels)
+		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return factory.NewGauge(prometheus.GaugeOpts{Namespace: space, Subsystem: about, Name: name, Help: help})
+		return factory.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
 	}
 	histogram := func(subsystem, name, help string, buckets ...float64) prometheus.Histogram {
-		return factory.NewHistogram(prometheus.HistogramOpts{Namespace: space, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets})
+		return factory.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets})
 	}
 	m := &metrics{
-		attempts:        counters("attempts_total", "Attempts to deliver an event, by what came of them.", "result"),
-		attemptDuration: histogram(about, "attempt_duration_seconds", "Time an attempt took.", .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15),
-		events:          counters("events_total", "Events that came to an end, by kind and outcome: delivered, dropped because nobody wanted them, dead, or expired: lost after 30 days.", "kind", "outcome"),
-		firstLag: histogram(about, "first_attempt_lag_seconds", "Time from what happened to the first attempt to tell of it.",
+		attempts:        counters("attempts_total", "Delivery attempts, by result.", "result"),
+		attemptDuration: histogram(subsystem, "attempt_duration_seconds", "Duration of delivery attempts.", .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15),
+		events:          counters("events_total", "Finished events, by kind and outcome: delivered, dropped (not subscribed), dead (dead letter), expired (lost after 30 days).", "kind", "outcome"),
+		firstLag: histogram(subsystem, "first_attempt_lag_seconds", "Time from an event to its first delivery attempt.",
 			.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
-		deferred:      counters("deferrals_total", "Events that were due and put off without an attempt, by why.", "reason"),
-		buriedTotal:   counters("dead_letters_total", "Events that were given up, by why.", "reason"),
-		disabledTotal: counters("endpoints_disabled_total", "Endpoints that were disabled, by why.", "cause"),
-		leasesLost:    counter("leases_lost_total", "Events that another dispatcher took over before this one was done."),
-		due:           gauge("due_events", "Events in Redis that wait for delivery, now or later."),
-		dead:          gauge("dead_letters", "Events in Redis that were given up."),
-		disabled:      gauge("endpoints_disabled", "Endpoints to which no events are sent."),
-		overdueEvent:  gauge("overdue_seconds", "For how long the event that has waited longest is due, without a dispatcher to take it; 0: none."),
+		deferred:          counters("deferrals_total", "Due events that were deferred without an attempt, by reason.", "reason"),
+		newDeadLetters:    counters("dead_letters_total", "Events that became dead letters, by reason.", "reason"),
+		endpointsDisabled: counters("endpoints_disabled_total", "Endpoints that were disabled, by cause.", "cause"),
+		leasesLost:        counter("leases_lost_total", "Events whose lease ended, so that another dispatcher took them, before this one had finished."),
+		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later."),
+		deadLetters:       gauge("dead_letters", "Dead letters in Redis."),
+		disabledEndpoints: gauge("endpoints_disabled", "Disabled endpoints, which get no events."),
+		overdueEvent:      gauge("overdue_seconds", "How long the oldest due event has waited for a dispatcher; 0: no event is due."),
 		overdueSession: factory.NewGauge(prometheus.GaugeOpts{
-			Namespace: space, Subsystem: "session", Name: "overdue_seconds",
-			Help: "For how long the session that has waited longest is past its expiry and not expired yet; 0: none.",
+			Namespace: namespace, Subsystem: "session", Name: "overdue_seconds",
+			Help: "How long the oldest pending session is past its expiry; 0: none is.",
 		}),
-		registerInFlight: func(underWay func() int) {
+		registerInFlight: func(inFlight func() int) {
 			factory.NewGaugeFunc(prometheus.GaugeOpts{
-				Namespace: space, Subsystem: about, Name: "attempts_in_flight", Help: "Attempts under way.",
-			}, func() float64 { return float64(underWay()) })
+				Namespace: namespace, Subsystem: subsystem, Name: "attempts_in_flight", Help: "Delivery attempts in progress.",
+			}, func() float64 { return float64(inFlight()) })
 		},
-		expired: factory.NewCounter(prometheus.CounterOpts{
-			Namespace: space, Name: "sessions_expired_total", Help: "Sessions this dispatcher found expired; those that a read found are not counted.",
+		expiredSessions: factory.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "sessions_expired_total", Help: "Sessions that this dispatcher expired. Sessions that a read expired are not counted.",
 		}),
-		expiryLag: histogram("session", "expiry_lag_seconds", "Time from the expiry of a session to the dispatcher's sweep, the longest of each sweep that found any.",
+		expiryLag: histogram("session", "expiry_lag_seconds", "How long sessions were past their expiry when the dispatcher expired them, the longest of each sweep.",
 			.05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600),
 	}
-	m.begin()
+	m.initialize()
 	return m
 }
 
-// begin makes the counters start at 0: the first of its kind would else not be seen as a rise.
-func (m *metrics) begin() {
+// initialize makes counters start at 0; otherwise rate() would miss the first increment of each label.
+func (m *metrics) initialize() {
 	for _, reason := range delivery.Reasons() {
 		m.attempts.WithLabelValues(reason)
 	}
-	for _, reason := range slices.Concat(failures(), []string{reasonDisabled, reasonUnspeakable, store.ReasonUnreadable}) {
-		m.buriedTotal.WithLabelValues(reason)
+	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, store.ReasonUnreadable}) {
+		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredBroken, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnsupported} {
+	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, cause := range []string{store.EndpointGone, store.EndpointFailing} {
-		m.disabledTotal.WithLabelValues(cause)
+		m.endpointsDisabled.WithLabelValues(cause)
 	}
 	m.expiredEvents(0)
 	for _, kind := range kinds() {
@@ -110,8 +110,8 @@ func (m *metrics) begin() {
 	}
 }
 
-// failures are the reasons why an attempt may be the last.
-func failures() []string {
+// failureReasons are those of attempts that may be the last.
+func failureReasons() []string {
 	return slices.DeleteFunc(delivery.Reasons(), func(reason string) bool {
 		return reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted
 	})
@@ -124,21 +124,22 @@ func kinds() []v1alpha1.WebhookEvent {
 	}
 }
 
-func (m *metrics) attempted(result string, took time.Duration) {
+func (m *metrics) attempted(result string, duration time.Duration) {
 	m.attempts.WithLabelValues(result).Inc()
-	m.attemptDuration.Observe(took.Seconds())
+	m.attemptDuration.Observe(duration.Seconds())
 }
 
-func (m *metrics) ended(kind v1alpha1.WebhookEvent, outcome string) {
+// finished counts an event that was delivered, dropped or given up.
+func (m *metrics) finished(kind v1alpha1.WebhookEvent, outcome string) {
 	m.events.WithLabelValues(string(kind), outcome).Inc()
 }
 
-// expiredEvents counts events whose record is gone, and with it their kind.
+// expiredEvents counts events without a kind, which was in their expired record.
 func (m *metrics) expiredEvents(n int) {
 	m.events.WithLabelValues("", outcomeExpired).Add(float64(n))
 }
 
-func (m *metrics) buried(kind v1alpha1.WebhookEvent, reason string) {
-	m.buriedTotal.WithLabelValues(reason).Inc()
-	m.ended(kind, outcomeDead)
+func (m *metrics) deadLettered(kind v1alpha1.WebhookEvent, reason string) {
+	m.newDeadLetters.WithLabelValues(reason).Inc()
+	m.finished(kind, outcomeDead)
 }

@@ -20,7 +20,7 @@ type receiver struct {
 	receipts []receipt
 }
 
-// newReceiver answers with the status of answer, which is told how many attempts it has seen before.
+// newReceiver answers with the status of answer, whose argument is the number of attempts before.
 func newReceiver(t *testing.T, answer func(before int, r *http.Request) int) *receiver {
 	t.Helper()
 	r := &receiver{}

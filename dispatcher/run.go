@@ -1,3 +1,5 @@
+// Package dispatcher expires sessions and delivers webhook events. Any number of dispatchers share the work through Redis,
+// without a leader; the events of one that crashes are due again for the others. See docs/design/webhooks.md.
 package dispatcher
 
 import (
@@ -20,12 +22,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
-// Run dispatches until ctx ends, then drains: it takes nothing more, finishes the attempts under way and hands back
-// what has not begun. It returns nil after a clean drain, and an error when it could not start, when the listener
-// failed, or when attempts had to be cut off.
+// Run dispatches until ctx ends, then drains: it leases nothing more, finishes the attempts in progress and releases the
+// other events. It returns nil after a clean drain, and an error if it could not start, if the listener failed, or if
+// attempts had to be aborted.
 func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
-		return fmt.Errorf("options: %w", err)
+		return err
 	}
 	tracer, stopTracing, err := tracing.Start(ctx, "dispatcher", options.Spans, options.Log)
 	if err != nil {
@@ -40,7 +42,7 @@ func Run(ctx context.Context, options Options) error {
 	defer func() { _ = redis.Close() }()
 	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
 	if err != nil {
-		return fmt.Errorf("options: %w", err)
+		return fmt.Errorf("--webhook-allow-cidrs: %w", err)
 	}
 	defer client.Close()
 	cluster, err := kube.Load(options.Kubeconfig, "dispatcher")
@@ -51,51 +53,50 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	holder, err := holderName()
+	identity, err := newIdentity()
 	if err != nil {
 		return err
 	}
-	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // of the whole process; the reporter's client logs what the API server warns of
-	reporter, err := newKubeReporter(cluster, holder)
+	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // for warnings of the API server
+	reporter, err := newKubeReporter(cluster, identity)
 	if err != nil {
 		return err
 	}
 
-	heard := newRotations()
-	index := endpoints.New(endpoints.Options{Log: options.Log, Registerer: registry, Rotated: heard.heard, Now: time.Now})
+	rotations := newRotations()
+	index := endpoints.New(endpoints.Options{Log: options.Log, Registerer: registry, Rotated: rotations.add, Now: time.Now})
 	r := role{
 		options: options,
 		phase:   ops.NewPhase(),
 		synced:  index.Synced(),
 		dispatcher: &dispatcher{
 			options: options, store: redis, index: index, sender: client, reporter: reporter,
-			rotations: heard, metrics: newMetrics(registry), tracer: tracer, holder: holder, now: time.Now,
+			rotations: rotations, metrics: newMetrics(registry), tracer: tracer, identity: identity, now: time.Now,
 		},
 		failed: make(chan error, 1),
 	}
-	exposed := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
-	server, err := ops.Serve(ctx, options.Ops, exposed, registry, core, options.Log, r.failed)
+	replica := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	server, err := ops.Serve(ctx, options.Ops, replica, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
-	defer server.Close() // probes are answered to the end
+	defer server.Close() // answers probes to the end
 
 	stopWatching := watch(ctx, index, core.CoreV1().RESTClient(), options.CredentialsNamespace)
 	defer stopWatching()
 	return r.serve(ctx)
 }
 
-// holderName names this process for people: in its leases and in its events.
-func holderName() (string, error) {
+// newIdentity names this process in its leases and events.
+func newIdentity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("name this dispatcher: %w", err)
+		return "", fmt.Errorf("get the host name: %w", err)
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
 }
 
-// watch fills the index until the returned function is called. It outlives ctx, for events are still delivered while
-// the dispatcher drains.
+// watch fills the index until stop is called. It outlives ctx, because events are still delivered during the drain.
 func watch(ctx context.Context, index *endpoints.Endpoints, core cache.Getter, namespace string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watches sync.WaitGroup
@@ -106,16 +107,16 @@ func watch(ctx context.Context, index *endpoints.Endpoints, core cache.Getter, n
 	}
 }
 
-// role is the life of a dispatcher.
+// role starts and stops a dispatcher.
 type role struct {
 	options    Options
 	phase      *ops.Phase
 	synced     <-chan struct{}
 	dispatcher *dispatcher
-	failed     chan error // receives what ended the listener before its time
+	failed     chan error // receives the error of the listener
 }
 
-// serve takes no event before the index has been filled: until then it could not tell who wants it.
+// serve leases no event until the index is filled, because it could not decide about it.
 func (r role) serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,10 +127,10 @@ func (r role) serve(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	answered := make(chan error, 1)
-	go func() { answered <- r.dispatcher.store.Await(ctx, r.options.Log) }()
+	redisReady := make(chan error, 1)
+	go func() { redisReady <- r.dispatcher.store.Await(ctx, r.options.Log) }()
 	select {
-	case err := <-answered:
+	case err := <-redisReady:
 		if err != nil {
 			return err
 		}

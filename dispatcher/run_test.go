@@ -30,7 +30,7 @@ type launched struct {
 	ended chan error
 }
 
-func (s scene) launch(t *testing.T, c cluster, change ...func(*Options)) launched {
+func (f fixture) launch(t *testing.T, c cluster, change ...func(*Options)) launched {
 	t.Helper()
 	proxy, err := kubeproxy.Start(sharedConfig)
 	must(t, err)
@@ -41,10 +41,10 @@ func (s scene) launch(t *testing.T, c cluster, change ...func(*Options)) launche
 	options.CredentialsNamespace = c.namespace
 	options.Kubeconfig, err = proxy.Kubeconfig(t.TempDir(), "dispatcher")
 	must(t, err)
-	options.RedisURL = s.server.URL()
+	options.RedisURL = f.server.URL()
 	options.Ops.Address = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 	options.AllowHTTP, options.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	options.Log = slog.New(slog.NewTextHandler(s.log, nil))
+	options.Log = slog.New(slog.NewTextHandler(f.log, nil))
 	for _, change := range change {
 		change(&options)
 	}
@@ -78,22 +78,22 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 }
 
 func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
-	s, c := newScene(t), newCluster(t)
+	f, c := newFixture(t), newCluster(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.merchant(t, "acme", shop.URL)
 	c.publish(t, acme)
-	id := s.event(t, published.ID(acme.UID))
+	id := f.event(t, published.ID(acme.UID))
 	bucket := session.BucketOf(published.ID(acme.UID))
 
-	l := s.launch(t, c)
+	l := f.launch(t, c)
 	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	if status, body := l.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "syncing") {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
-	if backlog, err := s.store.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
+	if backlog, err := f.store.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
 		t.Errorf("the backlog is %+v, %v", backlog, err)
 	}
-	if s.leasedTo(t, bucket, id) {
+	if f.leasedTo(t, bucket, id) {
 		t.Error("it took an event that it could not place")
 	}
 	l.proxy.Mend()
@@ -111,19 +111,19 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	for _, secret := range []string{"whsec_", shop.URL} {
-		if strings.Contains(s.log.String(), secret) {
+		if strings.Contains(f.log.String(), secret) {
 			t.Errorf("the log holds %s", secret)
 		}
 	}
 }
 
-func TestAMerchantIsToldThatItsEndpointIsGone(t *testing.T) {
-	s, c := newScene(t), newCluster(t)
+func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
+	f, c := newFixture(t), newCluster(t)
 	shop := newReceiver(t, always(http.StatusGone))
 	acme := c.merchant(t, "acme", shop.URL)
 	c.publish(t, acme)
-	s.event(t, published.ID(acme.UID))
-	s.launch(t, c).proxy.Mend()
+	f.event(t, published.ID(acme.UID))
+	f.launch(t, c).proxy.Mend()
 	eventually(t, "the Merchant says so", func() bool {
 		condition := c.conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
@@ -132,8 +132,8 @@ func TestAMerchantIsToldThatItsEndpointIsGone(t *testing.T) {
 }
 
 func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
-	s, c := newScene(t), newCluster(t)
-	l := s.launch(t, c)
+	f, c := newFixture(t), newCluster(t)
+	l := f.launch(t, c)
 	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	l.stop()
 	if err := <-l.ended; err != nil {
@@ -142,7 +142,7 @@ func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
 }
 
 func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
-	s, c := newScene(t), newCluster(t)
+	f, c := newFixture(t), newCluster(t)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
@@ -150,10 +150,10 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 		"noeviction":                   func(o *Options) { o.RedisURL = evicting.URL() },
 		"find the Kubernetes API":      func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
 		"listen for ops requests":      func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
-		"guard webhooks":               func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
-		"the lease must be at least":   func(o *Options) { o.Lease = time.Second },
+		"--webhook-allow-cidrs":        func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
+		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },
 	} {
-		l := s.launch(t, c, change)
+		l := f.launch(t, c, change)
 		l.proxy.Mend()
 		select {
 		case err := <-l.ended:
@@ -162,6 +162,38 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatalf("Run did not end, and should say %q", want)
+		}
+	}
+}
+
+func TestTheDefaultOptionsWork(t *testing.T) {
+	options := DefaultOptions()
+	options.RedisURL = "redis://127.0.0.1:6379"
+	if err := options.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	for desc, change := range map[string]func(*Options){
+		"no namespace":                    func(o *Options) { o.CredentialsNamespace = "" },
+		"no Redis":                        func(o *Options) { o.RedisURL = "" },
+		"no ops address":                  func(o *Options) { o.Ops.Address = "" },
+		"a lease shorter than an attempt": func(o *Options) { o.Lease = 17 * time.Second },
+		"no attempt to an endpoint":       func(o *Options) { o.Concurrency = 0 },
+		"no attempt at all":               func(o *Options) { o.MaxInFlight = -1 },
+		"no time to fail":                 func(o *Options) { o.FailingLimit = 0 },
+		"no time to stop":                 func(o *Options) { o.ShutdownTimeout = 0 },
+		"no logger":                       func(o *Options) { o.Log = nil },
+		"no schedule":                     func(o *Options) { o.Schedule = nil },
+		"a late first attempt":            func(o *Options) { o.Schedule = Schedule{time.Second} },
+		"a step back":                     func(o *Options) { o.Schedule = Schedule{0, -1} },
+	} {
+		options := DefaultOptions()
+		options.RedisURL = "redis://127.0.0.1:6379"
+		change(&options)
+		if err := options.Validate(); err == nil {
+			t.Errorf("%s: accepted", desc)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 func TestLotsAreSpread(t *testing.T) {
 	var low, high bool
 	for range 1000 {
-		lot := drawLot()
+		lot := jitter()
 		if lot < 0 || lot >= 1 {
 			t.Fatalf("drew %v", lot)
 		}

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -52,11 +51,11 @@ type Client struct {
 	transport *http.Transport
 }
 
-// New returns a Client. The error names the invalid one of AllowCIDRs.
+// New returns a Client. An error is about one of AllowCIDRs.
 func New(options Options) (*Client, error) {
 	guard, err := egress.NewGuard(options.AllowCIDRs)
 	if err != nil {
-		return nil, fmt.Errorf("allowed addresses of webhooks: %w", err)
+		return nil, err
 	}
 	timeout := cmp.Or(options.Timeout, Timeout)
 	return &Client{

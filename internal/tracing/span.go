@@ -98,14 +98,6 @@ func (s Span) Sent(result string, status int, delivered bool) {
 	s.span.End()
 }
 
-// In returns the context with the span, so that what is done with it belongs to the span, ended or not.
-func (s Span) In(ctx context.Context) context.Context {
-	if s.span == nil {
-		return ctx
-	}
-	return trace.ContextWithSpan(ctx, s.span)
-}
-
 // TraceID is by which an entry in the log is found that belongs to the request; empty: it is not traced.
 func TraceID(ctx context.Context) string {
 	if spanContext := trace.SpanContextFromContext(ctx); spanContext.HasTraceID() {

@@ -30,16 +30,16 @@ import (
 // patience bounds every wait for something that takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// scene is a Redis of its own, merchants with endpoints, and any number of dispatchers.
-type scene struct {
-	server *redistest.Server
-	store  *store.Store
-	index  *fakeIndex
-	told   *recordingReporter
-	log    *logtest.Buffer
+// fixture is a Redis of its own, merchants with endpoints, and any number of dispatchers.
+type fixture struct {
+	server  *redistest.Server
+	store   *store.Store
+	index   *fakeIndex
+	reports *recordingReporter
+	log     *logtest.Buffer
 }
 
-func newScene(t *testing.T) scene {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	opened, err := store.Open(store.Options{URL: server.URL(), Timeout: patience})
@@ -47,7 +47,7 @@ func newScene(t *testing.T) scene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	return scene{server, opened, &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
+	return fixture{server, opened, &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
 }
 
 // fakeIndex is filled by the test instead of by watches.
@@ -68,7 +68,7 @@ func (i *fakeIndex) put(endpoint endpoints.Endpoint) {
 	i.known[endpoint.MerchantID] = endpoint
 }
 
-// recordingReporter remembers what people would have been told.
+// recordingReporter remembers the reports.
 type recordingReporter struct {
 	mu   sync.Mutex
 	news []health
@@ -102,7 +102,7 @@ func (r *recordingReporter) setFail(err error) {
 }
 
 // endpointAt returns the endpoint of a new merchant of the bucket.
-func (s scene) endpointAt(url string, bucket session.Bucket) endpoints.Endpoint {
+func (f fixture) endpointAt(url string, bucket session.Bucket) endpoints.Endpoint {
 	id := newMerchantID(bucket)
 	endpoint := endpoints.Endpoint{
 		State:        endpoints.Published,
@@ -114,7 +114,7 @@ func (s scene) endpointAt(url string, bucket session.Bucket) endpoints.Endpoint 
 		Secrets:      []published.SigningSecret{published.NewSigningSecret()},
 		Target:       "target of " + url,
 	}
-	s.index.put(endpoint)
+	f.index.put(endpoint)
 	return endpoint
 }
 
@@ -133,7 +133,7 @@ func admissionOf(merchantID string) store.Admission {
 	}
 }
 
-func (s scene) create(t *testing.T, merchantID string, change func(*store.NewSession)) session.Session {
+func (f fixture) create(t *testing.T, merchantID string, change func(*store.NewSession)) session.Session {
 	t.Helper()
 	wanted := store.NewSession{
 		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: 1250, OrderRef: "1001"}, Lifetime: 15 * time.Minute,
@@ -141,18 +141,18 @@ func (s scene) create(t *testing.T, merchantID string, change func(*store.NewSes
 	if change != nil {
 		change(&wanted)
 	}
-	_, created, err := s.store.CreateSession(t.Context(), admissionOf(merchantID), wanted)
+	_, created, err := f.store.CreateSession(t.Context(), admissionOf(merchantID), wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return created.Session
 }
 
-// event makes something happen that the merchant is to be told of, and returns the event's id.
-func (s scene) event(t *testing.T, merchantID string) string {
+// event creates and cancels a session of the merchant, and returns the id of the event.
+func (f fixture) event(t *testing.T, merchantID string) string {
 	t.Helper()
-	id := s.create(t, merchantID, nil).ID
-	if _, _, err := s.store.Cancel(t.Context(), admissionOf(merchantID), id); err != nil {
+	id := f.create(t, merchantID, nil).ID
+	if _, _, err := f.store.Cancel(t.Context(), admissionOf(merchantID), id); err != nil {
 		t.Fatal(err)
 	}
 	return endedEvent(id)
@@ -163,12 +163,12 @@ func endedEvent(id session.ID) string {
 }
 
 // dispatcher returns one that does not run yet.
-func (s scene) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher {
+func (f fixture) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher {
 	t.Helper()
 	options := DefaultOptions()
 	options.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}
 	options.ShutdownTimeout = patience
-	options.Log = slog.New(slog.NewTextHandler(s.log, nil))
+	options.Log = slog.New(slog.NewTextHandler(f.log, nil))
 	for _, c := range change {
 		c(&options)
 	}
@@ -178,8 +178,8 @@ func (s scene) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher {
 	}
 	t.Cleanup(client.Close)
 	return &dispatcher{
-		options: options, store: s.store, index: s.index, sender: client, reporter: s.told,
-		rotations: newRotations(), metrics: newMetrics(prometheus.NewRegistry()), holder: "test", now: time.Now,
+		options: options, store: f.store, index: f.index, sender: client, reporter: f.reports,
+		rotations: newRotations(), metrics: newMetrics(prometheus.NewRegistry()), identity: "test", now: time.Now,
 	}
 }
 
@@ -203,17 +203,17 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // awaitBacklog waits until Redis holds no events but these.
-func (s scene) awaitBacklog(t *testing.T, bucket session.Bucket, want store.Backlog) {
+func (f fixture) awaitBacklog(t *testing.T, bucket session.Bucket, want store.Backlog) {
 	t.Helper()
 	eventually(t, "the backlog is as wanted", func() bool {
-		backlog, err := s.store.Backlog(t.Context(), bucket)
+		backlog, err := f.store.Backlog(t.Context(), bucket)
 		return err == nil && backlog == want
 	})
 }
 
-func (s scene) deadLetters(t *testing.T) []store.DeadLetter {
+func (f fixture) deadLetters(t *testing.T) []store.DeadLetter {
 	t.Helper()
-	letters, err := s.store.DeadLetters(t.Context(), store.DeadLetterFilter{})
+	letters, err := f.store.DeadLetters(t.Context(), store.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +221,9 @@ func (s scene) deadLetters(t *testing.T) []store.DeadLetter {
 }
 
 // redis is for looking at what is there, and for letting time pass.
-func (s scene) redis(t *testing.T) *redis.Client {
+func (f fixture) redis(t *testing.T) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: f.server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -231,31 +231,31 @@ func (s scene) redis(t *testing.T) *redis.Client {
 func tag(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
 
 // queued returns what stands in the queue of a bucket for each event: merchant id, time, event id, and holder and token of a lease.
-func (s scene) queued(t *testing.T, bucket session.Bucket) map[string][]string {
+func (f fixture) queued(t *testing.T, bucket session.Bucket) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, member := range s.redis(t).ZRange(t.Context(), tag(bucket)+"queue", 0, -1).Val() {
+	for _, member := range f.redis(t).ZRange(t.Context(), tag(bucket)+"queue", 0, -1).Val() {
 		words := strings.Split(member, ":")
 		all[words[2]] = words
 	}
 	return all
 }
 
-func (s scene) leasedTo(t *testing.T, bucket session.Bucket, id string) (somebody bool) {
+func (f fixture) leasedTo(t *testing.T, bucket session.Bucket, id string) (somebody bool) {
 	t.Helper()
-	return len(s.queued(t, bucket)[id]) > 3
+	return len(f.queued(t, bucket)[id]) > 3
 }
 
-// hasten makes an event due, and a lease end.
-func (s scene) hasten(t *testing.T, bucket session.Bucket, id string) {
+// makeDue makes an event due, or ends its lease.
+func (f fixture) makeDue(t *testing.T, bucket session.Bucket, id string) {
 	t.Helper()
-	words := s.queued(t, bucket)[id]
+	words := f.queued(t, bucket)[id]
 	if words == nil {
 		t.Fatal("not in the queue:", id)
 	}
 	before := strings.Join(words, ":")
 	words[1] = "0000000000001"
-	_, err := s.redis(t).TxPipelined(t.Context(), func(together redis.Pipeliner) error {
+	_, err := f.redis(t).TxPipelined(t.Context(), func(together redis.Pipeliner) error {
 		together.ZRem(t.Context(), tag(bucket)+"queue", before)
 		together.ZAdd(t.Context(), tag(bucket)+"queue", redis.Z{Member: strings.Join(words, ":")})
 		together.ZAdd(t.Context(), tag(bucket)+"due", redis.Z{Score: 1, Member: words[0]})

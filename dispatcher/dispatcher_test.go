@@ -1,0 +1,229 @@
+package dispatcher
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
+	f := newFixture(t)
+	answer := make(chan struct{})
+	shop := newReceiver(t, after(answer, http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	for range 3 {
+		f.event(t, acme.MerchantID)
+	}
+	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
+	stop := start(t, d)
+	begun := shop.await(t, 1)[0].id
+	eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	// Another dispatcher gets the others at once, long before the attempt and the leases end.
+	var handedBack []store.Lease
+	eventually(t, "the others are handed back", func() bool {
+		leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handedBack = append(handedBack, leased.Leases...)
+		return len(handedBack) == 2
+	})
+	for _, lease := range handedBack {
+		if lease.Event.ID == begun || lease.Attempts != 0 {
+			t.Errorf("handed back %s after %d attempts, while %s was under way", lease.Event.ID, lease.Attempts, begun)
+		}
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped with an attempt under way: %v", err)
+	default:
+	}
+	close(answer)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	f.awaitBacklog(t, 7, store.Backlog{Due: 2})
+	if n := len(shop.all()); n != 1 {
+		t.Errorf("%d attempts, want 1", n)
+	}
+}
+
+// leased reports whether this many events are leased to somebody.
+func (f fixture) leased(t *testing.T, want int) bool {
+	t.Helper()
+	var leased int
+	for id := range f.queued(t, 7) {
+		if f.leasedTo(t, 7, id) {
+			leased++
+		}
+	}
+	return leased == want
+}
+
+func TestAttemptsThatTakeTooLongAreCutOffAndHandedBack(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, hanging)
+	acme := f.endpointAt(shop.URL, 7)
+	id := f.event(t, acme.MerchantID)
+	stop := start(t, f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = 10 * time.Millisecond }))
+	shop.await(t, 1)
+	if err := stop(); !errors.Is(err, errAborted) {
+		t.Errorf("stopped with %v, want errAborted", err)
+	}
+	leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 10})
+	if err != nil || len(leased.Leases) != 1 || leased.Leases[0].Event.ID != id || leased.Leases[0].Attempts != 0 {
+		t.Errorf("due are %+v: %v", leased.Leases, err)
+	}
+}
+
+func TestAnIdleDispatcherStopsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	stop := start(t, f.dispatcher(t))
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	start(t, f.dispatcher(t))
+	f.server.Stop()
+	eventually(t, "the outage is noticed", func() bool { return len(f.log.String()) > 0 })
+	f.server.Start()
+	eventually(t, "Redis answers again", func() bool { return f.store.Check(t.Context()) == nil })
+	id := f.event(t, acme.MerchantID)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+func TestARotationIsSentOnce(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	key := published.KeyRecord{
+		KeyID: "abcdefgh2345", MerchantID: acme.MerchantID, Generation: 3,
+		LastRotation: published.RotationEvent{Time: time.Now(), Cause: "API"},
+	}
+	for range 2 { // two dispatchers see each rotation
+		d := f.dispatcher(t)
+		start(t, d)
+		d.rotations.add(key, acme.MerchantName)
+		eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
+	}
+	if seen := shop.await(t, 1); seen[0].id != "evt_key_abcdefgh2345_3" {
+		t.Errorf("saw %s", seen[0].id)
+	}
+	f.awaitBacklog(t, 7, store.Backlog{})
+	if n := len(shop.all()); n != 1 {
+		t.Errorf("sent %d times", n)
+	}
+}
+
+// jumpyTime is an hour late, right, or an hour early, another way each time it is asked for. It is drawn by lot: taken in turn, one that
+// is too late for every attempt could come round in step with the polls.
+func jumpyTime() time.Time {
+	hours := int(3*jitter()) - 1
+	return time.Now().Add(time.Duration(hours) * time.Hour).Round(0) // by the wall alone
+}
+
+// What is due, and whose lease has ended, is said by Redis. So a dispatcher whose clock is set back and forth loses
+// nothing, and neither delivers before the time nor buries what has attempts left.
+func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, func(before int, _ *http.Request) int {
+		if before%4 == 0 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	})
+	acme := f.endpointAt(shop.URL, 7)
+	const many = 40
+	wanted := map[string]bool{}
+	for range many {
+		wanted[f.event(t, acme.MerchantID)] = true
+	}
+	d := f.dispatcher(t, func(o *Options) {
+		o.Schedule = append(o.Schedule, o.Schedule[1:]...)
+	})
+	d.now = jumpyTime
+	stop := start(t, d)
+	eventually(t, "every event has arrived", func() bool {
+		for _, receipt := range shop.all() {
+			delete(wanted, receipt.id)
+		}
+		return len(wanted) == 0
+	})
+	f.awaitBacklog(t, 7, store.Backlog{})
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDispatchersShareTheWork(t *testing.T) {
+	f := newFixture(t)
+	// Each dispatcher makes one attempt at a time, and none is answered before there are two.
+	arrived := make(chan struct{}, 10_000)
+	both := make(chan struct{})
+	shop := newReceiver(t, func(before int, r *http.Request) int {
+		arrived <- struct{}{}
+		if before > 1 {
+			return http.StatusOK
+		}
+		select {
+		case <-both:
+		case <-r.Context().Done():
+		}
+		return http.StatusOK
+	})
+	acme := f.endpointAt(shop.URL, 7)
+	var want []string
+	for range 40 {
+		want = append(want, f.event(t, acme.MerchantID))
+	}
+	single := func(o *Options) { o.Concurrency = 1 }
+	start(t, f.dispatcher(t, single))
+	start(t, f.dispatcher(t, single))
+	eventually(t, "both have an attempt under way", func() bool {
+		want = append(want, f.event(t, acme.MerchantID)) // one of them may have taken all there was
+		return len(arrived) >= 2
+	})
+	close(both)
+	f.awaitBacklog(t, 7, store.Backlog{})
+	got := shop.ids()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d attempts for %d events", len(got), len(want))
+	}
+}
+
+// It never says that it is gone, as when it was killed in mid-delivery.
+func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	want := []string{f.event(t, acme.MerchantID), f.event(t, acme.MerchantID)}
+	vanished, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{Holder: "vanished", For: 500 * time.Millisecond, Limit: 10})
+	if err != nil || len(vanished.Leases) != 2 {
+		t.Fatalf("leased %d events: %v", len(vanished.Leases), err)
+	}
+	start(t, f.dispatcher(t))
+	f.awaitBacklog(t, 7, store.Backlog{})
+	got := shop.ids()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("delivered %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,187 @@
+package dispatcher
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7) // it has not asked for session.created
+	f.create(t, acme.MerchantID, func(n *store.NewSession) { n.TellCreated = true })
+	gone := newMerchantID(7)
+	f.index.put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
+	f.event(t, gone)
+	d := f.dispatcher(t)
+	start(t, d)
+	f.awaitBacklog(t, 7, store.Backlog{})
+	if n := len(shop.all()); n != 0 {
+		t.Errorf("%d attempts", n)
+	}
+	for _, kind := range []string{"session.created", "session.cancelled"} {
+		eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
+			return testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)) == 1
+		})
+	}
+}
+
+// setOld makes an event an hour old.
+func (f fixture) setOld(t *testing.T, id string) {
+	t.Helper()
+	long := time.Now().Add(-time.Hour).UnixMilli()
+	if err := f.redis(t).HSet(t.Context(), tag(7)+"event:"+id, "d", long).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
+func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	stranger := newMerchantID(7)
+	id := f.event(t, stranger)
+	f.setOld(t, id)
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
+	eventually(t, "the log says so", func() bool { return strings.Contains(f.log.String(), stranger) })
+	acme.MerchantID = stranger
+	f.index.put(acme)
+	f.makeDue(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+// However old the event is, and however much the index knows.
+func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	f.index.put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Undecodable})
+	id := f.event(t, acme.MerchantID)
+	f.setOld(t, id)
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
+	f.index.put(acme)
+	f.makeDue(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+// In a rolling upgrade newer events are left to newer dispatchers.
+func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	id := f.event(t, acme.MerchantID)
+	record := tag(7) + "event:" + id
+	if err := f.redis(t).HSet(t.Context(), record, "k", "session.refunded").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
+	f.awaitBacklog(t, 7, store.Backlog{Due: 1})
+	if n := len(shop.all()); n != 0 {
+		t.Errorf("%d attempts", n)
+	}
+	if err := f.redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
+		t.Fatal(err)
+	}
+	f.makeDue(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id {
+		t.Errorf("saw %s, want %s", seen[0].id, id)
+	}
+}
+
+func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
+	f := newFixture(t)
+	id := f.event(t, newMerchantID(7))
+	if err := f.redis(t).Del(t.Context(), tag(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
+		t.Fatal(err)
+	}
+	d := f.dispatcher(t)
+	start(t, d)
+	f.awaitBacklog(t, 7, store.Backlog{})
+	eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
+}
+
+func TestEventsWaitForTheSigningSecret(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	signed := acme
+	acme.Secrets = nil
+	f.index.put(acme)
+	id := f.event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
+	if n := len(shop.all()); n != 0 {
+		t.Errorf("%d attempts without a signature", n)
+	}
+	f.index.put(signed)
+	f.makeDue(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].id != id || seen[0].signature == "" {
+		t.Errorf("saw %+v, want %s", seen[0], id)
+	}
+}
+
+func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
+	lease := func(kind v1alpha1.WebhookEvent, state store.EndpointState) store.Lease {
+		return store.Lease{Event: outbox.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
+	}
+	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
+	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
+	disabled := store.EndpointState{Target: "here", DisabledAt: noon}
+	elsewhere := store.EndpointState{Target: "there", DisabledAt: noon}
+	failing := store.EndpointState{Target: "here", FailingSince: noon}
+	newer := store.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
+	const month = 30 * 24 * time.Hour
+	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
+
+	for desc, test := range map[string]struct {
+		lease    store.Lease
+		endpoint endpoints.Endpoint
+		age      time.Duration
+		want     decision
+	}{
+		"all is well":                   {lease(completed, store.EndpointState{}), signed, 0, decision{action: send}},
+		"it has failed":                 {lease(completed, failing), signed, 0, decision{action: send}},
+		"not asked for":                 {lease(created, store.EndpointState{}), signed, 0, decision{action: drop}},
+		"no webhook":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{action: drop}},
+		"not asked for, and disabled":   {lease(created, disabled), signed, 0, decision{action: drop}},
+		"withdrawn":                     {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{action: drop}},
+		"nobody yet":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{deferEvent, deferredUnknown, 2 * time.Second}},
+		"nobody for a minute":           {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},
+		"nobody for a month":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, month, decision{deferEvent, deferredUnknown, 5 * time.Minute}},
+		"before it happened":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{deferEvent, deferredUnknown, 2 * time.Second}},
+		"there, but unreadable":         {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
+		"of a newer version":            {newer, signed, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
+		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
+		"no secret yet":                 {lease(completed, store.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
+		"disabled":                      {lease(completed, disabled), signed, 0, decision{action: deadLetter}},
+		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{action: deadLetter}},
+		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume}},
+		"disabled elsewhere, no secret": {lease(completed, elsewhere), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
+	} {
+		if got := decide(test.lease, test.endpoint, noon.Add(test.age)); got != test.want {
+			t.Errorf("%s: %+v, want %+v", desc, got, test.want)
+		}
+	}
+}

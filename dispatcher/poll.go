@@ -1,0 +1,103 @@
+package dispatcher
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// pollsPerSweep: where sessions are created all the time, some expire all the time, most of them settled before. To sweep
+// less often costs less.
+const pollsPerSweep = 2
+
+// poll starts a lease or a sweep of each bucket in which something is due, and does not wait for them: a bucket whose
+// Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
+func (d *dispatcher) poll(ctx, attempts context.Context) error {
+	pending, err := d.pendingWork(ctx)
+	d.polls++
+	for _, work := range pending {
+		bucket := work.Bucket
+		if work.Events {
+			d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attempts, bucket) })
+		}
+		if work.Sessions && d.polls%pollsPerSweep == 0 {
+			d.start(ctx, &d.sweeping[bucket], func() (bool, error) { return d.sweep(ctx, bucket) })
+		}
+	}
+	return err
+}
+
+// start repeats a step while it reports more work, unless it is in progress already. After an error the next poll
+// starts it again.
+func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step func() (more bool, err error)) {
+	if !inProgress.CompareAndSwap(false, true) {
+		return
+	}
+	d.workers.Go(func() {
+		defer inProgress.Store(false)
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			more, err = step()
+			if err != nil && ctx.Err() == nil {
+				d.logRedisError(err)
+				return
+			}
+		}
+	})
+}
+
+// pendingWork returns the pending work of all buckets. While servers of a Redis Cluster are unavailable it is that of the
+// others.
+func (d *dispatcher) pendingWork(ctx context.Context) ([]store.Outlook, error) {
+	pending, err := d.store.Look(ctx)
+	if err != nil && len(pending) > 0 && ctx.Err() == nil {
+		d.logRedisError(err)
+		return pending, nil
+	}
+	return pending, err
+}
+
+// sweep expires sessions of a bucket that nobody has read since their expiry.
+func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more bool, err error) {
+	swept, err := d.store.Sweep(ctx, bucket, sweepBatch)
+	if err != nil {
+		return false, err
+	}
+	d.metrics.expiredSessions.Add(float64(swept.Expired))
+	if swept.Expired > 0 {
+		d.metrics.expiryLag.Observe(swept.Oldest.Seconds())
+	}
+	if swept.Corrupt > 0 {
+		d.options.Log.Error("could not decode sessions, so they do not expire", "bucket", bucket, "sessions", swept.Corrupt)
+	}
+	return swept.More, nil
+}
+
+// countBacklog counts the waiting events and endpoints for the metrics.
+func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
+	pending, err := d.store.Look(ctx)
+	if err != nil {
+		return false, err
+	}
+	var total store.Backlog
+	var longest store.Overdue
+	for _, work := range pending {
+		backlog, err := d.store.Backlog(ctx, work.Bucket)
+		if err != nil {
+			return false, err
+		}
+		total.Due += backlog.Due
+		total.Dead += backlog.Dead
+		total.Troubled += backlog.Troubled
+		longest.Event = max(longest.Event, work.Overdue.Event)
+		longest.Session = max(longest.Session, work.Overdue.Session)
+	}
+	d.metrics.dueEvents.Set(float64(total.Due))
+	d.metrics.deadLetters.Set(float64(total.Dead))
+	d.metrics.disabledEndpoints.Set(float64(total.Troubled))
+	d.metrics.overdueEvent.Set(longest.Event.Seconds())
+	d.metrics.overdueSession.Set(longest.Session.Seconds())
+	return false, nil
+}

@@ -1,0 +1,114 @@
+package dispatcher
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// calls is how often Redis has run a command.
+func (f fixture) calls(t *testing.T, command string) int {
+	t.Helper()
+	statistics, err := f.redis(t).Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	for line := range strings.Lines(statistics) {
+		if rest, found := strings.CutPrefix(line, "cmdstat_"+command+":calls="); found {
+			var calls int
+			_, err := fmt.Sscanf(rest, "%d,", &calls)
+			must(t, err)
+			return calls
+		}
+	}
+	return 0
+}
+
+// Leases and sweeps begin with a ZRANGEBYSCORE: at rest there are none, however often a dispatcher polls.
+func TestADispatcherAtRestOnlyPolls(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("http://127.0.0.1:1", 7)
+	f.create(t, acme.MerchantID, nil)
+	start(t, f.dispatcher(t))
+	const polls, zsets = 5, 2 * session.Buckets
+	eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
+	if n := f.calls(t, "zrangebyscore"); n != 0 {
+		t.Errorf("%d leases and sweeps, with nothing due", n)
+	}
+}
+
+// In each bucket there is one session past its time, and nobody reads it.
+func TestEveryBucketIsSwept(t *testing.T) {
+	f := newFixture(t)
+	start(t, f.dispatcher(t))
+	for i := range session.Buckets {
+		f.create(t, newMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+	}
+	eventually(t, "all of them are expired and nothing waits", func() bool {
+		keys, err := f.redis(t).Keys(t.Context(), "{b??}:expiry").Result()
+		return err == nil && len(keys) == 0
+	})
+}
+
+func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	d := f.dispatcher(t)
+	start(t, d)
+	created := f.create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+	if seen := shop.await(t, 1); seen[0].id != endedEvent(created.ID) {
+		t.Errorf("saw %+v", seen[0])
+	}
+	f.awaitBacklog(t, 7, store.Backlog{})
+	if got := testutil.ToFloat64(d.metrics.expiredSessions); got != 1 {
+		t.Errorf("counted %v expired sessions", got)
+	}
+}
+
+// slowIndex blocks the leases of one merchant's bucket, as a slow server of a Redis Cluster would.
+type slowIndex struct {
+	index
+
+	merchantID string
+	leases     atomic.Int32
+	released   chan struct{}
+}
+
+func (i *slowIndex) Endpoint(merchantID string) endpoints.Endpoint {
+	if merchantID == i.merchantID {
+		i.leases.Add(1)
+		<-i.released
+	}
+	return i.index.Endpoint(merchantID)
+}
+
+func TestASlowBucketDelaysNoOther(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	slow, acme := f.endpointAt(shop.URL, 7), f.endpointAt(shop.URL, 8)
+	d := f.dispatcher(t)
+	index := &slowIndex{index: f.index, merchantID: slow.MerchantID, released: make(chan struct{})}
+	d.index = index
+	f.event(t, slow.MerchantID)
+	start(t, d)
+	t.Cleanup(func() { close(index.released) }) // before the dispatcher is stopped
+	eventually(t, "the slow bucket is leased", func() bool { return index.leases.Load() == 1 })
+	for n := range 3 {
+		f.event(t, slow.MerchantID)
+		id := f.event(t, acme.MerchantID)
+		if seen := shop.await(t, n+1); seen[n].id != id {
+			t.Errorf("saw %s, want %s", seen[n].id, id)
+		}
+	}
+	if n := index.leases.Load(); n != 1 {
+		t.Errorf("%d leases of the slow bucket in progress, want 1", n)
+	}
+}
