@@ -56,11 +56,20 @@ clean: ## Remove bin and dist; keep the cached control plane
 ##@ Check
 
 .PHONY: test
-test: redis nodejs compiler ## Run all tests, with the race detector; PKG and ARGS select some
-	@assets=$(assets); \
-	echo "==> building promtool, which checks the alerts (minutes the first time)"; $(TOOL) promtool --version >/dev/null 2>&1; \
-	echo "==> go test -race $(ARGS) $(PKG) (the first run compiles for minutes before it prints)"; \
-	KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1 go test -race -timeout 20m $(ARGS) $(PKG)
+test: redis compiler ## Test the code, with the race detector; PKG and ARGS select some
+	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
+	hack/compile.sh -race $(PKG); \
+	echo "==> go test -race $(ARGS) $(PKG)"; \
+	go test -race -timeout 20m $(ARGS) $(PKG)
+
+.PHONY: test-files
+test-files: redis nodejs ## Test the chart, the manifests, alerts, OpenAPI documents, pages and workflows
+	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
+	echo "==> building promtool, which tests the alerts (minutes the first time)"; \
+	GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) promtool --version >/dev/null; \
+	hack/compile.sh -C test/verify ./...; \
+	echo "==> testing chart, manifests, alerts, OpenAPI documents, pages and workflows (two minutes)"; \
+	go -C test/verify test -count=1 ./...
 
 .PHONY: test-redis
 test-redis: redis ## Run the suites that start a Redis; REDIS_SERVER selects the server (default redis-server)
@@ -114,15 +123,17 @@ bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
 lint: ## Check style, common mistakes and imports
 	$(TOOL) golangci-lint run
 	go -C hack/image tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
+	go -C test/verify tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
-verify: generate manifests chart-docs lint ## Check that everything is generated, tidy, linted and committed
+verify: generate manifests chart-docs lint test-files ## Run lint and test-files; check that everything is generated, tidy and committed
 	go vet ./...
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
 	$(TOOL) helm lint --quiet charts/merchant-operator
 	go -C hack/image test ./...
 	go -C hack/image mod tidy -diff
+	go -C test/verify mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \
 	if [[ -n $$dirty ]]; then \

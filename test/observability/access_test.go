@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
 // applyAccess installs namespaces, service accounts and roles as a platform team would.
@@ -24,7 +26,7 @@ func (p *product) applyAccess() error {
 		return err
 	}
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	for _, what := range [][]string{{"-k", inRepository("config", "rbac")}, {"-f", inRepository("config", "prometheus", "rbac.yaml")}} {
+	for _, what := range [][]string{{"-k", repository.Path("config", "rbac")}, {"-f", repository.Path("config", "prometheus", "rbac.yaml")}} {
 		arguments := append([]string{"--kubeconfig", kubeconfig, "apply", "--server-side"}, what...)
 		if output, err := exec.Command(kubectl, arguments...).CombinedOutput(); err != nil {
 			return fmt.Errorf("apply %s: %w\n%s", what[1], err, output)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -222,9 +221,4 @@ func (p *product) logger(role string) *slog.Logger {
 func freeAddress() (string, error) {
 	port, err := freeport.Choose()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
-}
-
-// inRepository returns a path below the repository's root.
-func inRepository(elements ...string) string {
-	return filepath.Join(append([]string{"..", ".."}, elements...)...)
 }

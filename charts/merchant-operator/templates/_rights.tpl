@@ -1,5 +1,5 @@
 {{/*
-Rights of each service account, with reasons. test/chart keeps config/rbac (kustomize) equal.
+Rights of each service account, with reasons. test/verify/chart keeps config/rbac (kustomize) equal.
 */}}
 
 {{/* In every namespace that is managed. */}}

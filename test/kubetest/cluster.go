@@ -1,0 +1,98 @@
+package kubetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+)
+
+// The namespaces of config/.
+const (
+	SystemNamespace      = "merchant-operator-system"
+	CredentialsNamespace = "merchant-operator-credentials"
+)
+
+// Cluster is a control plane with clients of its administrator, and accounts to sign in as.
+type Cluster struct {
+	Environment *envtest.Environment
+	Client      client.Client // knows the project's kinds
+	Dir         string        // for files, removed at the end; it has the kubeconfigs
+}
+
+// NewCluster starts a Cluster that belongs to no test, for TestMain: the caller runs the returned stop function when the
+// tests are over, also if there was an error.
+func NewCluster() (c *Cluster, stop func() error, err error) {
+	environment, stopEnvironment, err := New()
+	if err != nil {
+		return nil, func() error { return nil }, err
+	}
+	c = &Cluster{Environment: environment}
+	stop = func() error { return errors.Join(stopEnvironment(), os.RemoveAll(c.Dir)) }
+	if c.Dir, err = os.MkdirTemp("", "cluster"); err != nil {
+		return c, stop, err
+	}
+	if err := os.WriteFile(c.administrator(), environment.KubeConfig, 0o600); err != nil {
+		return c, stop, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return c, stop, err
+	}
+	c.Client, err = client.New(environment.Config, client.Options{Scheme: scheme})
+	return c, stop, err
+}
+
+func (c *Cluster) administrator() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
+
+// Kubectl runs kubectl as the administrator, with this text as its input, and returns what it printed.
+func (c *Cluster) Kubectl(input string, arguments ...string) (string, error) {
+	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.administrator())
+	command.Stdin = strings.NewReader(input)
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %v: %w\n%s%s", arguments, err, &out, &problems)
+	}
+	return out.String(), nil
+}
+
+// InstallRBAC applies the namespaces, service accounts and roles of config/rbac, as a platform team would.
+func (c *Cluster) InstallRBAC() error {
+	_, err := c.Kubectl("", "apply", "--server-side", "-k", repository.Path("config", "rbac"))
+	return err
+}
+
+// Account signs in as a service account of SystemNamespace: it has the rights that were granted to it, and no others.
+func (c *Cluster) Account(name string) (*envtest.AuthenticatedUser, error) {
+	return c.Environment.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + SystemNamespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + SystemNamespace, "system:authenticated"},
+	}, nil)
+}
+
+// Kubeconfig writes a file that signs in as a service account of SystemNamespace.
+func (c *Cluster) Kubeconfig(account string) (path string, err error) {
+	user, err := c.Account(account)
+	if err != nil {
+		return "", err
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(c.Dir, account+".kubeconfig")
+	return path, os.WriteFile(path, content, 0o600)
+}

@@ -1,0 +1,188 @@
+package chart
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// reach says, for one pod, who is let in at which port, and where it may go.
+type reach struct{ In, Out []string }
+
+const public = "0.0.0.0/0 but 10.0.0.0/8 but 100.64.0.0/10 but 127.0.0.0/8 but 169.254.0.0/16 but 172.16.0.0/12 but 192.168.0.0/16, ::/0 but fc00::/7 but fe80::/10"
+
+func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
+	const (
+		private    = "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fd00::/8"
+		monitoring = "namespace monitoring: ops"
+		dns        = "namespace kube-system: 53 53"
+		api        = private + ": 443 6443"
+		redis      = "merchant-operator-redis: redis"
+	)
+	want := map[string]reach{
+		"merchant-operator": {[]string{monitoring}, []string{dns, api}},
+		"merchant-operator-apiserver": {
+			[]string{"namespace ingress-nginx: public", "any namespace's rail=true: internal", monitoring},
+			[]string{dns, api, redis},
+		},
+		"merchant-operator-dispatcher": {[]string{monitoring}, []string{dns, api, redis, public + ": any port"}},
+		"merchant-operator-redis":      {[]string{"apiserver, dispatcher: redis"}, nil},
+	}
+	all := objects(t, render(t).stream())
+	got := map[string]reach{}
+	for name := range want {
+		policy := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
+		selectsOnly(t, "the policy "+name, policy.Spec.PodSelector.MatchLabels, name)
+		if len(policy.Spec.PolicyTypes) != 2 {
+			t.Errorf("%s leaves a direction open: %v", name, policy.Spec.PolicyTypes)
+		}
+		got[name] = reachOf(policy)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("who reaches what (-want +got):\n%s", diff)
+	}
+}
+
+// An empty list of peers in a rule would let everybody through.
+func TestNobodyIsNobody(t *testing.T) {
+	all := objects(t, render(t, nobody, "redis: {type: Server, addresses: ['r:1']}").stream())
+	for _, name := range roles {
+		if diff := cmp.Diff(reach{}, reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestBlocksThatWebhooksMayGoToAreOpen(t *testing.T) {
+	all := objects(t, render(t, "dispatcher: {allowCIDRs: [10.9.0.0/16]}").stream())
+	out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
+	if got, want := out[len(out)-1], public+", 10.9.0.0/16: any port"; got != want {
+		t.Errorf("webhooks may go to %s, want %s", got, want)
+	}
+}
+
+func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
+	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "network-policy")))
+	all := objects(t, render(t, "redis: {type: URL, url: {secretName: redis}}").stream())
+	for _, name := range roles {
+		want := get[networkingv1.NetworkPolicy](t, kustomized, "NetworkPolicy/"+name)
+		got := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
+		delete(got.Spec.PodSelector.MatchLabels, "app.kubernetes.io/instance")
+		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+			t.Errorf("%s (-config/network-policy +chart):\n%s", name, diff)
+		}
+	}
+}
+
+// Rails and monitoring must not be reached from outside, by whichever way requests come in.
+func TestOnlyThePublicPortIsRouted(t *testing.T) {
+	const name = "merchant-operator-apiserver"
+	all := objects(t, render(t, "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, hosts: [a.example, b.example]}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}").stream())
+	for _, rule := range get[networkingv1.Ingress](t, all, "Ingress/"+name).Spec.Rules {
+		for _, path := range rule.HTTP.Paths {
+			if to := path.Backend.Service; to.Name != name || to.Port.Name != "http" {
+				t.Errorf("the ingress routes %s%s to %v", rule.Host, path.Path, to)
+			}
+		}
+	}
+	for _, rule := range get[gatewayv1.HTTPRoute](t, all, "HTTPRoute/"+name).Spec.Rules {
+		for _, to := range rule.BackendRefs {
+			if string(to.Name) != name || *to.Port != 8080 {
+				t.Errorf("the HTTPRoute routes to %v", to)
+			}
+		}
+	}
+}
+
+func reachOf(policy networkingv1.NetworkPolicy) reach {
+	var out reach
+	for _, rule := range policy.Spec.Ingress {
+		out.In = append(out.In, peers(rule.From)+portsOf(rule.Ports))
+	}
+	for _, rule := range policy.Spec.Egress {
+		out.Out = append(out.Out, peers(rule.To)+portsOf(rule.Ports))
+	}
+	return out
+}
+
+func portsOf(ports []networkingv1.NetworkPolicyPort) string {
+	text := ":"
+	for _, port := range ports {
+		text += " " + port.Port.String()
+	}
+	if len(ports) == 0 {
+		text += " any port"
+	}
+	return text
+}
+
+func peers(from []networkingv1.NetworkPolicyPeer) string {
+	text := ""
+	for i, peer := range from {
+		if i > 0 {
+			text += ", "
+		}
+		switch {
+		case peer.IPBlock != nil:
+			text += peer.IPBlock.CIDR
+			for _, except := range peer.IPBlock.Except {
+				text += " but " + except
+			}
+		case peer.NamespaceSelector != nil && peer.PodSelector != nil:
+			text += "any namespace's rail=" + peer.PodSelector.MatchLabels["merchant-operator.io/rail"]
+		case peer.NamespaceSelector != nil:
+			text += "namespace " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+		case peer.PodSelector.MatchLabels["app.kubernetes.io/component"] != "":
+			text += peer.PodSelector.MatchLabels["app.kubernetes.io/component"]
+		default:
+			text += peer.PodSelector.MatchLabels["app.kubernetes.io/name"]
+		}
+	}
+	if len(from) == 0 {
+		return "everybody"
+	}
+	return text
+}
+
+// selectsOnly fails unless the labels select the pods of these names and no others.
+func selectsOnly(t *testing.T, what string, selector map[string]string, want ...string) {
+	t.Helper()
+	var got []string
+	for name, template := range templates(t) {
+		if labels.SelectorFromSet(selector).Matches(labels.Set(template.Labels)) {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods that %s selects (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestServicesReachTheirPodsAndNoOthers(t *testing.T) {
+	all := objects(t, render(t, "").stream())
+	for name, want := range map[string][]string{
+		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
+		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
+		"merchant-operator-ops":                roles,
+		"merchant-operator-redis":              {"merchant-operator-redis"},
+	} {
+		service := get[corev1.Service](t, all, "Service/"+name)
+		selectsOnly(t, "the Service "+name, service.Spec.Selector, want...)
+		for _, pod := range want {
+			container := templates(t)[pod].Spec.Containers[0]
+			named := func(p corev1.ContainerPort) bool {
+				return p.Name == service.Spec.Ports[0].TargetPort.String() && p.ContainerPort == service.Spec.Ports[0].Port
+			}
+			if len(service.Spec.Ports) != 1 || !slices.ContainsFunc(container.Ports, named) {
+				t.Errorf("%s has no port that the Service %s names", pod, name)
+			}
+		}
+	}
+}

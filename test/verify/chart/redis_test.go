@@ -1,0 +1,138 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// secrets are what the kubelet would find, by Secret and key.
+var secrets = map[string]string{
+	"redis/password": "pass%2Fword", "redis/user": "till", "sentinels/password": "watch", "sentinels/user": "guard",
+	"redis-url/address": "rediss://till:word@redis.example:6379/2",
+}
+
+func TestTheURLOfRedis(t *testing.T) {
+	tests := map[string]struct{ values, want string }{
+		"bundled":             {"", "redis://merchant-operator-redis:6379/0"},
+		"bundled, other name": {"fullnameOverride: pay", "redis://pay-redis:6379/0"},
+		"a server":            {"redis: {type: Server, addresses: ['r:6379']}", "redis://r:6379/0"},
+		"a server's database": {"redis: {type: Server, addresses: ['[fd00::1]:6379'], database: 3}", "redis://[fd00::1]:6379/3"},
+		"a server with TLS and a password": {
+			"redis: {type: Server, addresses: ['r:6379'], tls: {enabled: true}, auth: {secretName: redis}}",
+			"rediss://:pass%2Fword@r:6379/0"},
+		"a server with a user": {
+			"redis: {type: Server, addresses: ['r:6379'], auth: {secretName: redis, usernameKey: user}}",
+			"redis://till:pass%2Fword@r:6379/0"},
+		"a Cluster": {
+			"redis: {type: Cluster, addresses: ['a:1', 'b:2', 'c:3'], auth: {secretName: redis, usernameKey: user}}",
+			"redis+cluster://till:pass%2Fword@a:1?addr=b:2&addr=c:3"},
+		"one server of a Cluster, with TLS": {
+			"redis: {type: Cluster, addresses: ['a:1'], tls: {enabled: true}}", "rediss+cluster://a:1"},
+		"Sentinels": {
+			"redis: {type: Sentinel, addresses: ['a:1', 'b:2'], sentinel: {masterName: 'my pay'}}",
+			"redis+sentinel://a:1/0?master_name=my+pay&addr=b:2"},
+		"Sentinels with passwords": {
+			"redis: {type: Sentinel, addresses: ['a:1'], database: 1, tls: {enabled: true}, auth: {secretName: redis, usernameKey: user}, " +
+				"sentinel: {masterName: pay, auth: {secretName: sentinels, usernameKey: user}}}",
+			"rediss+sentinel://guard:watch@a:1/1?master_name=pay&username=till&password=pass%2Fword"},
+		"a whole URL": {"redis: {type: URL, url: {secretName: redis-url, secretKey: address}}", secrets["redis-url/address"]},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := render(t, test.values).stream()
+			all := templates(t, test.values)
+			for role, template := range all {
+				if !strings.HasSuffix(role, "-apiserver") && !strings.HasSuffix(role, "-dispatcher") {
+					continue
+				}
+				container := template.Spec.Containers[0]
+				got := environment(t, container)["REDIS_URL"]
+				if got != test.want {
+					t.Errorf("%s: REDIS_URL is %s, want %s", role, got, test.want)
+				}
+				if s, err := store.Open(store.Options{URL: got}); err != nil {
+					t.Errorf("%s: the program refuses it: %v", role, err)
+				} else if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if strings.Contains(strings.Join(container.Args, " "), "redis-url") {
+					t.Errorf("%s: the URL is among the arguments, where a process list shows it", role)
+				}
+			}
+			for _, secret := range []string{"pass%2Fword", "watch@"} {
+				if strings.Contains(text, secret) {
+					t.Errorf("the manifests hold the secret %q", secret)
+				}
+			}
+		})
+	}
+}
+
+// environment is what the kubelet would make of a container's variables.
+func environment(t *testing.T, container corev1.Container) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, variable := range container.Env {
+		value := variable.Value
+		if from := variable.ValueFrom; from != nil {
+			known, found := secrets[from.SecretKeyRef.Name+"/"+from.SecretKeyRef.Key]
+			if !found {
+				t.Fatalf("%s is from the unknown Secret %v", variable.Name, from.SecretKeyRef)
+			}
+			values[variable.Name] = known
+			continue
+		}
+		// Only variables that stand before it are expanded.
+		for name, earlier := range values {
+			value = strings.ReplaceAll(value, "$("+name+")", earlier)
+		}
+		values[variable.Name] = value
+	}
+	return values
+}
+
+// The bundled server is started as the chart starts it, but for its place: it must take what the product needs.
+func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
+	container := templates(t)["merchant-operator-redis"].Spec.Containers[0]
+	if diff := cmp.Diff([]string{"redis-server"}, container.Command); diff != "" {
+		t.Errorf("command (-want +got):\n%s", diff)
+	}
+	if container.Args[0] != "--dir" || container.VolumeMounts[0].MountPath != container.Args[1] {
+		t.Errorf("its data are not on the volume: %v", container.Args)
+	}
+	server := redistest.Start(t, container.Args[2:]...)
+	s, err := store.Open(store.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if policy, err := s.EvictionPolicy(t.Context()); err != nil || policy != "noeviction" {
+		t.Errorf("the eviction policy is %q (%v), want noeviction", policy, err)
+	}
+}
+
+// Go reads the directories of SSL_CERT_DIR besides the bundle of the image.
+func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
+	all := templates(t, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}}")
+	for _, role := range []string{"merchant-operator-apiserver", "merchant-operator-dispatcher"} {
+		pod := all[role].Spec
+		container := pod.Containers[0]
+		if got := environment(t, container)["SSL_CERT_DIR"]; len(container.VolumeMounts) != 1 || got != container.VolumeMounts[0].MountPath {
+			t.Errorf("%s: SSL_CERT_DIR is %q, and mounted is %v", role, got, container.VolumeMounts)
+		}
+		if len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "ca" {
+			t.Errorf("%s: the volumes are %v", role, pod.Volumes)
+		}
+	}
+	if len(all["merchant-operator"].Spec.Volumes) != 0 {
+		t.Error("the operator speaks to no Redis and has its authority")
+	}
+}

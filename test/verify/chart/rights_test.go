@@ -1,0 +1,210 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// rights are all that the chart grants, written down. Whoever changes a rule changes this list, and sees it.
+const rights = `
+merchant-operator everywhere: create delete get list update watch secrets
+merchant-operator everywhere: create patch events.events.k8s.io
+merchant-operator everywhere: get list patch watch apikeys.merchant-operator.io
+merchant-operator everywhere: get list patch watch merchants.merchant-operator.io
+merchant-operator everywhere: patch apikeys/status.merchant-operator.io
+merchant-operator everywhere: patch merchants/status.merchant-operator.io
+merchant-operator in merchant-operator-credentials: create delete get list update watch configmaps
+merchant-operator in merchant-operator-credentials: create delete get list update watch secrets
+merchant-operator in merchant-operator-system: create get update leases.coordination.k8s.io
+merchant-operator in merchant-operator-system: create patch events
+merchant-operator-apiserver everywhere: all of system:auth-delegator
+merchant-operator-apiserver in merchant-operator-credentials: get list update watch secrets
+merchant-operator-apiserver in merchant-operator-credentials: get list watch configmaps
+merchant-operator-dispatcher everywhere: create patch events.events.k8s.io
+merchant-operator-dispatcher everywhere: patch merchants/status.merchant-operator.io
+merchant-operator-dispatcher in merchant-operator-credentials: get list watch configmaps
+merchant-operator-dispatcher in merchant-operator-credentials: get list watch secrets
+`
+
+func TestTheRightsAreThoseWrittenDown(t *testing.T) {
+	if diff := cmp.Diff(lines(rights), grants(t, render(t).stream())); diff != "" {
+		t.Errorf("rights (-written down +granted):\n%s", diff)
+	}
+}
+
+func TestKustomizeGrantsTheSame(t *testing.T) {
+	kustomized := kubectl(t, "", "kustomize", repository.Path("config", "rbac"))
+	if diff := cmp.Diff(grants(t, kustomized), grants(t, render(t).stream())); diff != "" {
+		t.Errorf("rights (-config/rbac +chart):\n%s", diff)
+	}
+}
+
+// What is everywhere without watchNamespaces is in each of them with it. TokenReview and SubjectAccessReview
+// belong to no namespace.
+func TestSomeNamespacesOnly(t *testing.T) {
+	var want []string
+	for _, line := range lines(rights) {
+		if !strings.Contains(line, "everywhere") || strings.Contains(line, "auth-delegator") {
+			want = append(want, line)
+			continue
+		}
+		want = append(want, strings.Replace(line, "everywhere", "in more-shops", 1), strings.Replace(line, "everywhere", "in shops", 1))
+	}
+	got := grants(t, render(t, "watchNamespaces: [shops, more-shops]").stream())
+	if diff := cmp.Diff(lines(strings.Join(want, "\n")), got); diff != "" {
+		t.Errorf("rights (-want +granted):\n%s", diff)
+	}
+}
+
+// The same, but with the release's own namespace among them: its Roles must not be in each other's way.
+func TestTheReleasesOwnNamespaceCanBeManaged(t *testing.T) {
+	got := strings.Join(grants(t, render(t, "watchNamespaces: ["+system+"]").stream()), "\n")
+	for _, line := range []string{
+		"merchant-operator in " + system + ": create get update leases.coordination.k8s.io",
+		"merchant-operator in " + system + ": create delete get list update watch secrets",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%q is not granted:\n%s", line, got)
+		}
+	}
+}
+
+// The API server itself is asked, after it has been given the chart's objects.
+func TestWhatTheAPIServerAllowsInSomeNamespacesOnly(t *testing.T) {
+	text := render(t, least, "watchNamespaces: [shops]", "rails: [{namespace: rails, serviceAccountName: card}]").stream()
+	kubectl(t, text, "apply", "-f", "-")
+	t.Cleanup(func() { kubectl(t, text, "delete", "--ignore-not-found", "-f", "-") })
+	account := func(name string) string { return "system:serviceaccount:" + system + ":" + name }
+	for _, test := range []struct {
+		user, verb, group, resource, namespace string
+		want                                   bool
+	}{
+		{account("merchant-operator"), "create", "", "secrets", "shops", true},
+		{account("merchant-operator"), "list", "merchant-operator.io", "merchants", "shops", true},
+		{account("merchant-operator"), "create", "", "secrets", "more-shops", false},
+		{account("merchant-operator"), "list", "merchant-operator.io", "merchants", "more-shops", false},
+		{account("merchant-operator"), "list", "", "secrets", "", false},
+		{account("merchant-operator"), "get", "", "secrets", system, false},
+		{account("merchant-operator"), "update", "", "secrets", credentials, true},
+		{account("merchant-operator-apiserver"), "update", "", "secrets", credentials, true},
+		{account("merchant-operator-apiserver"), "create", "", "secrets", credentials, false},
+		{account("merchant-operator-apiserver"), "get", "", "secrets", "shops", false},
+		{account("merchant-operator-apiserver"), "create", "authentication.k8s.io", "tokenreviews", "", true},
+		{account("merchant-operator-dispatcher"), "watch", "", "secrets", credentials, true},
+		{account("merchant-operator-dispatcher"), "update", "", "secrets", credentials, false},
+		{account("merchant-operator-dispatcher"), "patch", "events.k8s.io", "events", "shops", true},
+		{account("merchant-operator-dispatcher"), "patch", "events.k8s.io", "events", "more-shops", false},
+		{"system:serviceaccount:" + system + ":default", "get", "", "secrets", credentials, false},
+	} {
+		spec := authorizationv1.SubjectAccessReviewSpec{User: test.user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: test.namespace, Verb: test.verb, Group: test.group, Resource: test.resource,
+		}}
+		if got := allowed(t, spec); got != test.want {
+			t.Errorf("%s may %s %s.%s in %q: %t, want %t", test.user, test.verb, test.resource, test.group, test.namespace, got, test.want)
+		}
+	}
+	for user, want := range map[string]bool{"system:serviceaccount:rails:card": true, "system:serviceaccount:rails:default": false} {
+		settle := &authorizationv1.NonResourceAttributes{Verb: "post", Path: "/internal/v1/sessions/ps_00abc/settlement"}
+		if got := allowed(t, authorizationv1.SubjectAccessReviewSpec{User: user, NonResourceAttributes: settle}); got != want {
+			t.Errorf("%s may settle: %t, want %t", user, got, want)
+		}
+	}
+}
+
+func allowed(t *testing.T, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	t.Helper()
+	spec.Groups = []string{"system:serviceaccounts", "system:authenticated"}
+	review := &authorizationv1.SubjectAccessReview{Spec: spec}
+	if err := cluster.Client.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// grants are the rights that manifests give to the programs' accounts, one line for each account, place and
+// resource, in order. What rails get is their own.
+func grants(t *testing.T, text string) []string {
+	t.Helper()
+	all := objects(t, text)
+	verbs := map[string]map[string]bool{}
+	for key := range all {
+		var granted []rbacv1.PolicyRule
+		var subjects []rbacv1.Subject
+		place := "everywhere"
+		switch {
+		case strings.HasPrefix(key, "RoleBinding/"):
+			binding := get[rbacv1.RoleBinding](t, all, key)
+			place = "in " + binding.Namespace
+			granted, subjects = rulesOf(t, all, binding.RoleRef, binding.Namespace), binding.Subjects
+		case strings.HasPrefix(key, "ClusterRoleBinding/"):
+			binding := get[rbacv1.ClusterRoleBinding](t, all, key)
+			granted, subjects = rulesOf(t, all, binding.RoleRef, ""), binding.Subjects
+		}
+		for _, subject := range subjects {
+			if subject.Namespace != system || subject.Kind != rbacv1.ServiceAccountKind {
+				t.Errorf("%s is for %v", key, subject)
+			}
+			note(verbs, subject.Name+" "+place, granted)
+		}
+	}
+	var out []string
+	for what, each := range verbs {
+		account, resource, _ := strings.Cut(what, ": ")
+		out = append(out, account+": "+strings.Join(slices.Sorted(maps.Keys(each)), " ")+" "+resource)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func note(verbs map[string]map[string]bool, who string, granted []rbacv1.PolicyRule) {
+	for _, rule := range granted {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				what := who + ": " + strings.TrimSuffix(resource+"."+group, ".")
+				if verbs[what] == nil {
+					verbs[what] = map[string]bool{}
+				}
+				for _, verb := range rule.Verbs {
+					verbs[what][verb] = true
+				}
+			}
+		}
+	}
+}
+
+// rulesOf finds the rules of a role. One that Kubernetes itself has is shown by its name.
+func rulesOf(t *testing.T, all map[string]*unstructured.Unstructured, role rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
+	t.Helper()
+	var found []rbacv1.PolicyRule
+	switch {
+	case role.Kind == "ClusterRole" && strings.HasPrefix(role.Name, "system:"):
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{role.Name}, Verbs: []string{"all of"}}}
+	case role.Kind == "ClusterRole":
+		found = get[rbacv1.ClusterRole](t, all, "ClusterRole/"+role.Name).Rules
+	case namespace == system:
+		found = get[rbacv1.Role](t, all, "Role/"+role.Name).Rules
+	default:
+		found = get[rbacv1.Role](t, all, "Role/"+role.Name+"@"+namespace).Rules
+	}
+	for _, rule := range found {
+		// Neither would be seen in the list.
+		if len(rule.ResourceNames) > 0 || len(rule.NonResourceURLs) > 0 {
+			t.Errorf("%s has a rule of a kind that is not compared: %v", role.Name, rule)
+		}
+	}
+	return found
+}
+
+func lines(text string) []string {
+	out := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,186 @@
+package manifests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/test/verify/program"
+)
+
+// The namespace enforces the restricted Pod Security Standard, so the API server refuses a pod that does not
+// keep it. A Deployment would be accepted, and then never get its pods.
+func TestPodsAreAllowedInTheirNamespace(t *testing.T) {
+	for _, deployment := range deployments(t) {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, GenerateName: deployment.Name + "-", Labels: deployment.Spec.Template.Labels},
+			Spec:       deployment.Spec.Template.Spec,
+		}
+		if err := cluster.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Errorf("a pod of %s: %v", deployment.Name, err)
+		}
+	}
+}
+
+func TestEveryServiceReachesItsPods(t *testing.T) {
+	pods := deployments(t)
+	var services corev1.ServiceList
+	list(t, &services)
+	reached := map[string][]string{}
+	for _, service := range services.Items {
+		selector := labels.SelectorFromSet(service.Spec.Selector)
+		for _, deployment := range pods {
+			if !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) {
+				continue
+			}
+			reached[service.Name] = append(reached[service.Name], deployment.Name)
+			container := deployment.Spec.Template.Spec.Containers[0]
+			for _, port := range service.Spec.Ports {
+				named := func(p corev1.ContainerPort) bool {
+					return p.Name == port.TargetPort.String() && p.ContainerPort == port.Port
+				}
+				if !slices.ContainsFunc(container.Ports, named) {
+					t.Errorf("service %s: %s has no port %s numbered %d", service.Name, deployment.Name, port.TargetPort.String(), port.Port)
+				}
+			}
+		}
+	}
+	want := map[string][]string{
+		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
+		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
+		"merchant-operator-ops":                {"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"},
+	}
+	for _, names := range reached {
+		slices.Sort(names) // the order of Deployments is nobody's promise
+	}
+	if diff := cmp.Diff(want, reached); diff != "" {
+		t.Errorf("services and the Deployments they reach (-want +got):\n%s", diff)
+	}
+}
+
+func TestDisruptionBudgetsCoverTheDeployments(t *testing.T) {
+	budgets := map[string]bool{}
+	for _, deployment := range deployments(t) {
+		var budget policyv1.PodDisruptionBudget
+		read(t, system, deployment.Name, &budget)
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		budgets[deployment.Name] = selector.Matches(labels.Set(deployment.Spec.Template.Labels))
+	}
+	want := map[string]bool{"merchant-operator": true, "merchant-operator-apiserver": true, "merchant-operator-dispatcher": true}
+	if diff := cmp.Diff(want, budgets); diff != "" {
+		t.Errorf("Deployments with a budget (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsHaveWhatTheyNeed(t *testing.T) {
+	accounts := map[string]string{}
+	for _, deployment := range deployments(t) {
+		pod := deployment.Spec.Template.Spec
+		accounts[deployment.Name] = pod.ServiceAccountName
+		read(t, system, pod.ServiceAccountName, &corev1.ServiceAccount{})
+		if *deployment.Spec.Replicas < 2 {
+			t.Errorf("%s has %d replicas, want at least 2", deployment.Name, *deployment.Spec.Replicas)
+		}
+		container := pod.Containers[0]
+		if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
+			t.Errorf("%s is not probed at /healthz and /readyz", deployment.Name)
+		}
+		if container.Resources.Limits.Memory().IsZero() || container.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s bounds no memory or requests no CPU", deployment.Name)
+		}
+		if !*container.SecurityContext.ReadOnlyRootFilesystem {
+			t.Errorf("%s can write to its own file system", deployment.Name)
+		}
+		for _, variable := range container.Env {
+			if variable.Value != "" {
+				t.Errorf("%s has the value of %s in its manifest", deployment.Name, variable.Name)
+			}
+		}
+	}
+	want := map[string]string{
+		"merchant-operator":            "merchant-operator",
+		"merchant-operator-apiserver":  "merchant-operator-apiserver",
+		"merchant-operator-dispatcher": "merchant-operator-dispatcher",
+	}
+	if diff := cmp.Diff(want, accounts); diff != "" {
+		t.Errorf("Deployments and their service accounts (-want +got):\n%s", diff)
+	}
+}
+
+// The manifests and the program must not drift apart.
+func TestTheProgramKnowsItsArguments(t *testing.T) {
+	check := program.New(t)
+	for name, deployment := range deployments(t) {
+		check(name, deployment.Spec.Template.Spec.Containers[0].Args)
+	}
+}
+
+// The kubelet kills what is left at the end of the grace period, and requests with it.
+func TestTheGracePeriodOutlastsTheDrain(t *testing.T) {
+	deployment := deployments(t)["merchant-operator-apiserver"]
+	drain, err := time.ParseDuration(flagValue(t, deployment, "drain-delay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 30 * time.Second // for those under way when the listener closes
+	grace := time.Duration(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if grace < drain+requests {
+		t.Errorf("the grace period is %s, want at least the drain of %s and %s for requests", grace, drain, requests)
+	}
+}
+
+// deployments applies config/default and returns its Deployments by name, as the API server stored them.
+func deployments(t *testing.T) map[string]appsv1.Deployment {
+	t.Helper()
+	install(t, "default")
+	var stored appsv1.DeploymentList
+	list(t, &stored)
+	out := map[string]appsv1.Deployment{}
+	for _, deployment := range stored.Items {
+		out[deployment.Name] = deployment
+	}
+	if len(out) == 0 {
+		t.Fatal("config/default has no Deployments")
+	}
+	return out
+}
+
+// flagValue returns the value a Deployment's container gives to a flag.
+func flagValue(t *testing.T, deployment appsv1.Deployment, name string) string {
+	t.Helper()
+	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
+		if value, found := strings.CutPrefix(argument, "--"+name+"="); found {
+			return value
+		}
+	}
+	t.Fatalf("%s has no flag --%s", deployment.Name, name)
+	return ""
+}
+
+// read gets an object of the API server.
+func read(t *testing.T, namespace, name string, into client.Object) {
+	t.Helper()
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list gets all objects of a kind in the programs' namespace.
+func list(t *testing.T, into client.ObjectList) {
+	t.Helper()
+	if err := cluster.Client.List(t.Context(), into, client.InNamespace(system)); err != nil {
+		t.Fatal(err)
+	}
+}

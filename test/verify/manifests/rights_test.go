@@ -1,0 +1,196 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// right is one line of the tables below: verbs on a resource, as "group/resource/subresource", in a namespace.
+type right struct {
+	verbs     string
+	resource  string
+	namespace string // empty: all namespaces, or no namespace
+}
+
+const allVerbs = "get list watch create update patch delete deletecollection"
+
+func TestWhatTheOperatorMayDo(t *testing.T) {
+	install(t, "rbac")
+	account := serviceAccount("merchant-operator")
+	assertRights(t, account, true, []right{
+		{"get list watch patch", "merchant-operator.io/merchants", ""},
+		{"get list watch patch", "merchant-operator.io/apikeys", ""},
+		{"patch", "merchant-operator.io/merchants/status", tenant},
+		{"patch", "merchant-operator.io/apikeys/status", tenant},
+		{"get list watch create update delete", "/secrets", tenant},
+		{"get list watch create update delete", "/secrets", credentials},
+		{"get list watch create update delete", "/configmaps", credentials},
+		{"create patch", "events.k8s.io/events", tenant},
+		{"get create update", "coordination.k8s.io/leases", system},
+		{"create patch", "/events", system},
+	})
+	assertRights(t, account, false, []right{
+		// It manages what people wrote; it neither writes nor removes it.
+		{"create update delete deletecollection", "merchant-operator.io/merchants", tenant},
+		{"create update delete deletecollection", "merchant-operator.io/apikeys", tenant},
+		{"deletecollection", "/secrets", credentials},
+		{"deletecollection", "/secrets", tenant},
+		{"deletecollection", "/configmaps", credentials},
+		{allVerbs, "/configmaps", tenant},
+		{allVerbs, "/configmaps", system},
+		{allVerbs, "/pods", tenant},
+		{"create", "/pods/exec", system},
+		{"create patch", "/events", tenant},
+		{"get list watch delete", "events.k8s.io/events", tenant},
+		{allVerbs, "coordination.k8s.io/leases", tenant},
+		{"delete", "coordination.k8s.io/leases", system},
+		{allVerbs, "/namespaces", ""},
+		{allVerbs + " bind escalate", "rbac.authorization.k8s.io/clusterroles", ""},
+		{allVerbs, "rbac.authorization.k8s.io/rolebindings", credentials},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+	})
+}
+
+func TestWhatTheAPIServerMayDo(t *testing.T) {
+	install(t, "rbac")
+	account := serviceAccount("merchant-operator-apiserver")
+	assertRights(t, account, true, []right{
+		{"get list watch update", "/secrets", credentials},
+		{"get list watch", "/configmaps", credentials},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
+	})
+	assertRights(t, account, false, []right{
+		// A key is neither made nor removed by the API, and a merchant never written.
+		{"create patch delete deletecollection", "/secrets", credentials},
+		{"create update patch delete deletecollection", "/configmaps", credentials},
+		// Delivered keys, and its own Redis URL, are out of its sight.
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "/secrets", system},
+		{allVerbs, "/secrets", ""},
+		{allVerbs, "/configmaps", ""},
+		{allVerbs, "merchant-operator.io/merchants", ""},
+		{allVerbs, "merchant-operator.io/apikeys", ""},
+		{"update patch", "merchant-operator.io/apikeys/status", tenant},
+		{allVerbs, "/pods", system},
+		{allVerbs, "coordination.k8s.io/leases", system},
+		{allVerbs, "events.k8s.io/events", tenant},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+		{allVerbs, "rbac.authorization.k8s.io/rolebindings", credentials},
+	})
+}
+
+func TestWhatTheDispatcherMayDo(t *testing.T) {
+	install(t, "rbac")
+	account := serviceAccount("merchant-operator-dispatcher")
+	assertRights(t, account, true, []right{
+		{"get list watch", "/secrets", credentials},
+		{"get list watch", "/configmaps", credentials},
+		{"patch", "merchant-operator.io/merchants/status", tenant},
+		{"create patch", "events.k8s.io/events", tenant},
+	})
+	assertRights(t, account, false, []right{
+		// It signs with what is published, and publishes nothing.
+		{"create update patch delete deletecollection", "/secrets", credentials},
+		{"create update patch delete deletecollection", "/configmaps", credentials},
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "/secrets", system},
+		{allVerbs, "/configmaps", tenant},
+		// Of a Merchant it writes one condition, and reads nothing.
+		{allVerbs, "merchant-operator.io/merchants", tenant},
+		{"get update", "merchant-operator.io/merchants/status", tenant},
+		{allVerbs, "merchant-operator.io/apikeys", tenant},
+		{"patch", "merchant-operator.io/apikeys/status", tenant},
+		{"get list watch delete", "events.k8s.io/events", tenant},
+		{"create patch", "/events", tenant},
+		{"create", "authentication.k8s.io/tokenreviews", ""},
+		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
+		{allVerbs, "coordination.k8s.io/leases", system},
+		{"create", "/serviceaccounts/token", system},
+		{"impersonate", "/users", ""},
+	})
+	assertMayPost(t, account, false, settlement)
+}
+
+const settlement = "/internal/v1/sessions/ps_00abcdefghijklmnopqrstuvwx/settlement"
+
+func TestWhatARailMayDo(t *testing.T) {
+	install(t, "crd")
+	install(t, "rbac")
+	install(t, "samples")
+	const rail = "system:serviceaccount:rails:card-rail"
+	assertMayPost(t, rail, true, settlement)
+	assertMayPost(t, rail, false, "/internal/v1/other", "/internal/v1/sessions", "/metrics", "/")
+	assertRights(t, rail, false, []right{
+		{allVerbs, "/secrets", credentials},
+		{allVerbs, "/configmaps", credentials},
+		{allVerbs, "/secrets", tenant},
+		{allVerbs, "merchant-operator.io/merchants", tenant},
+		{allVerbs, "merchant-operator.io/apikeys", tenant},
+		{"create", "/serviceaccounts/token", "rails"},
+	})
+	assertMayPost(t, "system:serviceaccount:rails:default", false, settlement)
+	assertMayPost(t, serviceAccount("merchant-operator"), false, settlement)
+	assertMayPost(t, serviceAccount("merchant-operator-apiserver"), false, settlement)
+}
+
+// Everybody else, also in the programs' own namespace, is kept out of the credentials namespace.
+func TestWhatOthersMayDo(t *testing.T) {
+	install(t, "rbac")
+	for _, account := range []string{"system:serviceaccount:" + system + ":default", "system:serviceaccount:" + tenant + ":default"} {
+		assertRights(t, account, false, []right{
+			{allVerbs, "/secrets", credentials},
+			{allVerbs, "/configmaps", credentials},
+			{allVerbs, "merchant-operator.io/apikeys", tenant},
+		})
+	}
+}
+
+func serviceAccount(name string) string { return "system:serviceaccount:" + system + ":" + name }
+
+// assertRights asks the API server, which answers for what it would do.
+func assertRights(t *testing.T, account string, want bool, rights []right) {
+	t.Helper()
+	for _, r := range rights {
+		group, resource, _ := strings.Cut(r.resource, "/")
+		resource, subresource, _ := strings.Cut(resource, "/")
+		for verb := range strings.FieldsSeq(r.verbs) {
+			allowed := review(t, account, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: r.namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+			}})
+			if allowed != want {
+				t.Errorf("%s may %s %s in namespace %q: %t, want %t", account, verb, r.resource, r.namespace, allowed, want)
+			}
+		}
+	}
+}
+
+// assertMayPost asks for paths that are no Kubernetes resource's.
+func assertMayPost(t *testing.T, account string, want bool, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		allowed := review(t, account, authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "post", Path: path},
+		})
+		if allowed != want {
+			t.Errorf("%s may post %s: %t, want %t", account, path, allowed, want)
+		}
+	}
+}
+
+func review(t *testing.T, account string, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	t.Helper()
+	namespace := strings.Split(account, ":")[2]
+	spec.User = account
+	spec.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	answer := &authorizationv1.SubjectAccessReview{Spec: spec}
+	if err := cluster.Client.Create(t.Context(), answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
+}

@@ -1,0 +1,117 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/merchant-operator/merchant-operator/test/observability/documented"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+)
+
+// dashboard is what is looked at of Grafana's format.
+type dashboard struct {
+	UID        string `json:"uid"`
+	Templating struct {
+		List []struct {
+			Name       string `json:"name"`
+			Type       string `json:"type"`
+			Definition string `json:"definition"`
+		} `json:"list"`
+	} `json:"templating"`
+	Panels []panel `json:"panels"`
+}
+
+type panel struct {
+	ID          int    `json:"id"`
+	Type        string `json:"type"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	GridPos     struct {
+		H int `json:"h"`
+		W int `json:"w"`
+		X int `json:"x"`
+		Y int `json:"y"`
+	} `json:"gridPos"`
+	Targets []struct {
+		RefID        string `json:"refId"`
+		Expr         string `json:"expr"`
+		LegendFormat string `json:"legendFormat"`
+	} `json:"targets"`
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	var d dashboard
+	if err := json.Unmarshal([]byte(repository.Read(t, "config", "prometheus", "dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestEveryQueryOfTheDashboardCanBeAnswered(t *testing.T) {
+	series := known(t)
+	for _, p := range readDashboard(t).Panels {
+		if p.Type != "row" && (len(p.Targets) == 0 || p.Description == "") {
+			t.Errorf("%s: a panel needs a query and a description", p.Title)
+		}
+		for _, target := range p.Targets {
+			assertAnswerable(t, p.Title, target.Expr, series)
+		}
+	}
+}
+
+// What one can be interested in enough to count it, one wants to see.
+func TestTheDashboardShowsEveryMetricOfOurs(t *testing.T) {
+	shown := map[string]bool{}
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			for _, name := range regexp.MustCompile(`merchant_operator_[a-z_]+`).FindAllString(target.Expr, -1) {
+				shown[regexp.MustCompile(`_(bucket|count)$`).ReplaceAllString(name, "")] = true
+			}
+		}
+	}
+	for _, metric := range documented.Metrics(t) {
+		if metric.Own() && !shown[metric.Name] {
+			t.Errorf("no panel shows %s", metric.Name)
+		}
+	}
+}
+
+func TestTheDashboardIsInOrder(t *testing.T) {
+	d := readDashboard(t)
+	var rows []string
+	var ids []int
+	taken := map[[2]int]string{}
+	for _, p := range d.Panels {
+		ids = append(ids, p.ID)
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other, overlaps := taken[at]; overlaps || at[0] >= 24 {
+					t.Fatalf("%s lies on %s, or beside the screen", p.Title, other)
+				}
+				taken[at] = p.Title
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"API", "Keys", "Webhooks", "Operator"}, rows); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != len(d.Panels) {
+		t.Error("two panels have one id")
+	}
+	var variables []string
+	for _, variable := range d.Templating.List {
+		variables = append(variables, variable.Name)
+	}
+	if diff := cmp.Diff([]string{"datasource", "namespace"}, variables); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,119 @@
+// Package pages checks what the documentation refers to: links lead somewhere, and the tests, files and make targets that
+// pages name are there. A security model that cites a test nobody runs any more is worse than none.
+package pages
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/repository"
+)
+
+var (
+	codeBlock = regexp.MustCompile("(?s)```.*?```")
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	code      = regexp.MustCompile("`([^`\n]+)`")
+	testName  = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]+$`)
+	testFile  = regexp.MustCompile(`^[a-z0-9/_]+_test\.go$`)
+	target    = regexp.MustCompile(`^make ([a-z0-9][a-z0-9-]+)`)
+	declared  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)\(`)
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// pages are the text of every page, by its path from the root. What is not committed yet counts too.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, path := range files(t, "*.md") {
+		out[path] = repository.Read(t, path)
+	}
+	if len(out) < 15 {
+		t.Fatalf("found %d pages only", len(out))
+	}
+	return out
+}
+
+func files(t *testing.T, pattern string) []string {
+	t.Helper()
+	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", pattern)
+	list.Dir = repository.Path()
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool {
+		_, err := os.Stat(repository.Path(path))
+		return err != nil
+	})
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	all := pages(t)
+	for path, text := range all {
+		for _, found := range link.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(found[1], "#")
+			where := path
+			if file != "" {
+				where = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(repository.Path(where)); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, found[1])
+			} else if anchor != "" && strings.HasSuffix(where, ".md") && !slices.Contains(anchors(all[where]), anchor) {
+				t.Errorf("%s links to %s, and %s has no such heading", path, found[1], where)
+			}
+		}
+	}
+}
+
+func TestWhatPagesNameIsThere(t *testing.T) {
+	tests := map[string]bool{}
+	for _, path := range files(t, "*_test.go") {
+		for _, found := range declared.FindAllStringSubmatch(repository.Read(t, path), -1) {
+			tests[found[1]] = true
+		}
+	}
+	makefile := repository.Read(t, "Makefile")
+	named := 0
+	for path, text := range pages(t) {
+		for _, found := range code.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+			switch words := found[1]; {
+			case testName.MatchString(words):
+				named++
+				if !tests[words] {
+					t.Errorf("%s names the test %s, which is not there", path, words)
+				}
+			case testFile.MatchString(words):
+				named++
+				if _, err := os.Stat(repository.Path(words)); err != nil {
+					t.Errorf("%s names the tests in %s, which is not there", path, words)
+				}
+			case target.MatchString(words):
+				if name := target.FindStringSubmatch(words)[1]; !strings.Contains(makefile, "\n"+name+":") {
+					t.Errorf("%s names `make %s`, which there is not", path, name)
+				}
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("the pages name %d tests; docs/security.md alone should name more", named)
+	}
+}
+
+// anchors are the headings of a page as GitHub makes links of them.
+func anchors(page string) []string {
+	var out []string
+	for _, found := range heading.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
+		slug := notInSlug.ReplaceAllString(strings.ToLower(found[1]), "")
+		out = append(out, strings.ReplaceAll(slug, " ", "-"))
+	}
+	return out
+}
