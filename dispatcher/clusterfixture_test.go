@@ -82,7 +82,7 @@ func (c cluster) publish(t *testing.T, merchant *v1alpha1.Merchant) {
 	secret, err := published.EncodeWebhook(c.namespace, published.WebhookRecord{
 		MerchantID: record.MerchantID,
 		Source:     published.Source{Namespace: merchant.Namespace, Name: merchant.Name, UID: merchant.UID},
-		Current:    published.IssuedSecret{Secret: published.NewSigningSecret(), CreatedAt: time.Now()},
+		Current:    published.IssuedSecret{Secret: signingSecret, CreatedAt: time.Now()},
 	})
 	must(t, err)
 	must(t, c.Create(t.Context(), secret))

@@ -21,7 +21,7 @@ func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 	}
 	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
 	stop := start(t, d)
-	begun := shop.await(t, 1)[0].id
+	begun := shop.await(t, 1)[0].ID
 	eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
 
 	stopped := make(chan error, 1)
@@ -51,7 +51,7 @@ func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 		t.Error(err)
 	}
 	f.awaitBacklog(t, 7, store.Backlog{Due: 2})
-	if n := len(shop.all()); n != 1 {
+	if n := len(shop.ids()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 }
@@ -102,8 +102,8 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	f.server.Start()
 	eventually(t, "Redis answers again", func() bool { return f.store.Check(t.Context()) == nil })
 	id := f.event(t, acme.MerchantID)
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
 
@@ -121,11 +121,11 @@ func TestARotationIsSentOnce(t *testing.T) {
 		d.rotations.add(key, acme.MerchantName)
 		eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
 	}
-	if seen := shop.await(t, 1); seen[0].id != "evt_key_abcdefgh2345_3" {
-		t.Errorf("saw %s", seen[0].id)
+	if seen := shop.await(t, 1); seen[0].ID != "evt_key_abcdefgh2345_3" {
+		t.Errorf("saw %s", seen[0].ID)
 	}
 	f.awaitBacklog(t, 7, store.Backlog{})
-	if n := len(shop.all()); n != 1 {
+	if n := len(shop.ids()); n != 1 {
 		t.Errorf("sent %d times", n)
 	}
 }
@@ -159,8 +159,8 @@ func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 	d.now = jumpyTime
 	stop := start(t, d)
 	eventually(t, "every event has arrived", func() bool {
-		for _, receipt := range shop.all() {
-			delete(wanted, receipt.id)
+		for _, id := range shop.ids() {
+			delete(wanted, id)
 		}
 		return len(wanted) == 0
 	})

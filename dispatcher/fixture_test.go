@@ -111,7 +111,7 @@ func (f fixture) endpointAt(url string, bucket session.Bucket) endpoints.Endpoin
 		Merchant:     types.NamespacedName{Namespace: "shops", Name: "acme-" + id},
 		UID:          types.UID("uid-" + id),
 		URL:          url,
-		Secrets:      []published.SigningSecret{published.NewSigningSecret()},
+		Secrets:      []published.SigningSecret{signingSecret},
 		Target:       "target of " + url,
 	}
 	f.index.put(endpoint)

@@ -45,7 +45,7 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
 	second := f.event(t, acme.MerchantID)
 	f.awaitBacklog(t, 7, store.Backlog{Dead: 2, Troubled: 1})
-	if n := len(shop.all()); n != 1 {
+	if n := len(shop.ids()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 	reasons := map[string]string{}
@@ -63,8 +63,8 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	f.moved(acme, "resumed")
 	f.awaitReports(t, "EndpointGone", "Resumed")
 	third := f.event(t, acme.MerchantID)
-	if seen := shop.await(t, 2); seen[1].id != third {
-		t.Errorf("saw %s, want %s", seen[1].id, third)
+	if seen := shop.await(t, 2); seen[1].ID != third {
+		t.Errorf("saw %s, want %s", seen[1].ID, third)
 	}
 	f.awaitBacklog(t, 7, store.Backlog{Dead: 2})
 	if sent, err := f.store.Resend(t.Context(), first, second); err != nil || sent != 2 {
@@ -87,8 +87,8 @@ func TestAnEventForAResumedEndpointIsDelivered(t *testing.T) {
 	if _, err := d.lease(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	d.queues.close(t.Context())
 	if !d.queues.wait(patience) {
@@ -126,7 +126,7 @@ func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
 	}))
 	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
 	f.awaitReports(t, "EndpointFailing")
-	if n := len(shop.all()); n != 2 { // the second was more than the limit after the first
+	if n := len(shop.ids()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
 	}
 }

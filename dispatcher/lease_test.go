@@ -26,7 +26,7 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	f.awaitBacklog(t, 7, store.Backlog{})
-	if n := len(shop.all()); n != 0 {
+	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
@@ -60,8 +60,8 @@ func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 	acme.MerchantID = stranger
 	f.index.put(acme)
 	f.makeDue(t, 7, id)
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
 	f.index.put(acme)
 	f.makeDue(t, 7, id)
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
 
@@ -97,15 +97,15 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	start(t, d)
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
 	f.awaitBacklog(t, 7, store.Backlog{Due: 1})
-	if n := len(shop.all()); n != 0 {
+	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	if err := f.redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
 		t.Fatal(err)
 	}
 	f.makeDue(t, 7, id)
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
 
@@ -132,12 +132,12 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
-	if n := len(shop.all()); n != 0 {
+	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts without a signature", n)
 	}
 	f.index.put(signed)
 	f.makeDue(t, 7, id)
-	if seen := shop.await(t, 1); seen[0].id != id || seen[0].signature == "" {
+	if seen := shop.await(t, 1); seen[0].ID != id || !seen[0].Verified {
 		t.Errorf("saw %+v, want %s", seen[0], id)
 	}
 }

@@ -64,7 +64,7 @@ func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	created := f.create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
-	if seen := shop.await(t, 1); seen[0].id != endedEvent(created.ID) {
+	if seen := shop.await(t, 1); seen[0].ID != endedEvent(created.ID) {
 		t.Errorf("saw %+v", seen[0])
 	}
 	f.awaitBacklog(t, 7, store.Backlog{})
@@ -104,8 +104,8 @@ func TestASlowBucketDelaysNoOther(t *testing.T) {
 	for n := range 3 {
 		f.event(t, slow.MerchantID)
 		id := f.event(t, acme.MerchantID)
-		if seen := shop.await(t, n+1); seen[n].id != id {
-			t.Errorf("saw %s, want %s", seen[n].id, id)
+		if seen := shop.await(t, n+1); seen[n].ID != id {
+			t.Errorf("saw %s, want %s", seen[n].ID, id)
 		}
 	}
 	if n := index.leases.Load(); n != 1 {

@@ -4,37 +4,33 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 )
 
-// receipt is one attempt as an endpoint sees it.
-type receipt struct{ id, body, signature string }
+// signingSecret is that of every merchant in these tests.
+var signingSecret = published.NewSigningSecret()
 
-// receiver is a merchant's endpoint.
+// receiver is a merchant's endpoint, which marks what it could verify.
 type receiver struct {
 	*httptest.Server
 
-	mu       sync.Mutex
-	receipts []receipt
+	inbox *inbox.Inbox
 }
 
 // newReceiver answers with the status of answer, whose argument is the number of attempts before.
 func newReceiver(t *testing.T, answer func(before int, r *http.Request) int) *receiver {
 	t.Helper()
-	r := &receiver{}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			return
-		}
-		r.mu.Lock()
-		before := len(r.receipts)
-		r.receipts = append(r.receipts, receipt{request.Header.Get("webhook-id"), string(body), request.Header.Get("webhook-signature")})
-		r.mu.Unlock()
-		w.WriteHeader(answer(before, request))
-	}))
+	var attempts atomic.Int32
+	handler, err := inbox.New(inbox.Options{
+		Secrets: []string{signingSecret.Reveal()}, AcceptUnverified: true, Log: io.Discard,
+		Status: func(r *http.Request) int { return answer(int(attempts.Add(1))-1, r) },
+	})
+	must(t, err)
+	r := &receiver{httptest.NewServer(handler), handler}
 	t.Cleanup(func() {
 		r.CloseClientConnections()
 		r.Close()
@@ -46,11 +42,11 @@ func always(status int) func(int, *http.Request) int {
 	return func(int, *http.Request) int { return status }
 }
 
-// after answers with the status once the test says so, or the client has gone.
-func after(said <-chan struct{}, status int) func(int, *http.Request) int {
+// after answers with the status once the test closes the channel, or the client has gone.
+func after(closed <-chan struct{}, status int) func(int, *http.Request) int {
 	return func(_ int, r *http.Request) int {
 		select {
-		case <-said:
+		case <-closed:
 		case <-r.Context().Done():
 		}
 		return status
@@ -63,22 +59,20 @@ func hanging(_ int, r *http.Request) int {
 	return http.StatusOK
 }
 
-func (r *receiver) all() []receipt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.receipts)
-}
-
+// ids are those of the events, one for each attempt.
 func (r *receiver) ids() []string {
 	var ids []string
-	for _, receipt := range r.all() {
-		ids = append(ids, receipt.id)
+	for _, event := range r.inbox.Events() {
+		for range event.Attempts {
+			ids = append(ids, event.ID)
+		}
 	}
 	return ids
 }
 
-func (r *receiver) await(t *testing.T, attempts int) []receipt {
+// await returns the events once there have been so many attempts.
+func (r *receiver) await(t *testing.T, attempts int) []inbox.Event {
 	t.Helper()
-	eventually(t, "the endpoint sees its attempts", func() bool { return len(r.all()) >= attempts })
-	return r.all()
+	eventually(t, "the endpoint gets its attempts", func() bool { return len(r.ids()) >= attempts })
+	return r.inbox.Events()
 }

@@ -97,8 +97,8 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 		t.Error("it took an event that it could not place")
 	}
 	l.proxy.Mend()
-	if seen := shop.await(t, 1); seen[0].id != id {
-		t.Errorf("saw %s, want %s", seen[0].id, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
 	eventually(t, "it counts", func() bool {

@@ -30,6 +30,8 @@ type Options struct {
 	AcceptUnverified bool
 	// Log gets a line for each event.
 	Log io.Writer
+	// Status returns the HTTP status of the answer, for tests of failing endpoints; nil: 204.
+	Status func(*http.Request) int
 }
 
 // Inbox is an HTTP handler: POST to any path takes an event, GET /events lists the last of them. An event comes at least
@@ -40,13 +42,14 @@ type Inbox struct {
 	verifiers        []*standardwebhooks.Webhook
 	acceptUnverified bool
 	log              io.Writer
+	status           func(*http.Request) int
 
 	mu sync.Mutex
 	// events are in the order in which they came first, but those of one session by their sequence.
 	events []Event
 }
 
-// Event is one event, however often it came.
+// Event is one event, however often it came. The same id with other bytes is another one.
 type Event struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -65,7 +68,10 @@ func New(o Options) (*Inbox, error) {
 	if len(o.Secrets) == 0 && !o.AcceptUnverified {
 		return nil, errors.New("no secret: give --secret-file or WEBHOOK_SECRET, or --accept-unverified to try it out")
 	}
-	i := &Inbox{acceptUnverified: o.AcceptUnverified, log: o.Log}
+	i := &Inbox{acceptUnverified: o.AcceptUnverified, log: o.Log, status: o.Status}
+	if i.status == nil {
+		i.status = func(*http.Request) int { return http.StatusNoContent }
+	}
 	for n, secret := range o.Secrets {
 		verifier, err := standardwebhooks.NewWebhook(secret)
 		if err != nil || secret == "" {
@@ -98,7 +104,7 @@ func (i *Inbox) receive(w http.ResponseWriter, request *http.Request) {
 	}
 	// Answer soon: a real receiver puts the event into a queue of its own here, and works later.
 	fmt.Fprintln(i.log, i.put(event))
-	w.WriteHeader(http.StatusNoContent)
+	w.WriteHeader(i.status(request))
 }
 
 // verified tries each secret, as there are two while one is rotated. The library also refuses times
@@ -141,7 +147,9 @@ func parse(id string, body []byte, verified bool) (Event, error) {
 func (i *Inbox) put(e Event) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	at := slices.IndexFunc(i.events, func(known Event) bool { return known.ID == e.ID && known.Verified == e.Verified })
+	at := slices.IndexFunc(i.events, func(known Event) bool {
+		return known.ID == e.ID && known.Verified == e.Verified && known.Body == e.Body
+	})
 	if at >= 0 {
 		i.events[at].Attempts++
 		return describe(i.events[at], fmt.Sprintf("seen before, attempt %d", i.events[at].Attempts))

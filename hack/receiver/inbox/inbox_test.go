@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,6 +86,34 @@ func TestARepeatedEventIsOne(t *testing.T) {
 	})
 	if !strings.Contains(printed.String(), "(seen before, attempt 3)") {
 		t.Errorf("printed %q", printed)
+	}
+}
+
+func TestOtherBytesAreAnotherEvent(t *testing.T) {
+	server, _ := start(t, false, current)
+	first, second := eventBody("ps_1", 1), eventBody("ps_1", 2)
+	post(t, server, current, "evt_1", first, time.Now())
+	post(t, server, current, "evt_1", second, time.Now())
+	assertEvents(t, server, []Event{
+		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: first},
+		{ID: "evt_1", Type: "session.completed", Verified: true, Attempts: 1, Body: second},
+	})
+}
+
+func TestAFailingEndpointTakesTheEvent(t *testing.T) {
+	handler, err := New(Options{
+		Secrets: []string{current}, Log: io.Discard, Status: func(*http.Request) int { return http.StatusServiceUnavailable },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	if status := post(t, server, current, "evt_1", eventBody("ps_1", 1), time.Now()); status != http.StatusServiceUnavailable {
+		t.Errorf("answered %d", status)
+	}
+	if events := handler.Events(); len(events) != 1 {
+		t.Errorf("%d events, want 1", len(events))
 	}
 }
 
