@@ -72,7 +72,7 @@ func TestADeadEndpointDoesNotDelayAnother(t *testing.T) {
 	if seen := alive.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
-	// None of the silent one's attempts has ended: its timeout is far longer than what this test has waited.
+	// None of the silent one's attempts has ended: its timeout is far longer than this test.
 	if n := len(dead.ids()); n > d.options.Concurrency {
 		t.Errorf("%d attempts at once, at most %d are allowed", n, d.options.Concurrency)
 	}
@@ -100,7 +100,7 @@ func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 	}
 }
 
-// takeOver gives an event that is under way to somebody else, as the end of its lease would.
+// takeOver leases an event with an attempt in progress to another dispatcher, as if its lease had ended.
 func (f fixture) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
 	bucket := session.BucketOf(merchantID)

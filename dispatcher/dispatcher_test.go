@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
+func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
 	shop := newReceiver(t, after(answer, http.StatusOK))
@@ -27,23 +27,23 @@ func TestADrainFinishesWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// Another dispatcher gets the others at once, long before the attempt and the leases end.
-	var handedBack []store.Lease
-	eventually(t, "the others are handed back", func() bool {
+	var released []store.Lease
+	eventually(t, "the others are released", func() bool {
 		leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
-		handedBack = append(handedBack, leased.Leases...)
-		return len(handedBack) == 2
+		released = append(released, leased.Leases...)
+		return len(released) == 2
 	})
-	for _, lease := range handedBack {
+	for _, lease := range released {
 		if lease.Event.ID == begun || lease.Attempts != 0 {
-			t.Errorf("handed back %s after %d attempts, while %s was under way", lease.Event.ID, lease.Attempts, begun)
+			t.Errorf("released %s after %d attempts, while %s was in progress", lease.Event.ID, lease.Attempts, begun)
 		}
 	}
 	select {
 	case err := <-stopped:
-		t.Fatalf("stopped with an attempt under way: %v", err)
+		t.Fatalf("stopped with an attempt in progress: %v", err)
 	default:
 	}
 	close(answer)
@@ -68,7 +68,7 @@ func (f fixture) leased(t *testing.T, want int) bool {
 	return leased == want
 }
 
-func TestAttemptsThatTakeTooLongAreCutOffAndHandedBack(t *testing.T) {
+func TestAttemptsThatTakeTooLongAreAborted(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, hanging)
 	acme := f.endpointAt(shop.URL, 7)
@@ -130,15 +130,15 @@ func TestARotationIsSentOnce(t *testing.T) {
 	}
 }
 
-// jumpyTime is an hour late, right, or an hour early, another way each time it is asked for. It is drawn by lot: taken in turn, one that
-// is too late for every attempt could come round in step with the polls.
+// jumpyTime is an hour late, right or an hour early, at random: in a fixed order, one that is too late for every attempt
+// could coincide with the polls.
 func jumpyTime() time.Time {
 	hours := int(3*jitter()) - 1
 	return time.Now().Add(time.Duration(hours) * time.Hour).Round(0) // by the wall alone
 }
 
-// What is due, and whose lease has ended, is said by Redis. So a dispatcher whose clock is set back and forth loses
-// nothing, and neither delivers before the time nor buries what has attempts left.
+// The clock of Redis decides what is due and which leases have ended. So a dispatcher whose clock jumps loses nothing,
+// delivers nothing too early and makes no dead letter of an event that has attempts left.
 func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, func(before int, _ *http.Request) int {
@@ -194,7 +194,7 @@ func TestDispatchersShareTheWork(t *testing.T) {
 	single := func(o *Options) { o.Concurrency = 1 }
 	start(t, f.dispatcher(t, single))
 	start(t, f.dispatcher(t, single))
-	eventually(t, "both have an attempt under way", func() bool {
+	eventually(t, "both have an attempt in progress", func() bool {
 		want = append(want, f.event(t, acme.MerchantID)) // one of them may have taken all there was
 		return len(arrived) >= 2
 	})

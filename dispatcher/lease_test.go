@@ -171,7 +171,7 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"nobody for a minute":           {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},
 		"nobody for a month":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, month, decision{deferEvent, deferredUnknown, 5 * time.Minute}},
 		"before it happened":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{deferEvent, deferredUnknown, 2 * time.Second}},
-		"there, but unreadable":         {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
+		"there, but undecodable":        {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
 		"of a newer version":            {newer, signed, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
 		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
 		"no secret yet":                 {lease(completed, store.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},

@@ -22,7 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// launched is a dispatcher as main starts it, and the way between it and the Kubernetes API.
+// launched is a dispatcher as main starts it, behind a proxy to the Kubernetes API.
 type launched struct {
 	ops   string
 	proxy *kubeproxy.Proxy

@@ -23,7 +23,7 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 	for desc, test := range map[string]struct {
 		failed     int
 		retryAfter time.Duration
-		lot        float64
+		jitter     float64
 		want       time.Duration
 	}{
 		"after the first":             {1, 0, 0, 10 * time.Second},
@@ -35,7 +35,7 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 		"sooner than the chosen time": {1, 10500 * time.Millisecond, 0.5, 11 * time.Second},
 		"more than twice the step":    {1, time.Hour, 0.9, 20 * time.Second},
 	} {
-		got, ok := schedule.Next(test.failed, test.retryAfter, test.lot)
+		got, ok := schedule.Next(test.failed, test.retryAfter, test.jitter)
 		if !ok || got.Round(time.Millisecond) != test.want {
 			t.Errorf("%s: %s, %t; want %s", desc, got, ok, test.want)
 		}
@@ -47,16 +47,16 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestLotsAreSpread(t *testing.T) {
+func TestJitterIsSpread(t *testing.T) {
 	var low, high bool
 	for range 1000 {
-		lot := jitter()
-		if lot < 0 || lot >= 1 {
-			t.Fatalf("drew %v", lot)
+		got := jitter()
+		if got < 0 || got >= 1 {
+			t.Fatalf("got %v", got)
 		}
-		low, high = low || lot < 0.25, high || lot > 0.75
+		low, high = low || got < 0.25, high || got > 0.75
 	}
 	if !low || !high {
-		t.Error("a thousand lots are all of one half")
+		t.Error("a thousand numbers are all in one half")
 	}
 }

@@ -37,17 +37,17 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	}
 }
 
-func TestEveryKindIsTold(t *testing.T) {
-	told := map[v1alpha1.WebhookEvent]bool{}
+func TestEveryKindHasAGoldenFile(t *testing.T) {
+	seen := map[v1alpha1.WebhookEvent]bool{}
 	for _, event := range golden(t) {
-		told[event.Kind] = true
+		seen[event.Kind] = true
 	}
 	for _, kind := range []v1alpha1.WebhookEvent{
 		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed,
 		v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment,
 		v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
 	} {
-		if !told[kind] {
+		if !seen[kind] {
 			t.Errorf("no golden file for %s", kind)
 		}
 	}
@@ -165,7 +165,7 @@ func charge() session.Charge {
 	}
 }
 
-// event tells that a session of the charge has come to the status.
+// event is of a session of the charge that has reached the status.
 func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outbox.Event {
 	t.Helper()
 	id, err := session.ParseID("ps_0a4fK9sQ2mX7pL1vB8nR3tY6wZ")

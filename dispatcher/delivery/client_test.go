@@ -41,7 +41,7 @@ func TestTheEnvironmentsProxyIsNotUsed(t *testing.T) {
 // hangUp ends the connection of a request without an answer.
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// inTurn answers each request as it is told; those behind the last one as the last one.
+// inTurn gives the answers in order, and then repeats the last one.
 func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
 	var before atomic.Int32
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -34,8 +34,8 @@ func TestTheGuideShowsABodyAsItIsSent(t *testing.T) {
 	if block == nil {
 		t.Fatal("the guide shows no body")
 	}
-	var shown bytes.Buffer
-	if err := json.Compact(&shown, []byte(block[1])); err != nil {
+	var example bytes.Buffer
+	if err := json.Compact(&example, []byte(block[1])); err != nil {
 		t.Fatal(err)
 	}
 	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), outbox.RefusedPayment{
@@ -46,8 +46,8 @@ func TestTheGuideShowsABodyAsItIsSent(t *testing.T) {
 	news.CreatedAt = time.UnixMilli(1795252500000)
 	news.ExpiresAt = news.CreatedAt.Add(15 * time.Minute)
 	news.EndedAt, news.Sequence, late.MerchantID = news.ExpiresAt, 2, "45tolpnyxhz4"
-	if diff := cmp.Diff(string(encode(t, late)), shown.String()); diff != "" {
-		t.Errorf("(-sent +shown):\n%s", diff)
+	if diff := cmp.Diff(string(encode(t, late)), example.String()); diff != "" {
+		t.Errorf("(-sent +guide):\n%s", diff)
 	}
 }
 

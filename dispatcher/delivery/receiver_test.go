@@ -47,7 +47,7 @@ func (r *receiver) all() []delivered {
 	return slices.Clone(r.got)
 }
 
-// receive starts an endpoint over TLS, with HTTP/2, that answers as it is told.
+// receive starts an endpoint over TLS, with HTTP/2, that answers with the handler.
 func receive(t testing.TB, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := unstarted(answer)
@@ -96,9 +96,9 @@ func (r *receiver) trusting() delivery.Options {
 	return options
 }
 
-// speak starts a server that is no HTTP server: it reads something, says what it is told, and hangs
-// up, or keeps silent for as long as the test takes.
-func speak(t testing.TB, words string, hangUp bool) (address string) {
+// speak starts a server that is no HTTP server: it reads something, sends the text, and hangs
+// up or stays silent until the test ends.
+func speak(t testing.TB, text string, hangUp bool) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,7 +115,7 @@ func speak(t testing.TB, words string, hangUp bool) (address string) {
 			serving.Go(func() {
 				defer func() { _ = connection.Close() }()
 				_, _ = connection.Read(make([]byte, 4096))
-				_, _ = io.WriteString(connection, words)
+				_, _ = io.WriteString(connection, text)
 				if !hangUp {
 					<-ended
 				}

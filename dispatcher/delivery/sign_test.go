@@ -57,7 +57,7 @@ func TestTheIDAndTheTimeAreSigned(t *testing.T) {
 	}
 }
 
-// A receiver must be able to tell that it has seen an event, and that a signature is not an old one.
+// A receiver must recognize an event it has seen, and an old signature.
 func TestLaterAttemptsDifferInTheirTimeOnly(t *testing.T) {
 	r := receive(t, status(http.StatusInternalServerError))
 	c := client(t, r.trusting())

@@ -53,7 +53,7 @@ type Endpoint struct {
 }
 
 // Wants reports whether the merchant subscribes to events of the kind. A webhook without a list of kinds gets all but
-// session.created, which would double the number of events and tells a till nothing new.
+// session.created, which would double the number of events.
 func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
 	if e.URL == "" {
 		return false
