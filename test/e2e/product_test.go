@@ -15,6 +15,7 @@ var _ = Describe("merchant-operator in a cluster", Ordered, ContinueOnFailure, f
 	It("takes a charge through the Service, from kubectl apply to the payer's view", limit, takesACharge)
 	It("lets a rail inside the cluster settle a session, and nobody else", limit, settles)
 	It("delivers a signed webhook to a receiver's pod", limit, deliversAWebhook)
+	It("deletes a Merchant only when it is Closed, or with its namespace", limit, guardsMerchants)
 	It("rotates a key on all replicas before the answer", limit, rotatesEverywhere)
 	It("runs under the restricted Pod Security Standard, which refuses a privileged pod", limit, runsRestricted)
 	It("is reached and reaches only where the NetworkPolicies say", limit, isFencedIn)

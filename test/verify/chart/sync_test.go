@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/merchant-operator/merchant-operator/test/repository"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,5 +60,29 @@ func TestTheCRDsAreThoseOfTheTypesAndAreKept(t *testing.T) {
 	}
 	if one(t, all, "Namespace/"+credentials).GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 		t.Error("the credentials namespace, and with it every key, is gone after helm uninstall")
+	}
+}
+
+// The policy matches what config/deletion-policy has; a release that watches some namespaces leaves the others alone.
+func TestTheDeletionPolicyIsThatOfConfig(t *testing.T) {
+	const name = "merchant-operator-merchant-deletion"
+	want := objects(t, repository.Read(t, "config", "deletion-policy", "policy.yaml"))
+	all := objects(t, render(t, "merchantDeletionPolicy: {enabled: true}").stream())
+	for _, kind := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/"} {
+		got := one(t, all, kind+name)
+		if diff := cmp.Diff(one(t, want, kind+name).Object["spec"], got.Object["spec"]); diff != "" {
+			t.Errorf("%s is not that of config/deletion-policy; run `make chart-docs` (-want +got):\n%s", kind, diff)
+		}
+	}
+
+	some := objects(t, render(t, "merchantDeletionPolicy: {enabled: true}", "watchNamespaces: [shops]").stream())
+	binding := one(t, some, "ValidatingAdmissionPolicyBinding/"+name)
+	namespaces, _, err := unstructured.NestedSlice(binding.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := []any{map[string]any{"key": "kubernetes.io/metadata.name", "operator": "In", "values": []any{"shops"}}}
+	if diff := cmp.Diff(only, namespaces); diff != "" {
+		t.Errorf("namespaces of the policy (-want +got):\n%s", diff)
 	}
 }

@@ -43,6 +43,9 @@ func TestEveryToggle(t *testing.T) {
 			"CustomResourceDefinition/apikeys.merchant-operator.io", "CustomResourceDefinition/merchants.merchant-operator.io",
 		}, nil},
 		{"the credentials namespace", "credentialsNamespace: {create: true}", []string{"Namespace/" + credentials}, nil},
+		{"the deletion policy", "merchantDeletionPolicy: {enabled: true}", []string{
+			"ValidatingAdmissionPolicy/merchant-operator-merchant-deletion", "ValidatingAdmissionPolicyBinding/merchant-operator-merchant-deletion",
+		}, nil},
 		{"disruption budgets", "podDisruptionBudget: {enabled: true, maxUnavailable: 25%}", []string{
 			"PodDisruptionBudget/merchant-operator", "PodDisruptionBudget/merchant-operator-apiserver", "PodDisruptionBudget/merchant-operator-dispatcher",
 		}, nil},
