@@ -108,7 +108,7 @@ func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error
 		return failure
 	}
 	if err := r.Secrets.DeleteOwned(ctx, p.apiKey, []string{p.target()}); err != nil {
-		return fmt.Errorf("take back a key that is not in force: %w", err)
+		return fmt.Errorf("delete the Secret of a key that was not published: %w", err)
 	}
 	return failure
 }

@@ -142,7 +142,7 @@ func (r *Reconciler) withdrawSigning(ctx context.Context, f *facts) error {
 		return nil
 	}
 	if err := r.Secrets.Delete(ctx, f.signing, client.Preconditions{UID: &f.signing.UID}); err != nil {
-		return fmt.Errorf("withdraw %s: %w", published.WebhookName(published.ID(f.merchant.UID)), err)
+		return fmt.Errorf("delete Secret %s: %w", published.WebhookName(published.ID(f.merchant.UID)), err)
 	}
 	f.signing, f.record = nil, nil
 	return nil

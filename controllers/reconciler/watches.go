@@ -46,7 +46,7 @@ func (b *Base) TenantSecrets(mgr manager.Manager, owner client.Object) source.So
 // Requests returns a request for each object that the cache finds. list is empty, of the kind to be found.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {
 	if err := reader.List(ctx, list, options...); err != nil { // the cache is stopping
-		logf.FromContext(ctx).Error(err, "find the objects to reconcile")
+		logf.FromContext(ctx).Error(err, "could not list the objects to reconcile")
 	}
 	var requests []reconcile.Request
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // the error is that of this function
