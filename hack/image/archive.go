@@ -3,8 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +34,7 @@ type file struct {
 
 // newImage makes an image of one layer. The same arguments give the same digest.
 func newImage(platform v1.Platform, created time.Time, config v1.Config, files []file) (v1.Image, error) {
-	content, err := layerOf(files, created)
+	content, err := archiveLayer(files, created)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +58,11 @@ func newImage(platform v1.Platform, created time.Time, config v1.Config, files [
 	})
 }
 
-// layerOf archives files, and the directories above them, in the order of their paths.
-func layerOf(files []file, modified time.Time) ([]byte, error) {
+// archiveLayer archives files, and the directories above them, in the order of their paths.
+func archiveLayer(files []file, modified time.Time) ([]byte, error) {
 	headers := map[string]*tar.Header{}
 	contents := map[string][]byte{}
 	for _, one := range files {
-		if !path.IsAbs(one.path) || path.Clean(one.path) != one.path {
-			return nil, fmt.Errorf("%s: want an absolute and clean path", one.path)
-		}
 		headers[one.path[1:]] = &tar.Header{Typeflag: tar.TypeReg, Mode: one.mode, Size: int64(len(one.content))}
 		contents[one.path[1:]] = one.content
 		for directory := path.Dir(one.path); directory != "/"; directory = path.Dir(directory) {
@@ -127,7 +122,7 @@ func writeArchive(target, imageName string, images ...v1.Image) error {
 	return archive(target, os.DirFS(directory))
 }
 
-// archive writes files without what depends on the machine: owners and times.
+// archive leaves out what depends on the machine: owners and times.
 func archive(target string, files fs.FS) (err error) {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
@@ -154,38 +149,43 @@ func archive(target string, files fs.FS) (err error) {
 	})
 }
 
-// content is what an image holds.
+// content is the configuration of an image, and its files by path.
 type content struct {
 	config *v1.ConfigFile
-	files  []file // without directories
+	files  map[string]file
 }
 
-// readArchive returns the images of an archive that writeArchive, or `docker save` since version 25, has written. It
-// checks every digest.
-func readArchive(archivePath string) ([]content, error) {
+// readArchive returns the images of an archive of writeArchive, or of `docker save` since version 25. It checks every digest.
+func readArchive(archivePath string) (contents []content, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read %s: %w", archivePath, err)
+		}
+	}()
 	directory, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
-	if said, err := exec.Command("tar", "-xf", archivePath, "-C", directory).CombinedOutput(); err != nil { //nolint:noctx // it is short
-		return nil, fmt.Errorf("unpack %s: %w: %s", archivePath, err, said)
+	if output, err := exec.Command("tar", "-xf", archivePath, "-C", directory).CombinedOutput(); err != nil { //nolint:noctx // it is short
+		return nil, fmt.Errorf("unpack: %w: %s", err, output)
 	}
 	if err := checkBlobs(filepath.Join(directory, "blobs", "sha256")); err != nil {
-		return nil, fmt.Errorf("read %s: %w", archivePath, err)
+		return nil, err
 	}
 	index, err := layout.ImageIndexFromPath(directory)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", archivePath, err)
+		return nil, err
 	}
-	contents, err := contentsOf(index)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", archivePath, err)
+	images, err := imagesOf(index)
+	for _, image := range images {
+		one, readErr := readImage(image)
+		contents, err = append(contents, one), errors.Join(err, readErr)
 	}
-	return contents, nil
+	return contents, err
 }
 
-// checkBlobs compares blobs with their names, which are their digests: the layout package takes any content.
+// checkBlobs compares blobs with their names, which are their digests. The packages layout and validate do not.
 func checkBlobs(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -196,53 +196,47 @@ func checkBlobs(directory string) error {
 		if err != nil {
 			return err
 		}
-		if sum := sha256.Sum256(blob); hex.EncodeToString(sum[:]) != entry.Name() {
-			return fmt.Errorf("blob %s has another digest", entry.Name())
+		if digest := checksum(blob)[0].Value; digest != entry.Name() {
+			return fmt.Errorf("blob %s has the digest %s", entry.Name(), digest)
 		}
 	}
 	return nil
 }
 
-func contentsOf(index v1.ImageIndex) ([]content, error) {
+// imagesOf also finds those in nested indexes.
+func imagesOf(index v1.ImageIndex) (all []v1.Image, err error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
-	var all []content
 	for _, entry := range manifest.Manifests {
-		switch {
-		case entry.Platform != nil && entry.Platform.OS == "unknown": // an attestation
-		case entry.MediaType.IsIndex():
-			nested, err := index.ImageIndex(entry.Digest)
-			if err != nil {
-				return nil, err
-			}
-			more, err := contentsOf(nested)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, more...)
-		default:
+		if !entry.MediaType.IsIndex() {
 			image, err := index.Image(entry.Digest)
 			if err != nil {
 				return nil, err
 			}
-			one, err := contentOf(image)
-			if err != nil {
-				return nil, fmt.Errorf("image %s: %w", entry.Digest, err)
-			}
-			all = append(all, one)
+			all = append(all, image)
+			continue
 		}
+		nested, err := index.ImageIndex(entry.Digest)
+		if err != nil {
+			return nil, err
+		}
+		more, err := imagesOf(nested)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
 	}
 	return all, nil
 }
 
-func contentOf(image v1.Image) (content, error) {
+func readImage(image v1.Image) (content, error) {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return content{}, err
 	}
-	out := content{config: config}
+	out := content{config, map[string]file{}}
 	files := mutate.Extract(image)
 	defer func() { _ = files.Close() }()
 	for reader := tar.NewReader(files); ; {
@@ -260,6 +254,7 @@ func contentOf(image v1.Image) (content, error) {
 		if err != nil {
 			return content{}, err
 		}
-		out.files = append(out.files, file{path.Clean("/" + header.Name), header.Mode, text})
+		name := path.Clean("/" + header.Name)
+		out.files[name] = file{name, header.Mode, text}
 	}
 }

@@ -22,7 +22,7 @@ import (
 const (
 	binaryPath = "/merchant-operator"
 	rootsPath  = "/etc/ssl/certs/ca-certificates.crt"
-	// By number, so that Kubernetes can tell that it is not root.
+	// A number, so that Kubernetes knows that it is not root.
 	user = "65532:65532"
 )
 
@@ -42,11 +42,11 @@ func build(ctx context.Context, o options) error {
 	case "none":
 		return assemble(ctx, o)
 	default:
-		return fmt.Errorf("-builder: want docker, none or auto, not %q", o.builder)
+		return fmt.Errorf("-builder %s: use docker, none or auto", o.builder)
 	}
 }
 
-// dockerAnswers tells whether there is a docker daemon, not just its client.
+// dockerAnswers is true if a docker daemon runs, not just if there is a client.
 func dockerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -108,8 +108,7 @@ func compile(ctx context.Context, platform v1.Platform, version string) ([]byte,
 	return os.ReadFile(output)
 }
 
-// roots are the certificate authorities that Mozilla trusts, from Go's own module. This machine may trust others, which
-// are nobody else's business.
+// roots are the certificate authorities that Mozilla trusts, from Go's own module: this machine may trust others.
 func roots() []byte {
 	var certificates bytes.Buffer
 	for root := range bundle.Roots() {
@@ -128,8 +127,8 @@ func commitTime(ctx context.Context) time.Time {
 	return when
 }
 
-// pack makes an image of programs that are installed here, with the libraries they need, for a cluster that pulls
-// nothing. A container runs the first program.
+// pack makes an image of programs that are installed on this machine, with their libraries, for a cluster that pulls no images.
+// The first program is the entrypoint.
 func pack(ctx context.Context, user, name, archive string, programs []string) error {
 	config := v1.Config{User: user, Env: []string{"PATH=/usr/bin"}, WorkingDir: "/"}
 	var files []file
@@ -148,7 +147,7 @@ func pack(ctx context.Context, user, name, archive string, programs []string) er
 		}
 		files = append(files, file{to, 0o755, content})
 		for _, library := range libraries(ctx, from) {
-			content, err := os.ReadFile(library) // of what a link points to
+			content, err := os.ReadFile(library) // follows links
 			if err != nil {
 				return err
 			}
@@ -163,12 +162,12 @@ func pack(ctx context.Context, user, name, archive string, programs []string) er
 	return writeArchive(archive, name, image)
 }
 
-// libraries are the absolute paths in what the dynamic loader says, such as
-// "libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)". A static program has none, at which ldd fails.
+// libraries are the absolute paths in the output of ldd, such as
+// "libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)". For a static program ldd fails.
 func libraries(ctx context.Context, program string) []string {
-	said, err := exec.CommandContext(ctx, "ldd", program).Output()
+	output, err := exec.CommandContext(ctx, "ldd", program).Output()
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(strings.Fields(string(said)), func(word string) bool { return !strings.HasPrefix(word, "/") })
+	return slices.DeleteFunc(strings.Fields(string(output)), func(word string) bool { return !strings.HasPrefix(word, "/") })
 }

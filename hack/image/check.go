@@ -6,11 +6,11 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 )
 
-// checkArchive checks the images of an archive and says what they are.
+// checkArchive checks the images of an archive, and prints what they are.
 func checkArchive(path string) error {
 	images, err := readArchive(path)
 	if err != nil {
@@ -24,42 +24,39 @@ func checkArchive(path string) error {
 			return fmt.Errorf("%s for %s: %w", path, image.config.Platform(), err)
 		}
 		fmt.Printf("==> %s for %s: a static binary and %d bytes of certificate authorities, as user %s, nothing else\n",
-			path, image.config.Platform(), len(image.file(rootsPath)), image.config.Config.User)
+			path, image.config.Platform(), len(image.files[rootsPath].content), image.config.Config.User)
 	}
 	return nil
 }
 
-// check is what the image promises to those who run it.
+// check compares the image with what docs/security.md promises of it.
 func (c content) check() error {
 	var problems []error
-	var paths []string
 	for _, one := range c.files {
-		paths = append(paths, one.path)
 		if one.mode&0o7002 != 0 {
 			problems = append(problems, fmt.Errorf("%s has mode %o", one.path, one.mode))
 		}
 	}
-	slices.Sort(paths)
-	if want := []string{rootsPath, binaryPath}; !slices.Equal(paths, want) {
-		problems = append(problems, fmt.Errorf("it holds %s; want only %s", strings.Join(paths, ", "), strings.Join(want, ", ")))
+	if paths := slices.Sorted(maps.Keys(c.files)); !slices.Equal(paths, []string{rootsPath, binaryPath}) {
+		problems = append(problems, fmt.Errorf("it holds %s; want only %s and %s", paths, rootsPath, binaryPath))
 	}
 	if got := c.config.Config.User; got != user {
-		problems = append(problems, fmt.Errorf("it runs as %q, not %s", got, user))
+		problems = append(problems, fmt.Errorf("it runs as user %q, not %s", got, user))
 	}
 	if got := c.config.Config.Entrypoint; !slices.Equal(got, []string{binaryPath}) {
-		problems = append(problems, fmt.Errorf("it starts %q", got))
+		problems = append(problems, fmt.Errorf("its entrypoint is %q", got))
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(c.file(rootsPath)) {
+	if !x509.NewCertPool().AppendCertsFromPEM(c.files[rootsPath].content) {
 		problems = append(problems, errors.New("it has no certificate authorities"))
 	}
-	return errors.Join(append(problems, checkBinary(c.file(binaryPath), c.config.Architecture))...)
+	return errors.Join(append(problems, checkBinary(c.files[binaryPath].content, c.config.Architecture))...)
 }
 
-// checkBinary wants a static binary: there is no loader beside it.
+// checkBinary wants a static binary, because the image has no loader.
 func checkBinary(binary []byte, architecture string) error {
 	program, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
-		return fmt.Errorf("its binary is no ELF file: %w", err)
+		return fmt.Errorf("its binary is not an ELF file: %w", err)
 	}
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 	if program.Machine != machines[architecture] {
@@ -68,15 +65,6 @@ func checkBinary(binary []byte, architecture string) error {
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP {
 			return errors.New("its binary is not static")
-		}
-	}
-	return nil
-}
-
-func (c content) file(path string) []byte {
-	for _, one := range c.files {
-		if one.path == path {
-			return one.content
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
 var amd64 = v1.Platform{OS: "linux", Architecture: "amd64"}
@@ -38,7 +39,7 @@ func TestCheck(t *testing.T) {
 		{name: "no binary", want: "ELF", change: func(_ *v1.Platform, _ *v1.Config, files *[]file) {
 			(*files)[1].content = []byte("#!/bin/sh")
 		}},
-		{name: "another program", want: "starts", change: func(_ *v1.Platform, c *v1.Config, _ *[]file) { c.Entrypoint = []string{"sh"} }},
+		{name: "another program", want: "entrypoint", change: func(_ *v1.Platform, c *v1.Config, _ *[]file) { c.Entrypoint = []string{"sh"} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			platform, config, files := amd64, productConfig("v1"), productFiles(staticBinary())
@@ -58,11 +59,10 @@ func TestCheck(t *testing.T) {
 
 func TestArchiveHoldsWhatWasWritten(t *testing.T) {
 	arm64 := v1.Platform{OS: "linux", Architecture: "arm64"}
-	config := productConfig("v1")
 	write := func() string {
 		return written(t, "example.com/app:v1",
-			mustImage(t, amd64, config, []file{{"/usr/bin/app", 0o755, []byte("amd64")}, {"/etc/same", 0o644, []byte("same")}}),
-			mustImage(t, arm64, config, []file{{"/usr/bin/app", 0o755, []byte("arm64")}, {"/etc/same", 0o644, []byte("same")}}))
+			mustImage(t, amd64, productConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("amd64")}}),
+			mustImage(t, arm64, productConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("arm64")}}))
 	}
 	path := write()
 	images, err := readArchive(path)
@@ -71,28 +71,19 @@ func TestArchiveHoldsWhatWasWritten(t *testing.T) {
 	}
 	for i, platform := range []v1.Platform{amd64, arm64} {
 		got := images[i]
-		if !got.config.Platform().Equals(platform) || got.config.Config.User != user {
-			t.Errorf("image %d is for %s as user %s", i, got.config.Platform(), got.config.Config.User)
-		}
-		if string(got.file("/usr/bin/app")) != platform.Architecture || string(got.file("/etc/same")) != "same" || len(got.files) != 2 {
-			t.Errorf("the image for %s holds %v", platform, got.files)
+		if !got.config.Platform().Equals(platform) || string(got.files["/usr/bin/app"].content) != platform.Architecture || len(got.files) != 1 {
+			t.Errorf("image %d is for %s and holds %v", i, got.config.Platform(), got.files)
 		}
 	}
 	if !bytes.Equal(read(t, path), read(t, write())) {
 		t.Error("the same images give two different archives")
 	}
-
 	changed := filepath.Join(t.TempDir(), "changed.tar")
 	if err := os.WriteFile(changed, bytes.ReplaceAll(read(t, path), []byte("65532:65532"), []byte("65532:00000")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readArchive(changed); err == nil {
 		t.Error("an archive with a changed blob was read")
-	}
-	for _, path := range []string{"app", "/../app"} {
-		if _, err := newImage(amd64, time.Unix(0, 0), config, []file{{path, 0o755, nil}}); err == nil {
-			t.Errorf("an image with the path %s was made", path)
-		}
 	}
 }
 
@@ -120,18 +111,7 @@ func TestRootsAreThoseOfMozilla(t *testing.T) {
 	}
 }
 
-func TestLibrariesArePaths(t *testing.T) {
-	for _, library := range libraries(t.Context(), "/bin/ls") {
-		if !filepath.IsAbs(library) {
-			t.Errorf("library %q", library)
-		}
-	}
-	if got := libraries(t.Context(), "/proc/version"); len(got) > 0 {
-		t.Errorf("libraries of what is no program: %q", got)
-	}
-}
-
-// TestSBOM describes an image whose program is this test, which is built of several modules as well.
+// TestSBOM describes an image whose program is this test, which is built from several modules as well.
 func TestSBOM(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -142,9 +122,21 @@ func TestSBOM(t *testing.T) {
 	if err := writeSBOMs(context.Background(), "1.2.3", archive, directory); err != nil {
 		t.Fatal(err)
 	}
-	var got document
+	var got spdx.Document
 	if err := json.Unmarshal(read(t, filepath.Join(directory, "sbom-linux-amd64.spdx.json")), &got); err != nil {
 		t.Fatal(err)
+	}
+	if got.DocumentName != "merchant-operator 1.2.3 for linux/amd64" || !strings.HasPrefix(got.DocumentNamespace, home) {
+		t.Errorf("it is %q in %q", got.DocumentName, got.DocumentNamespace)
+	}
+	var urls []string
+	for i, one := range got.Packages {
+		if related := got.Relationships[i].RefB.ElementRefID; related != one.PackageSPDXIdentifier {
+			t.Errorf("relationship %d is to %s, not to %s", i, related, one.PackageSPDXIdentifier)
+		}
+		for _, ref := range one.PackageExternalReferences {
+			urls = append(urls, ref.Locator)
+		}
 	}
 	info, err := buildinfo.ReadFile(self)
 	if err != nil {
@@ -154,36 +146,10 @@ func TestSBOM(t *testing.T) {
 	for _, module := range info.Deps {
 		want = append(want, "pkg:golang/"+module.Path+"@"+strings.ReplaceAll(module.Version, "+", "%2B"))
 	}
-	var urls []string
-	ids := map[string]bool{got.SPDXID: true}
-	for _, one := range got.Packages {
-		if ids[one.SPDXID] {
-			t.Errorf("the id %s is there twice", one.SPDXID)
-		}
-		ids[one.SPDXID] = true
-		for _, ref := range one.ExternalRefs {
-			urls = append(urls, ref.Locator)
-		}
-	}
 	for _, url := range want {
 		if !slices.Contains(urls, url) {
 			t.Errorf("it does not name %s", url)
 		}
-	}
-	related := map[string]bool{}
-	for _, one := range got.Relationships {
-		if !ids[one.Element] || !ids[one.Related] {
-			t.Errorf("%s %s %s relates what is not there", one.Element, one.Type, one.Related)
-		}
-		related[one.Related] = true
-	}
-	for _, one := range got.Packages {
-		if !related[one.SPDXID] {
-			t.Errorf("%s (%s) is related to nothing", one.SPDXID, one.Name)
-		}
-	}
-	if got.Name != "merchant-operator 1.2.3 for linux/amd64" || !strings.HasPrefix(got.DocumentNamespace, home) {
-		t.Errorf("it is %q in %q", got.Name, got.DocumentNamespace)
 	}
 }
 
@@ -214,7 +180,7 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// staticBinary is a hand-made ELF file of x86-64: a header and no program.
+// staticBinary is an ELF header for x86-64, without a program.
 func staticBinary() []byte {
 	header := make([]byte, 64)
 	copy(header, "\x7fELF\x02\x01\x01")

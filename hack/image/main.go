@@ -1,9 +1,8 @@
 // Command image is `make image`: it makes the product's container image and checks what is in it.
 //
-// With docker it builds the Dockerfile, and loads the image under its tag. Where docker does not answer it makes the same
-// image itself, out of a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts:
-// files on an empty base need no daemon, no registry and no root. Either way it leaves an archive, and fails if there is
-// a shell in it or it runs as root.
+// With docker it builds the Dockerfile, and loads the image under its tag. Without docker it makes the same image itself, from
+// a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts; that needs no daemon, no
+// registry and no root. Either way it writes an archive, and fails if the image holds anything else or runs as root.
 package main
 
 import (
@@ -19,13 +18,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const usage = `Makes container images, and checks them. In the root of the repository:
+const usage = `Makes container images, and checks them. Run it in the root of the repository:
 
   go -C hack/image build -o "$PWD/bin/image" .
   bin/image [flags]                                    make the product's image
   bin/image check ARCHIVE                              check it
   bin/image sbom VERSION ARCHIVE DIRECTORY             write an SPDX document for each of its platforms
-  bin/image pack USER NAME:TAG ARCHIVE PROGRAM ...     make an image of programs of this machine
+  bin/image pack USER NAME:TAG ARCHIVE PROGRAM ...     make an image of programs on this machine
 
 `
 
@@ -57,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
 	flags.StringVar(&o.name, "name", "merchant-operator:devel", "name and tag of the image")
-	flags.StringVar(&o.version, "version", "devel", "what `merchant-operator version` prints in it")
+	flags.StringVar(&o.version, "version", "devel", "version that `merchant-operator version` prints")
 	flags.StringVar(&o.output, "output", "bin/image.tar", "archive to write")
 	flags.StringVar(&o.builder, "builder", "auto", "docker, none (compile and assemble here), or auto: docker if it answers, else none")
 	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, comma-separated; docker builds the one it runs on")
@@ -70,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	for name := range strings.SplitSeq(*platforms, ",") {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil || platform.Architecture == "" {
-			return fmt.Errorf("-platforms: want linux/amd64 or such, not %q", name)
+			return fmt.Errorf("-platforms: %q is not a platform such as linux/amd64", name)
 		}
 		o.platforms = append(o.platforms, *platform)
 	}

@@ -7,89 +7,25 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
 const (
-	home       = "https://github.com/merchant-operator/merchant-operator"
-	rootsOwner = "golang.org/x/crypto/x509roots/fallback"
+	home        = "https://github.com/merchant-operator/merchant-operator"
+	rootsModule = "golang.org/x/crypto/x509roots/fallback"
+	noAssertion = "NOASSERTION" // SPDX for "nothing is claimed"
 )
 
-// The part of SPDX 2.3 that is needed to say what a Go program is made of.
-type (
-	document struct {
-		SPDXVersion       string         `json:"spdxVersion"`
-		DataLicense       string         `json:"dataLicense"`
-		SPDXID            string         `json:"SPDXID"`
-		Name              string         `json:"name"`
-		DocumentNamespace string         `json:"documentNamespace"`
-		CreationInfo      creationInfo   `json:"creationInfo"`
-		Packages          []spdxPackage  `json:"packages"`
-		Relationships     []relationship `json:"relationships"`
-	}
-	creationInfo struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		Name             string        `json:"name"`
-		SPDXID           string        `json:"SPDXID"`
-		VersionInfo      string        `json:"versionInfo,omitempty"`
-		Purpose          string        `json:"primaryPackagePurpose"`
-		DownloadLocation string        `json:"downloadLocation"`
-		FilesAnalyzed    bool          `json:"filesAnalyzed"`
-		LicenseConcluded string        `json:"licenseConcluded"`
-		LicenseDeclared  string        `json:"licenseDeclared"`
-		CopyrightText    string        `json:"copyrightText"`
-		Checksums        []checksum    `json:"checksums,omitempty"`
-		ExternalRefs     []externalRef `json:"externalRefs,omitempty"`
-		Comment          string        `json:"comment,omitempty"`
-	}
-	checksum struct {
-		Algorithm string `json:"algorithm"`
-		Value     string `json:"checksumValue"`
-	}
-	externalRef struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	relationship struct {
-		Element string `json:"spdxElementId"`
-		Type    string `json:"relationshipType"`
-		Related string `json:"relatedSpdxElement"`
-	}
-)
-
-// What SPDX writes where nothing is claimed.
-const noAssertion = "NOASSERTION"
-
-// newPackage is a package about which no more is known than its name.
-func newPackage(id, name, version, purpose string) spdxPackage {
-	return spdxPackage{
-		Name: name, SPDXID: "SPDXRef-" + id, VersionInfo: version, Purpose: purpose,
-		DownloadLocation: noAssertion, LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, CopyrightText: noAssertion,
-	}
-}
-
-// goPackage is a Go module. Scanners look vulnerabilities up by its package URL.
-func goPackage(id, path, version string) spdxPackage {
-	one := newPackage(id, path, version, "LIBRARY")
-	one.ExternalRefs = []externalRef{{
-		Category: "PACKAGE-MANAGER", Type: "purl",
-		Locator: "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B"),
-	}}
-	return one
-}
-
-// writeSBOMs says what is in an image, in a file for each of its platforms: sbom-linux-amd64.spdx.json. The image is one
-// Go program, which carries the list of its modules, and one file of certificates, so that nothing has to be guessed.
+// writeSBOMs describes the images of an archive, in one file for each platform: sbom-linux-amd64.spdx.json. An image is one Go
+// program, which contains the list of its modules, and one file of certificates, so nothing is guessed.
 func writeSBOMs(ctx context.Context, version, archive, directory string) error {
 	images, err := readArchive(archive)
 	if err != nil {
@@ -97,11 +33,11 @@ func writeSBOMs(ctx context.Context, version, archive, directory string) error {
 	}
 	for _, image := range images {
 		platform := image.config.Platform()
-		described, err := describe(version, commitTime(ctx), image)
+		document, err := describe(version, commitTime(ctx), image)
 		if err != nil {
 			return fmt.Errorf("the image for %s: %w", platform, err)
 		}
-		text, err := json.MarshalIndent(described, "", "  ")
+		text, err := json.MarshalIndent(document, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -113,56 +49,37 @@ func writeSBOMs(ctx context.Context, version, archive, directory string) error {
 	return nil
 }
 
-// describe lists the image, the files in it, and the modules that the program is built of.
-func describe(version string, when time.Time, image content) (*document, error) {
-	container := newPackage("image", "merchant-operator", version, "CONTAINER")
-	out := &document{
-		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT",
-		Name:          fmt.Sprintf("merchant-operator %s for %s", version, image.config.Platform()),
-		Packages:      []spdxPackage{container},
-		CreationInfo:  creationInfo{Created: when.UTC().Format(time.RFC3339), Creators: []string{"Tool: hack/image"}},
-		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", container.SPDXID}},
-	}
-	var problems []error
-	for _, one := range image.files {
-		if one.path == rootsPath {
-			out.add(container, "CONTAINS", rootsPackage(one))
-		} else {
-			problems = append(problems, out.addProgram(container, version, one))
-		}
-	}
-	return out, errors.Join(problems...)
-}
-
-// rootsPackage has the version of the module that this tool took the certificates from.
-func rootsPackage(one file) spdxPackage {
-	out := goPackage("roots", rootsOwner, "")
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, module := range info.Deps {
-			if module.Path == rootsOwner {
-				out = goPackage("roots", rootsOwner, module.Version)
-			}
-		}
-	}
-	out.Purpose, out.Checksums = "FILE", sumOf(one.content)
-	out.Comment = one.path + ": the certificate authorities that Mozilla trusts"
-	return out
-}
-
-func (d *document) addProgram(container spdxPackage, version string, one file) error {
-	info, err := buildinfo.Read(bytes.NewReader(one.content))
+// describe lists the image, its two files, and the modules that the program is built from.
+func describe(version string, when time.Time, image content) (*spdx.Document, error) {
+	binary := image.files[binaryPath].content
+	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
-		return fmt.Errorf("%s is no Go program: %w", one.path, err)
+		return nil, fmt.Errorf("%s is not a Go program: %w", binaryPath, err)
 	}
-	program := newPackage("program", info.Main.Path, version, "APPLICATION")
-	program.DownloadLocation = "git+" + home + "@v" + version
-	program.LicenseDeclared = "Apache-2.0"
-	program.Checksums = sumOf(one.content)
-	program.Comment = one.path
-	d.DocumentNamespace = home + "/releases/v" + version + "/spdx/" + program.Checksums[0].Value
-	d.add(container, "CONTAINS", program)
+	out := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName:      fmt.Sprintf("merchant-operator %s for %s", version, image.config.Platform()),
+		DocumentNamespace: home + "/releases/v" + version + "/spdx/" + checksum(binary)[0].Value,
+		CreationInfo: &spdx.CreationInfo{
+			Created: when.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "hack/image"}},
+		},
+	}
+	container := newPackage("image", "merchant-operator", version, "CONTAINER")
+	add(out, out.SPDXIdentifier, common.TypeRelationshipDescribe, container)
 
-	d.add(program, "DEPENDS_ON", goPackage("stdlib", "stdlib", strings.TrimPrefix(info.GoVersion, "go")))
+	roots := goPackage("roots", rootsModule, rootsVersion())
+	roots.PrimaryPackagePurpose, roots.PackageChecksums = "FILE", checksum(image.files[rootsPath].content)
+	roots.PackageComment = rootsPath + ": the certificate authorities that Mozilla trusts"
+	add(out, container.PackageSPDXIdentifier, common.TypeRelationshipContains, roots)
+
+	program := newPackage("program", info.Main.Path, version, "APPLICATION")
+	program.PackageDownloadLocation = "git+" + home + "@v" + version
+	program.PackageLicenseDeclared = "Apache-2.0"
+	program.PackageChecksums, program.PackageComment = checksum(binary), binaryPath
+	add(out, container.PackageSPDXIdentifier, common.TypeRelationshipContains, program)
+
+	add(out, program.PackageSPDXIdentifier, common.TypeRelationshipDependsOn,
+		goPackage("stdlib", "stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for i, module := range info.Deps {
 		comment := "go.sum: " + module.Sum
 		if module.Replace != nil {
@@ -170,18 +87,51 @@ func (d *document) addProgram(container spdxPackage, version string, one file) e
 			module = module.Replace
 		}
 		dependency := goPackage(fmt.Sprintf("module-%d", i+1), module.Path, module.Version)
-		dependency.Comment = comment
-		d.add(program, "DEPENDS_ON", dependency)
+		dependency.PackageComment = comment
+		add(out, program.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, dependency)
 	}
-	return nil
+	return out, nil
 }
 
-func (d *document) add(to spdxPackage, relation string, one spdxPackage) {
-	d.Packages = append(d.Packages, one)
-	d.Relationships = append(d.Relationships, relationship{to.SPDXID, relation, one.SPDXID})
+func add(to *spdx.Document, from common.ElementID, relationship string, one *spdx.Package) {
+	to.Packages = append(to.Packages, one)
+	to.Relationships = append(to.Relationships, &spdx.Relationship{
+		RefA: common.DocElementID{ElementRefID: from}, Relationship: relationship,
+		RefB: common.DocElementID{ElementRefID: one.PackageSPDXIdentifier},
+	})
 }
 
-func sumOf(content []byte) []checksum {
+func newPackage(id common.ElementID, name, version, purpose string) *spdx.Package {
+	return &spdx.Package{
+		PackageName: name, PackageSPDXIdentifier: id, PackageVersion: version, PrimaryPackagePurpose: purpose,
+		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion,
+		PackageLicenseDeclared: noAssertion, PackageCopyrightText: noAssertion,
+	}
+}
+
+// goPackage is a Go module. Scanners find vulnerabilities by its package URL.
+func goPackage(id, path, version string) *spdx.Package {
+	one := newPackage(common.ElementID(id), path, version, "LIBRARY")
+	one.PackageExternalReferences = []*spdx.PackageExternalReference{{
+		Category: common.CategoryPackageManager, RefType: "purl",
+		Locator: "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B"),
+	}}
+	return one
+}
+
+// rootsVersion is that of the module from which this tool took the certificates.
+func rootsVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == rootsModule {
+				return module.Version
+			}
+		}
+	}
+	return ""
+}
+
+func checksum(content []byte) []common.Checksum {
 	sum := sha256.Sum256(content)
-	return []checksum{{Algorithm: "SHA256", Value: hex.EncodeToString(sum[:])}}
+	return []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(sum[:])}}
 }
