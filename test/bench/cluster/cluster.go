@@ -1,6 +1,5 @@
-// Package cluster is `bench cluster`: it puts the same load on a Redis Cluster of three primaries and on a single Redis, and checks every
-// answer of the cluster, how evenly its servers are used, what each request costs beside the single server, what happens to
-// callers while a bucket moves, and how much memory the records take.
+// Package cluster is `bench cluster`: the same load on a Redis Cluster of three primaries and on a single Redis. It checks every
+// response, and measures the cost of requests, the load on each primary, errors while buckets move, and memory.
 package cluster
 
 import (
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
@@ -23,28 +21,19 @@ import (
 func Command() *cobra.Command {
 	var options fixture.Options
 	var merchants int
-	var splits bool
 	command := &cobra.Command{
 		Use:   "cluster",
 		Short: "Measure the API on a Redis Cluster beside a single Redis",
-		Long: "Measures requests on a Redis Cluster of three primaries beside a single Redis, checks every answer, moves buckets while all\n" +
-			"charge, and measures what Redis keeps. docs/performance/scale.md says what follows from it.",
+		Long: "Measures requests on a Redis Cluster of three primaries beside a single Redis, checks every response, moves buckets under\n" +
+			"load, and measures the memory of Redis. docs/performance/scale.md explains the results.",
 		PreRunE: fixture.AtLeast("merchants", 2),
-	}
-	measure := options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
-		(&bench{Fixture: f, merchants: make([]merchant, merchants)}).run(ctx, out)
-	})
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		if splits {
-			printSplits(cmd.OutOrStdout())
-			return nil
-		}
-		return measure(cmd, args)
+		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
+			(&bench{Fixture: f, merchants: make([]merchant, merchants)}).run(ctx, out)
+		}),
 	}
 	options.AddFlags(command.Flags(), "bin/bench-cluster.json")
 	options.AddRounds(command.Flags(), 3, 1)
-	command.Flags().IntVar(&merchants, "merchants", 960, "number of merchants that charge")
-	command.Flags().BoolVar(&splits, "splits", false, "only print how buckets fall on so many primaries")
+	command.Flags().IntVar(&merchants, "merchants", 960, "number of merchants")
 	return command
 }
 
@@ -66,17 +55,17 @@ type results struct {
 type merchant struct {
 	fixture.Merchant
 
-	key    string
-	bucket session.Bucket
+	key string
 }
 
-// side is one way to keep the sessions, and a replica of the API before it.
+// side is a Redis or a Redis Cluster, and a replica of the API that uses it.
 type side struct {
 	*fixture.Process
 
-	name  string
-	nodes []*fixture.Redis
-	first checked // the answers to the first charges, which are replayed and read later
+	name        string
+	nodes       []*fixture.Redis
+	bucketSlots []int   // of a cluster: the slot of each bucket
+	first       checked // the first sessions, which are replayed and read later
 }
 
 // bench is what runs while it is measured.
@@ -95,13 +84,13 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	b.start(ctx)
 	r := &results{Merchants: len(b.merchants), Samples: map[string][]sample{}, Ratios: report.Ratios{}}
 	empty := usedMemory(ctx, b.single.nodes[0])
-	b.Progress("every merchant charges, repeats, reads and cancels; every answer is checked")
+	b.Progress("every merchant creates, repeats, reads and cancels a session; every response is checked")
 	for _, side := range b.sides() {
 		side.first = b.check(ctx, side, b.merchants, "first")
 		r.Checked.add(side.first)
 	}
 	if r.Checked.Wrong+r.Checked.Unavailable > 0 {
-		fixture.Check(fmt.Errorf("of the first %d answers %d were wrong and %d were 503: %q",
+		fixture.Check(fmt.Errorf("of the first %d responses %d were wrong and %d had status 503: %q",
 			r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable, r.Checked.Examples))
 	}
 	r.Commands = b.countCommands(ctx, &r.Checked)
@@ -120,8 +109,8 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	}
 	r.Checked.add(b.check(ctx, b.cluster, b.merchants, "last"))
 	r.Memory = measureMemory(ctx, b.single.nodes[0], empty)
-	b.Progress("moving buckets until no primary has two more than another, while all charge")
-	r.Moved = b.even(ctx)
+	b.Progress("moving buckets until no primary has two more than another, under load")
+	r.Moved = b.rebalance(ctx)
 	r.Roomy = b.measureRoomyMemory(ctx)
 	after := b.shares(ctx)
 	after.addScripts(b.cluster.measure(ctx, read, b.Rounds, b.Length()))
@@ -129,7 +118,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	r.print(out)
 	fixture.Check(report.Save(b.Output, r))
 	if wrong := r.Ratios["wrong_answers"]; wrong > 0 {
-		fixture.Check(fmt.Errorf("%.0f answers were wrong", wrong))
+		fixture.Check(fmt.Errorf("%.0f responses were wrong", wrong))
 	}
 }
 
@@ -142,7 +131,6 @@ func (b *bench) start(ctx context.Context) {
 		if m.Merchant, err = publisher.Merchant(ctx, i, ""); err != nil {
 			return err
 		}
-		m.bucket = session.BucketOf(m.ID)
 		m.key, err = publisher.Key(ctx, i, i, 1)
 		return err
 	}))
@@ -158,7 +146,6 @@ func (b *bench) start(ctx context.Context) {
 
 // compare fills in the ratios.
 func (r *results) compare() {
-	redirects := 0.0
 	perSecond := func(s sample) float64 { return s.PerSecond }
 	apiCPU := func(s sample) float64 { return s.CPUMicros }
 	redisCPU := func(s sample) float64 { return s.RedisCPU }
@@ -167,11 +154,8 @@ func (r *results) compare() {
 		report.Compare(r.Ratios, "cluster_vs_single@"+kind, cluster, single, perSecond)
 		report.Compare(r.Ratios, "cpu_cluster_vs_single@"+kind, cluster, single, apiCPU)
 		report.Compare(r.Ratios, "redis_cpu_cluster_vs_single@"+kind, cluster, single, redisCPU)
-		for _, one := range cluster {
-			redirects += one.Redirects
-		}
+		r.Ratios["redirects"] += redirects(cluster)
 	}
-	r.Ratios["redirects"] = redirects
 	r.Ratios["spread_max_over_mean"] = spread(r.Shares[0].Scripts)
 	r.Ratios["spread_max_over_mean_evened"] = spread(r.Shares[1].Scripts)
 	r.Ratios["commands_per_request"] = r.Commands
@@ -188,6 +172,13 @@ func (r *results) compare() {
 	}
 }
 
+func redirects(samples []sample) (sum float64) {
+	for _, one := range samples {
+		sum += one.Redirects
+	}
+	return sum
+}
+
 // print writes tables for people and a line for each ratio for programs.
 func (r *results) print(out io.Writer) {
 	r.compare()
@@ -196,31 +187,28 @@ func (r *results) print(out io.Writer) {
 	rounded := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	for _, kind := range kinds {
 		for _, side := range []string{"single", "cluster"} {
-			samples, redirects := r.Samples[kind+"@"+side], 0.0
-			for _, one := range samples {
-				redirects += one.Redirects
-			}
+			samples := r.Samples[kind+"@"+side]
 			m := report.Medians(samples)
 			fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.0f\t\n", kind, side, m.PerSecond, rounded(m.P50), rounded(m.P99),
-				m.CPUMicros, m.RedisCPU, redirects)
+				m.CPUMicros, m.RedisCPU, redirects(samples))
 		}
 		fmt.Fprintln(table, strings.Repeat("\t", 8))
 	}
 	_ = table.Flush() // errors of out are not handled anywhere
 
-	for i, what := range []string{"as redis-cli makes the cluster", "with buckets moved"} {
+	for i, what := range []string{"slots as redis-cli distributes them", "after the buckets were moved"} {
 		s := r.Shares[i]
-		fmt.Fprintf(out, "%s: buckets %v, merchants %v, scripts %v: most to mean %.3f\n", what, s.Buckets, s.Merchants, s.Scripts, spread(s.Scripts))
+		fmt.Fprintf(out, "%s: buckets %v, merchants %v, scripts %v; busiest primary to the mean %.3f\n", what, s.Buckets, s.Merchants, s.Scripts, spread(s.Scripts))
 	}
-	fmt.Fprintf(out, "\nchecked %d answers: %d wrong, %d were 503\n", r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable)
+	fmt.Fprintf(out, "\nchecked %d responses: %d wrong, %d with status 503\n", r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable)
 	m := r.Moved
-	fmt.Fprintf(out, "while %d buckets with %d keys moved in %s: of %d answers %d were wrong, %d were 503; afterwards of %d: %d, %d\n",
+	fmt.Fprintf(out, "moved %d buckets with %d keys in %s: of %d responses %d were wrong, %d had status 503; afterwards of %d: %d, %d\n",
 		m.Buckets, m.Keys, m.Took.Round(time.Millisecond), m.During.Asked, m.During.Wrong, m.During.Unavailable,
 		m.After.Asked, m.After.Wrong, m.After.Unavailable)
 	for _, example := range slices.Concat(r.Checked.Examples, m.During.Examples, m.After.Examples) {
 		fmt.Fprintln(out, "wrong:", example)
 	}
-	fmt.Fprintf(out, "\nBytes of Redis for each key, by MEMORY USAGE; in brackets with %s 512:\n", roomyHashes)
+	fmt.Fprintf(out, "\nBytes per key in Redis (MEMORY USAGE); in brackets with %s 512:\n", roomyHashes)
 	for _, kind := range slices.Sorted(maps.Keys(r.Memory.Records)) {
 		fmt.Fprintf(out, "%9.0f (%.0f)  %s (%d keys)\n", r.Memory.Records[kind].Bytes, r.Roomy.Records[kind].Bytes, kind, r.Memory.Records[kind].Keys)
 	}

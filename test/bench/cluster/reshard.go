@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -20,8 +24,11 @@ import (
 // primaries of the cluster.
 const primaries = 3
 
-// join makes a cluster of the nodes as redis-cli does it if nothing else is said.
+// join makes a cluster of the nodes, with redis-cli's default distribution of slots.
 func (s *side) join(ctx context.Context) {
+	for bucket := range session.Buckets {
+		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, fmt.Sprintf("b%02d", bucket)).Result())))
+	}
 	args := []string{"--cluster", "create", "--cluster-yes"}
 	for _, node := range s.nodes {
 		args = append(args, node.Addr())
@@ -29,7 +36,7 @@ func (s *side) join(ctx context.Context) {
 	s.redisCLI(ctx, args...)
 }
 
-// redisCLI changes the cluster with redis-cli (or with the one of another server), and waits until all nodes agree.
+// redisCLI changes the cluster with redis-cli (or valkey-cli), and waits until all nodes agree.
 func (s *side) redisCLI(ctx context.Context, args ...string) {
 	server := fixture.Must(redistest.Binary())
 	cli := filepath.Join(filepath.Dir(server), strings.Replace(filepath.Base(server), "-server", "-cli", 1))
@@ -43,7 +50,7 @@ func (s *side) redisCLI(ctx context.Context, args ...string) {
 	s.awaitAgreement(ctx)
 }
 
-// clusterURL is the form that the product takes.
+// clusterURL is the URL for --redis-url.
 func (s *side) clusterURL() string {
 	others := url.Values{}
 	for _, node := range s.nodes[1:] {
@@ -52,53 +59,48 @@ func (s *side) clusterURL() string {
 	return (&url.URL{Scheme: "redis+cluster", Host: s.nodes[0].Addr(), RawQuery: others.Encode()}).String()
 }
 
-// awaitAgreement waits until all nodes agree on who has which slots.
+// awaitAgreement waits until all nodes agree on the owner of each slot.
 func (s *side) awaitAgreement(ctx context.Context) {
 	fixture.Check(fixture.Eventually(ctx, func() error {
-		var agreed []holding
+		var agreed []owned
 		for i, node := range s.nodes {
 			state, err := node.ClusterInfo(ctx).Result()
 			if err != nil || !strings.Contains(state, "cluster_state:ok") {
 				return fmt.Errorf("the cluster is not complete for %s: %w", node.Addr(), err)
 			}
-			held := s.heldAsSeenBy(ctx, node)
-			if i > 0 && !slices.EqualFunc(held, agreed, func(a, b holding) bool { return slices.Equal(a.slots, b.slots) }) {
-				return errors.New("the servers do not agree on who has which slots")
+			seen := s.ownedAccordingTo(ctx, node)
+			if i > 0 && !slices.EqualFunc(seen, agreed, func(a, b owned) bool { return slices.Equal(a.slots, b.slots) }) {
+				return errors.New("the servers do not agree on the owner of each slot")
 			}
-			agreed = held
+			agreed = seen
 		}
 		return nil
 	}))
 }
 
-// holding is the slots of a primary, and those of them that are of buckets, in their order.
-type holding struct{ slots, buckets []int }
+// owned are the slots of a primary, and those of them that hold a bucket, in ascending order.
+type owned struct{ slots, bucketSlots []int }
 
-// heldAsSeenBy asks a node what each primary has.
-func (s *side) heldAsSeenBy(ctx context.Context, node *fixture.Redis) []holding {
-	taken, held := bucketSlots(), make([]holding, len(s.nodes))
+// ownedAccordingTo asks a node what each primary owns.
+func (s *side) ownedAccordingTo(ctx context.Context, node *fixture.Redis) []owned {
+	all := make([]owned, len(s.nodes))
 	for _, shard := range fixture.Must(node.ClusterShards(ctx).Result()) {
-		for _, server := range shard.Nodes {
-			address := net.JoinHostPort(server.IP, strconv.FormatInt(server.Port, 10))
-			i := slices.IndexFunc(s.nodes, func(n *fixture.Redis) bool { return n.Addr() == address })
-			if i < 0 {
-				fixture.Check(fmt.Errorf("the cluster has an unknown server %s", address))
-			}
-			for _, r := range shard.Slots {
-				for slot := int(r.Start); slot <= int(r.End); slot++ {
-					held[i].slots = append(held[i].slots, slot)
-					if _, isBucket := slices.BinarySearch(taken, slot); isBucket {
-						held[i].buckets = append(held[i].buckets, slot)
-					}
+		address := net.JoinHostPort(shard.Nodes[0].IP, strconv.FormatInt(shard.Nodes[0].Port, 10))
+		i := slices.IndexFunc(s.nodes, func(n *fixture.Redis) bool { return n.Addr() == address })
+		if i < 0 {
+			fixture.Check(fmt.Errorf("the cluster has an unknown server %s", address))
+		}
+		slices.SortFunc(shard.Slots, func(a, b redis.SlotRange) int { return cmp.Compare(a.Start, b.Start) })
+		for _, r := range shard.Slots {
+			for slot := int(r.Start); slot <= int(r.End); slot++ {
+				all[i].slots = append(all[i].slots, slot)
+				if slices.Contains(s.bucketSlots, slot) {
+					all[i].bucketSlots = append(all[i].bucketSlots, slot)
 				}
 			}
 		}
 	}
-	for _, h := range held {
-		slices.Sort(h.slots)
-		slices.Sort(h.buckets)
-	}
-	return held
+	return all
 }
 
 // shares are those of each primary.
@@ -116,20 +118,29 @@ func (s *shares) addScripts(of sample) {
 
 // shares counts the buckets and merchants of each primary.
 func (b *bench) shares(ctx context.Context) shares {
-	held := b.cluster.heldAsSeenBy(ctx, b.cluster.nodes[0])
-	all := shares{make([]int, len(held)), make([]int, len(held)), make([]float64, len(held))}
-	for i, h := range held {
-		all.Buckets[i] = len(h.buckets)
+	all := b.cluster.ownedAccordingTo(ctx, b.cluster.nodes[0])
+	out := shares{make([]int, len(all)), make([]int, len(all)), make([]float64, len(all))}
+	for i, of := range all {
+		out.Buckets[i] = len(of.bucketSlots)
 		for _, m := range b.merchants {
-			if slices.Contains(h.buckets, slotOf(tag(m.bucket))) {
-				all.Merchants[i]++
+			if slices.Contains(of.bucketSlots, b.cluster.bucketSlots[session.BucketOf(m.ID)]) {
+				out.Merchants[i]++
 			}
 		}
 	}
-	return all
+	return out
 }
 
-// moves are buckets that went to another server while merchants charged.
+// spread is the largest share divided by the mean: 1 is perfectly even.
+func spread(shares []float64) float64 {
+	var sum float64
+	for _, share := range shares {
+		sum += share
+	}
+	return slices.Max(shares) * float64(len(shares)) / max(sum, 1)
+}
+
+// moves describes the buckets that were moved to another server while merchants created sessions.
 type moves struct {
 	Buckets int           `json:"buckets"`
 	Slots   int           `json:"slots"`
@@ -139,10 +150,10 @@ type moves struct {
 	After   checked       `json:"after"`
 }
 
-// even moves buckets until no primary has more than one more than another, while every merchant charges, reads and cancels.
-func (b *bench) even(ctx context.Context) (m moves) {
+// rebalance moves buckets until no primary has two more than another, while every merchant creates, reads and cancels sessions.
+func (b *bench) rebalance(ctx context.Context) (m moves) {
 	moved := make(chan error, 1)
-	go func() { moved <- fixture.Try(func() { b.cluster.moveUntilEven(ctx, &m) }) }()
+	go func() { moved <- fixture.Try(func() { b.cluster.moveBuckets(ctx, &m) }) }()
 	var during checked
 	for round := 0; ; round++ {
 		during.add(b.check(ctx, b.cluster, b.merchants, fmt.Sprintf("moving-%d", round)))
@@ -156,26 +167,26 @@ func (b *bench) even(ctx context.Context) (m moves) {
 	}
 }
 
-// moveUntilEven moves the lowest bucket of the primary with most to the one with least, again and again.
-func (s *side) moveUntilEven(ctx context.Context, m *moves) {
+// moveBuckets moves the bucket in the lowest slot of the primary with most to the one with fewest, until they differ by less than two.
+func (s *side) moveBuckets(ctx context.Context, m *moves) {
 	started := time.Now()
 	for {
-		held := s.heldAsSeenBy(ctx, s.nodes[0])
+		all := s.ownedAccordingTo(ctx, s.nodes[0])
 		from, to := 0, 0
-		for i, h := range held {
-			if len(h.buckets) > len(held[from].buckets) {
+		for i, of := range all {
+			if len(of.bucketSlots) > len(all[from].bucketSlots) {
 				from = i
 			}
-			if len(h.buckets) < len(held[to].buckets) {
+			if len(of.bucketSlots) < len(all[to].bucketSlots) {
 				to = i
 			}
 		}
-		if len(held[from].buckets) < len(held[to].buckets)+2 {
+		if len(all[from].bucketSlots) < len(all[to].bucketSlots)+2 {
 			m.Took = time.Since(started)
 			return
 		}
-		next := held[from].buckets[0]
-		count := 1 + slices.Index(held[from].slots, next) // redis-cli moves the lowest slots first
+		next := all[from].bucketSlots[0]
+		count := 1 + slices.Index(all[from].slots, next) // redis-cli moves the lowest slots first
 		m.Buckets, m.Slots = m.Buckets+1, m.Slots+count
 		m.Keys += fixture.Must(s.nodes[from].ClusterCountKeysInSlot(ctx, next).Result())
 		s.redisCLI(ctx, "--cluster", "reshard", s.nodes[from].Addr(), "--cluster-from", clusterID(ctx, s.nodes[from]),
