@@ -28,10 +28,8 @@ func (e *environment) startControlPlane(_ context.Context) error {
 	}
 	e.onStop("close logs", func() error { return errors.Join(logs[0].Close(), logs[1].Close()) })
 
-	// Whatever USE_EXISTING_CLUSTER says: this is not for somebody's real cluster.
-	ownCluster := false
 	e.cluster = &envtest.Environment{
-		UseExistingCluster:       &ownCluster,
+		UseExistingCluster:       new(false), // whatever USE_EXISTING_CLUSTER says: never a real cluster
 		BinaryAssetsDirectory:    e.assets,
 		CRDDirectoryPaths:        []string{filepath.Join(e.root, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:    true,
@@ -42,46 +40,17 @@ func (e *environment) startControlPlane(_ context.Context) error {
 	server := e.cluster.ControlPlane.GetAPIServer()
 	server.Out, server.Err = logs[1], logs[1]
 
-	e.onStop("Kubernetes API", e.cluster.Stop) // also when it came up by half
+	e.onStop("Kubernetes API", e.cluster.Stop) // also if only etcd has started
 	if _, err := e.cluster.Start(); err != nil {
 		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(logs[1].Name()))
 	}
 	return nil
 }
 
-// watchControlPlane ends the environment when the Kubernetes API has not answered for some seconds: envtest does
-// not say when one of its processes ends.
-func (e *environment) watchControlPlane(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(e.cluster.Config)
-	if err != nil {
-		return fmt.Errorf("make a client for the Kubernetes API: %w", err)
-	}
-	client.Timeout = 2 * time.Second
-	go func() {
-		ticker := time.NewTicker(2 * time.Second)
-		defer ticker.Stop()
-		var err error
-		for failures := 0; failures < 5; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			if err = answers(ctx, client, serverURL(e.cluster.Config)+"/livez"); err == nil {
-				failures = 0
-			} else {
-				failures++
-			}
-		}
-		e.programs.fail(fmt.Errorf("the Kubernetes API has stopped answering; see .dev/logs/kube-apiserver.log and etcd.log: %w", err))
-	}()
-	return nil
-}
-
-// serverURL is the Kubernetes API's, without the slash that envtest leaves at its end.
+// serverURL is the URL of the Kubernetes API, without the slash that envtest adds.
 func serverURL(config *rest.Config) string { return strings.TrimSuffix(config.Host, "/") }
 
-// answers is nil when a GET of url is answered with 200.
+// answers returns nil if a GET of url is answered with 200.
 func answers(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -98,21 +67,18 @@ func answers(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// The service accounts of config/rbac.
-const (
-	systemNamespace  = "merchant-operator-system"
-	operatorAccount  = "merchant-operator"
-	apiserverAccount = "merchant-operator-apiserver"
-
-	dispatcherAccount = "merchant-operator-dispatcher"
-)
-
-// startRoles starts the product, each role with the rights of its service account, and waits until it is ready.
+// startRoles starts the roles, each with a token of its service account as in a pod, and waits until they are ready.
 func (e *environment) startRoles(ctx context.Context) error {
-	for role, account := range map[string]string{
-		"operator": operatorAccount, "apiserver": apiserverAccount, "dispatcher": dispatcherAccount,
+	for role, account := range map[string]string{ // of config/rbac
+		"operator": "merchant-operator", "apiserver": "merchant-operator-apiserver", "dispatcher": "merchant-operator-dispatcher",
 	} {
-		if err := e.writeRoleKubeconfig(ctx, role, account); err != nil {
+		token, err := e.token(ctx, "merchant-operator-system", account)
+		if err != nil {
+			return err
+		}
+		config := rest.AnonymousClientConfig(e.cluster.Config)
+		config.BearerToken = token
+		if err := writeKubeconfig(e.kubeconfig(role), config, ""); err != nil {
 			return err
 		}
 	}
@@ -125,14 +91,14 @@ func (e *environment) startRoles(ctx context.Context) error {
 			"--public-address", e.addresses.public[i],
 			"--internal-address", e.addresses.internal[i],
 			"--qr-scheme", "pay",
-			"--drain-delay", "0s", // no load balancer has to notice
+			"--drain-delay", "0s", // there is no load balancer
 		); err != nil {
 			return err
 		}
 	}
 	if err := e.startRole("dispatcher", "dispatcher", e.addresses.dispatcherOps,
 		"--redis-url", e.redisURL(),
-		"--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8,::1/128", // receivers of this machine
+		"--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8,::1/128", // receivers on this machine
 	); err != nil {
 		return err
 	}
@@ -162,17 +128,6 @@ func (e *environment) startRole(name, role, opsAddress string, args ...string) e
 }
 
 func (e *environment) redisURL() string { return "redis://" + e.addresses.redis + "/0" }
-
-// writeRoleKubeconfig lets a role in with a token of its account, as a kubelet would give its pod.
-func (e *environment) writeRoleKubeconfig(ctx context.Context, role, accountName string) error {
-	token, err := e.token(ctx, systemNamespace, accountName)
-	if err != nil {
-		return err
-	}
-	config := rest.AnonymousClientConfig(e.cluster.Config)
-	config.BearerToken = token
-	return writeKubeconfig(e.kubeconfig(role), config, "")
-}
 
 func (e *environment) kubeconfig(who string) string {
 	if who == "admin" {

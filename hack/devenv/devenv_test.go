@@ -19,11 +19,13 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// TestRun is the contract that scripts rely on: .dev/env appears when everything works, and soon after a stop of
-// whatever kind, it is gone and so is everything else.
+// TestRun is the contract that scripts rely on: .dev/env appears when everything works. After any kind of stop it disappears, and
+// nothing keeps running.
 func TestRun(t *testing.T) {
 	root := buildRoot(t)
 	server, err := redistest.Binary()
@@ -47,14 +49,14 @@ func TestRun(t *testing.T) {
 			run := start(t, root, test.env...)
 			env := run.waitForEnv(t)
 			chargeAndSettle(t, env)
-			if said := run.said(t); !strings.Contains(said, test.redis) || !strings.Contains(said, "curl -s "+env["API_URL"]) {
-				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, said)
+			if output := run.printed(t); !strings.Contains(output, test.redis) || !strings.Contains(output, "curl -s "+env["API_URL"]) {
+				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, output)
 			}
 
 			second := start(t, root, test.env...)
 			<-second.ended
-			if said := second.said(t); second.exitCode() == 0 || !strings.Contains(said, "already") {
-				t.Errorf("a second one ended with %d and said:\n%s", second.exitCode(), said)
+			if output := second.printed(t); second.exitCode() == 0 || !strings.Contains(output, "already") {
+				t.Errorf("a second one ended with %d; output:\n%s", second.exitCode(), output)
 			}
 
 			listeners := listeners(t, env)
@@ -63,7 +65,7 @@ func TestRun(t *testing.T) {
 			}
 			<-run.ended
 			if run.exitCode() != test.wantExit {
-				t.Errorf("exit code %d, want %d; it said:\n%s", run.exitCode(), test.wantExit, run.said(t))
+				t.Errorf("exit code %d, want %d; output:\n%s", run.exitCode(), test.wantExit, run.printed(t))
 			}
 			waitUntil(t, "everything has stopped", func() bool {
 				_, err := os.Stat(filepath.Join(root, ".dev", "env"))
@@ -73,15 +75,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// event is one that the receiver got.
-type event struct {
-	Type     string
-	Verified bool
-	Body     string
-}
-
-// chargeAndSettle creates a session on one replica, settles it as the sample's rail, reads it on the other, and
-// waits until the sample's receiver is told.
+// chargeAndSettle creates a session on one replica, settles it as the sample rail, reads it on the other, and waits for the webhook.
 func chargeAndSettle(t *testing.T, env map[string]string) {
 	t.Helper()
 	var session struct{ SessionID, Status string }
@@ -92,16 +86,16 @@ func chargeAndSettle(t *testing.T, env map[string]string) {
 	if session.Status != "COMPLETED" {
 		t.Errorf("the session is %s", session.Status)
 	}
-	waitUntil(t, "the receiver is told", func() bool {
-		var events []event
+	waitUntil(t, "the receiver has the event", func() bool {
+		var events []inbox.Event
 		request(t, http.MethodGet, strings.TrimSuffix(env["WEBHOOK_SINK_URL"], "/hooks")+"/events", "", "", http.StatusOK, &events)
-		return slices.ContainsFunc(events, func(e event) bool {
+		return slices.ContainsFunc(events, func(e inbox.Event) bool {
 			return e.Type == "session.completed" && e.Verified && strings.Contains(e.Body, session.SessionID)
 		})
 	})
 }
 
-// buildRoot makes what devenv needs of the repository, so that a `make run` in it is left alone.
+// buildRoot makes a copy of what devenv needs from the repository, beside a `make run` that may be running in it.
 func buildRoot(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -128,7 +122,7 @@ type run struct {
 	root    string
 	process *exec.Cmd
 	ended   chan struct{}
-	output  string // the file with what it says
+	output  string // path of its output
 }
 
 func start(t *testing.T, root string, env ...string) *run {
@@ -158,7 +152,7 @@ func start(t *testing.T, root string, env ...string) *run {
 
 func (r *run) exitCode() int { return r.process.ProcessState.ExitCode() }
 
-func (r *run) said(t *testing.T) string {
+func (r *run) printed(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(r.output)
 	if err != nil {
@@ -174,7 +168,7 @@ func (r *run) waitForEnv(t *testing.T) map[string]string {
 	waitUntil(t, ".dev/env is there", func() bool {
 		select {
 		case <-r.ended:
-			t.Fatalf("it ended; it said:\n%s", r.said(t))
+			t.Fatalf("it ended; output:\n%s", r.printed(t))
 		default:
 		}
 		var err error
@@ -189,19 +183,10 @@ func (r *run) waitForEnv(t *testing.T) map[string]string {
 	return env
 }
 
-// waitUntil is generous: nothing here takes as long on an idle machine.
+// waitUntil is generous: on an idle machine everything is much faster.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited in vain until %s", what)
-		case <-ticker.C:
-		}
-	}
+	await.Until(t, 2*time.Minute, what, done)
 }
 
 // listeners are the addresses that env names, the Kubernetes API's among them.

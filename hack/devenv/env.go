@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// writeEnv writes .dev/env at once and complete: that it exists says that everything is ready.
+// writeEnv writes .dev/env with a rename: if the file exists, it is complete and everything is ready.
 func (e *environment) writeEnv() error {
 	path := filepath.Join(e.directory, "env")
 	var text strings.Builder
@@ -24,7 +24,7 @@ func (e *environment) writeEnv() error {
 		{"MERCHANT", e.sample.merchant},
 		{"REDIS_URL", e.redisURL()},
 		{"RAIL_TOKEN", e.railToken},
-		{"WEBHOOK_SINK_URL", e.sinkURL() + "/hooks"},
+		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
 	} {
 		fmt.Fprintf(&text, "%s=%s\n", line[0], quote(line[1]))
 	}
@@ -43,7 +43,7 @@ func (e *environment) writeEnv() error {
 	return nil
 }
 
-// quote leaves alone what a shell does not change, as scripts may read the file without one.
+// quote quotes for a shell, but only if necessary: scripts may read the file without a shell.
 func quote(value string) string {
 	if strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:") == "" {
 		return value
@@ -51,7 +51,7 @@ func quote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// banner tells a newcomer what to do now.
+// banner says what to try first.
 func (e *environment) banner() {
 	bold, dim, plain := "\x1b[1m", "\x1b[2m", "\x1b[0m"
 	if info, err := os.Stdout.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != "" {
@@ -64,19 +64,19 @@ func (e *environment) banner() {
   Kubernetes   export KUBECONFIG=%[6]s
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
-  Webhooks     curl -s %[10]s/events %[2]s(what the sample merchant's receiver got)%[3]s
-  For scripts  . .dev/env
+  Webhooks     curl -s %[10]s/events %[2]s(events that the sample merchant has received)%[3]s
+  Variables    . .dev/env
   Logs         .dev/logs/
 
-%[1]sCharge 12.50 for the sample merchant:%[3]s
+%[1]sCreate a session over 12.50 for the sample merchant:%[3]s
 
 curl -s http://%[4]s/api/v1/sessions -H 'Authorization: Bearer %[9]s' -H 'Content-Type: application/json' -d '{"amountCents": 1250, "orderRef": "1001"}'
 
-%[1]sSettle it as the sample rail, with the sessionId of the answer:%[3]s
+%[1]sSettle it as the sample rail; replace SESSION_ID by the sessionId of the response:%[3]s
 
 . .dev/env; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_ID/settlement -H "Authorization: Bearer $RAIL_TOKEN" -d '{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}'
 
 Ctrl-C stops everything.
 `, bold, dim, plain,
-		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.sinkURL())
+		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.receiverURL())
 }

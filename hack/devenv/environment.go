@@ -29,7 +29,7 @@ const (
 	sampleNamespace      = "shops"
 )
 
-// environment is everything that runs, in the order in which it was started.
+// environment is everything that runs.
 type environment struct {
 	root, directory, assets string
 	programs                *programs
@@ -37,31 +37,21 @@ type environment struct {
 
 	cluster *envtest.Environment
 	admin   client.Client
-	redis   string // which one it is
+	redis   string // the program, or that it is embedded
 	sample  sample
 	// railToken is a bearer token that may settle.
 	railToken string
 
-	stops []stop
-}
-
-// stop undoes one start.
-type stop struct {
-	what string
-	do   func() error
-}
-
-func newEnvironment(root, directory string, fail context.CancelCauseFunc) *environment {
-	return &environment{
-		root:      root,
-		directory: directory,
-		assets:    os.Getenv("KUBEBUILDER_ASSETS"),
-		programs:  &programs{logs: filepath.Join(directory, "logs"), fail: fail},
-	}
+	stops []func() error
 }
 
 func (e *environment) onStop(what string, do func() error) {
-	e.stops = append(e.stops, stop{what: what, do: do})
+	e.stops = append(e.stops, func() error {
+		if err := do(); err != nil {
+			return fmt.Errorf("stop %s: %w", what, err)
+		}
+		return nil
+	})
 }
 
 // up starts everything, up to the banner.
@@ -76,13 +66,13 @@ func (e *environment) up(ctx context.Context) (err error) {
 		what string
 		do   func(context.Context) error
 	}{
-		{"Redis", e.startRedis},
-		{"Kubernetes API, with the CRDs", e.startControlPlane},
-		{"namespaces, service accounts and their rights", e.prepareCluster},
-		{"operator, two replicas of the API, dispatcher", e.startRoles},
-		{"samples", e.applySamples},
-		{"rail's token", e.issueRailToken},
-		{"receiver of webhooks", e.startSink},
+		{"starting Redis", e.startRedis},
+		{"starting the Kubernetes API, and installing the CRDs", e.startControlPlane},
+		{"creating namespaces, service accounts and roles", e.prepareCluster},
+		{"starting the operator, two API replicas and the dispatcher", e.startRoles},
+		{"applying config/samples, and waiting for the API key", e.applySamples},
+		{"requesting a token for the rail", e.issueRailToken},
+		{"starting the webhook receiver", e.startReceiver},
 	} {
 		if err := step(s.what, func() error { return s.do(ctx) }); err != nil {
 			return err
@@ -98,21 +88,19 @@ func (e *environment) up(ctx context.Context) (err error) {
 	return nil
 }
 
-// down stops what was started, the latest first, and goes on when something resists.
+// down stops everything that was started, the latest first, also after errors.
 func (e *environment) down() error {
 	if len(e.stops) > 0 {
 		fmt.Println("\n==> stopping")
 	}
 	var failures []error
-	for _, s := range slices.Backward(e.stops) {
-		if err := s.do(); err != nil {
-			failures = append(failures, fmt.Errorf("stop %s: %w", s.what, err))
-		}
+	for _, stop := range slices.Backward(e.stops) {
+		failures = append(failures, stop())
 	}
 	return errors.Join(failures...)
 }
 
-// prepareCluster makes what a cluster has before the product is installed, and the product's own accounts.
+// prepareCluster creates what a cluster has before the roles are installed, and the service accounts of the roles.
 func (e *environment) prepareCluster(ctx context.Context) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -122,9 +110,6 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 		return fmt.Errorf("make a client for the Kubernetes API: %w", err)
 	}
 	e.admin = admin
-	if err := e.watchControlPlane(ctx); err != nil {
-		return err
-	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sampleNamespace}}
 	if err := e.admin.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("create namespace %s: %w", sampleNamespace, err)
@@ -132,11 +117,11 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 	if err := writeKubeconfig(e.kubeconfig("admin"), e.cluster.Config, sampleNamespace); err != nil {
 		return err
 	}
-	return e.apply(ctx, "config/rbac") // which has the product's own namespaces
+	return e.apply(ctx, "config/rbac") // and the namespaces of the roles
 }
 
-// claim makes .dev this run's own and empties it of what an earlier run has left. The lock ends with the process,
-// however that ends, so a killed run never stands in the way of the next one.
+// claim locks .dev, and removes what an earlier run has left in it. The kernel releases the lock when the process ends, also
+// when it is killed.
 func claim(directory string) (release func(), err error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("make %s: %w", directory, err)
@@ -150,7 +135,7 @@ func claim(directory string) (release func(), err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer release()
 		owner, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("it is running here already (process %s): stop that one first, or use it: . .dev/env (%w)", owner, err)
+		return nil, fmt.Errorf("it already runs here (process %s); stop that first, or use it: . .dev/env (%w)", owner, err)
 	}
 	entries, err := os.ReadDir(directory)
 	for _, entry := range entries {
@@ -173,10 +158,10 @@ type addresses struct {
 	public, internal, ops [2]string
 	operatorOps           string
 	dispatcherOps         string
-	redis, sink           string
+	redis, receiver       string
 }
 
-// chooseAddresses keeps to the ports that --help lists, as far as they are free.
+// chooseAddresses takes the ports that --help lists if they are free.
 func chooseAddresses(ctx context.Context) (addresses, error) {
 	var a addresses
 	for _, wanted := range []struct {
@@ -191,7 +176,7 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.ops[0], 9091},
 		{&a.ops[1], 9092},
 		{&a.dispatcherOps, 9093},
-		{&a.sink, 8090},
+		{&a.receiver, 8090},
 		{&a.redis, 16379},
 	} {
 		address, err := freeAddress(ctx, wanted.port)
@@ -210,16 +195,16 @@ func freeAddress(ctx context.Context, preferred int) (string, error) {
 		if listener, err = listeners.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 			return "", fmt.Errorf("find a free port: %w", err)
 		}
-		fmt.Printf("    port %d is taken; using %s instead\n", preferred, listener.Addr())
+		fmt.Printf("    port %d is in use; using %s\n", preferred, listener.Addr())
 	}
 	address := listener.Addr().String()
 	return address, listener.Close()
 }
 
-// patienceToStart is how long anything may take to become ready, on a busy machine.
+// patienceToStart is enough for each program to become ready on a busy machine.
 const patienceToStart = time.Minute
 
-// eventually tries until it works. Its error says what was waited for, and why the last try failed.
+// eventually tries until it succeeds. Its error says what it waited for, and why the last try failed.
 func eventually(ctx context.Context, what string, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patienceToStart, true, func(ctx context.Context) (bool, error) {

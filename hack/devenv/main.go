@@ -1,11 +1,10 @@
-// Command devenv is `make run`: the whole product on this machine, in the foreground, until it is told to stop.
+// Command devenv is `make run`: everything on this machine, in the foreground, until it is stopped.
 //
-// It starts a real kube-apiserver with its etcd, Redis, the operator, two replicas of the API and the dispatcher,
-// each role with a service account of its own and no more rights than that one has in a cluster. It applies the
-// samples, starts a receiver for the sample merchant's webhooks, writes .dev/env for scripts, and takes everything
-// down again in the reverse order.
+// It starts a real kube-apiserver with etcd, Redis, the operator, two API replicas and the dispatcher, each role with a service
+// account and the same rights as in a cluster. It applies config/samples, starts a webhook receiver for the sample merchant,
+// writes .dev/env for scripts, and at the end stops everything in reverse order.
 //
-// There are two processes of it: one that the terminal owns, and the one that does the work.
+// It runs as two processes: one belongs to the terminal, the other one (the worker) starts and stops everything.
 package main
 
 import (
@@ -24,24 +23,24 @@ import (
 
 const usage = `Runs merchant-operator on this machine: make run, or bin/devenv from the root of the repository.
 
-  port   what listens on it (on 127.0.0.1; when it is taken, any free one is used instead)
+  port   used for (on 127.0.0.1; if a port is in use, another one is taken)
   8080   the API, first replica          $API_URL
   8082   the API, second replica         $API_URL_2
-  8081   first replica, for rails        $INTERNAL_URL
-  8083   second replica, for rails
+  8081   internal API, first replica     $INTERNAL_URL
+  8083   internal API, second replica
   9090   operator: health and metrics
   9091   first replica: health and metrics
   9092   second replica: health and metrics
   9093   dispatcher: health and metrics
-  8090   a receiver of webhooks          $WEBHOOK_SINK_URL
+  8090   webhook receiver                $WEBHOOK_SINK_URL
   16379  Redis                           $REDIS_URL
 
-  .dev/env          the addresses and a key as shell variables, while it runs: . .dev/env
-  .dev/kubeconfig   the administrator's; there is one for each role beside it
-  .dev/logs/        what each process says
+  .dev/env          addresses and an API key as shell variables, while it runs: . .dev/env
+  .dev/kubeconfig   for the administrator; the roles have their own beside it
+  .dev/logs/        the log of each process
 
 KUBEBUILDER_ASSETS names the directory of kube-apiserver, etcd and kubectl (make run sets it).
-Ctrl-C, SIGTERM and a closed terminal stop it all; nothing is kept.
+Ctrl-C, SIGTERM and closing the terminal stop everything. No data is kept.
 `
 
 func main() {
@@ -71,13 +70,12 @@ func exitCode(err error) int {
 	return 1
 }
 
-// workerFlag marks the second process. It is not for people.
+// workerFlag starts the worker. It is not for people.
 const workerFlag = "worker"
 
-// foreground runs the worker in a session of its own and waits for it. The worker stops when its standard input
-// ends: when a signal makes this process close it, and also when this process dies without a chance to do anything,
-// as by SIGKILL. So nothing is left behind either way, and Ctrl-C, which a terminal sends to every process of the
-// foreground, does not reach the children before their turn.
+// foreground runs the worker in a session of its own and waits for it. The worker stops when its standard input ends: this
+// process closes it on a signal, and the kernel does when this process is killed. So nothing is left behind, and a terminal's
+// Ctrl-C does not reach the other processes before it is their turn.
 func foreground() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -100,7 +98,7 @@ func foreground() int {
 		return exitCode(fmt.Errorf("start the worker: %w", err))
 	}
 	go func() {
-		for range signals { // a second Ctrl-C changes nothing: the stop has its own deadlines
+		for range signals { // a second Ctrl-C changes nothing: stopping has its own deadlines
 			_ = input.Close()
 		}
 	}()
@@ -126,10 +124,10 @@ func untilEndOf(ctx context.Context, input io.Reader) context.Context {
 	return ctx
 }
 
-// work brings everything up, waits until stop is done or something fails, and takes everything down again. Being
-// asked to stop is no error, not even half-way up.
+// work starts everything, waits until stop is done or something fails, and stops everything. Being stopped is not an error, also
+// not during the start.
 func work(stop context.Context) error {
-	// Nobody may be reading any more; that is no reason to die before the children have stopped.
+	// A closed pipe must not end this process before its children have stopped.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	root, err := os.Getwd()
@@ -145,20 +143,23 @@ func work(stop context.Context) error {
 
 	ctx, fail := context.WithCancelCause(stop)
 	defer fail(nil)
-	e := newEnvironment(root, directory, fail)
+	e := &environment{
+		root: root, directory: directory, assets: os.Getenv("KUBEBUILDER_ASSETS"),
+		programs: &programs{logs: filepath.Join(directory, "logs"), fail: fail},
+	}
 	err = e.up(ctx)
 	if err == nil {
 		<-ctx.Done()
 	}
 	if stop.Err() != nil {
-		err = nil // whatever was under way then has failed by it
+		err = nil // caused by the stop
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return errors.Join(err, e.down())
 }
 
-// step says what is being done and, when that took a while, how long.
+// step prints what is being done and, if it took more than a second, how long.
 func step(what string, do func() error) error {
 	fmt.Printf("==> %s\n", what)
 	begin := time.Now()

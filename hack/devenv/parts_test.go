@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,40 +13,21 @@ import (
 	"testing"
 )
 
-func TestClaimIsForOneAtATime(t *testing.T) {
-	wanted := filepath.Join(t.TempDir(), ".dev")
-	if release, err := claim(wanted); err != nil {
-		t.Fatal(err)
-	} else {
-		defer release()
-	}
-	_, err := claim(wanted)
-	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
-		t.Errorf("a second claim: %v, want an error that names process %d", err, os.Getpid())
-	}
-}
-
-func TestClaimCleansUpAfterAKilledRun(t *testing.T) {
-	wanted := filepath.Join(t.TempDir(), ".dev")
-	if err := os.MkdirAll(filepath.Join(wanted, "logs"), 0o700); err != nil {
+func TestClaimRemovesLeftovers(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), ".dev")
+	leftover := filepath.Join(directory, "logs", "old.log")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(leftover), 0o700), os.WriteFile(leftover, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, stale := range []string{"lock", "env", "logs/old.log"} {
-		if err := os.WriteFile(filepath.Join(wanted, stale), []byte("1234567890123"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	release, err := claim(wanted)
+	release, err := claim(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	for _, stale := range []string{"env", "logs/old.log"} {
-		if _, err := os.Stat(filepath.Join(wanted, stale)); !os.IsNotExist(err) {
-			t.Errorf("%s is still there (%v)", stale, err)
-		}
+	if _, err := os.Stat(leftover); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there (%v)", leftover, err)
 	}
-	if lock, err := os.ReadFile(filepath.Join(wanted, "lock")); err != nil || string(lock) != strconv.Itoa(os.Getpid()) {
+	if lock, err := os.ReadFile(filepath.Join(directory, "lock")); err != nil || string(lock) != strconv.Itoa(os.Getpid()) {
 		t.Errorf("the lock holds %q (%v), want process %d", lock, err, os.Getpid())
 	}
 }
@@ -63,61 +46,52 @@ func TestQuoteSurvivesAShell(t *testing.T) {
 	}
 }
 
-// starts are the process ids of every start of a program that says its own first.
-func starts(t *testing.T, log string) []int {
+// startScript runs a shell script as a role. pids returns the lines that it has printed.
+func startScript(t *testing.T, fail context.CancelCauseFunc, script string) (stop func() error, pids func() []string) {
 	t.Helper()
-	text, err := os.ReadFile(log)
+	p := &programs{logs: t.TempDir(), fail: fail}
+	stop, err := p.keep("role", "/bin/sh", "-c", script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []int
-	for line := range strings.Lines(string(text)) {
-		id, err := strconv.Atoi(strings.TrimSpace(line))
+	return stop, func() []string {
+		log, err := os.ReadFile(filepath.Join(p.logs, "role.log"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, id)
+		return strings.Fields(string(log))
 	}
-	return ids
 }
 
-func TestARoleThatIsKilledIsStartedAgain(t *testing.T) {
-	failed := make(chan error, 1)
-	p := &programs{logs: t.TempDir(), fail: func(err error) { failed <- err }}
-	stop, err := p.keep("role", "/bin/sh", "-c", "echo $$; exec sleep 600")
-	if err != nil {
+func TestKilledRoleIsRestarted(t *testing.T) {
+	ctx, fail := context.WithCancelCause(t.Context())
+	stop, pids := startScript(t, fail, "echo $$; exec sleep 600")
+	kill := func(n int, signal syscall.Signal) error {
+		pid, err := strconv.Atoi(pids()[n])
+		return errors.Join(err, syscall.Kill(pid, signal))
+	}
+	waitUntil(t, "it runs", func() bool { return len(pids()) == 1 })
+	if err := kill(0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	log := filepath.Join(p.logs, "role.log")
-	waitUntil(t, "it runs", func() bool { return len(starts(t, log)) == 1 })
-	if err := syscall.Kill(starts(t, log)[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	waitUntil(t, "it runs again", func() bool { return len(starts(t, log)) == 2 })
+	waitUntil(t, "it runs again", func() bool { return len(pids()) == 2 })
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := syscall.Kill(starts(t, log)[1], 0); err == nil {
-		t.Error("it outlived its stop")
+	if err := kill(1, 0); err == nil {
+		t.Error("it still runs after stop")
 	}
-	select {
-	case err := <-failed:
-		t.Error(err)
-	default:
+	if ctx.Err() != nil {
+		t.Error(context.Cause(ctx))
 	}
 }
 
-// What cannot run ends the environment, with what it said.
-func TestARoleThatAlwaysEndsEndsTheEnvironment(t *testing.T) {
+func TestRoleThatCannotRunEndsTheEnvironment(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
-	p := &programs{logs: t.TempDir(), fail: fail}
-	stop, err := p.keep("role", "/bin/sh", "-c", "echo broken; exit 3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop, _ := startScript(t, fail, "echo broken; exit 3")
 	<-ctx.Done()
-	if cause := context.Cause(ctx); cause == nil || !strings.Contains(cause.Error(), "broken") || !strings.Contains(cause.Error(), "exit status 3") {
-		t.Errorf("it says: %v", cause)
+	if cause := context.Cause(ctx).Error(); !strings.Contains(cause, "broken") || !strings.Contains(cause, "exit status 3") {
+		t.Errorf("the error is %s", cause)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)

@@ -16,8 +16,7 @@ import (
 // patienceToStop is how long a program may take to stop before it is killed.
 const patienceToStop = 15 * time.Second
 
-// programs are the child processes. When one ends before its time, all of the environment ends, except for the
-// roles of the product: those are kept (see keep).
+// programs starts child processes. If one ends unexpectedly, the environment fails; but see keep.
 type programs struct {
 	logs string
 	fail context.CancelCauseFunc
@@ -37,7 +36,7 @@ func (p *programs) launch(name, path string, args []string) (*child, error) {
 		return nil, fmt.Errorf("make a log file: %w", err)
 	}
 	defer func() { _ = log.Close() }()      // the child has its own
-	c.program = exec.Command(path, args...) //nolint:noctx // it is stopped in its turn, not all at once
+	c.program = exec.Command(path, args...) //nolint:noctx // end stops it
 	c.program.Stdout, c.program.Stderr = log, log
 	c.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.program.Start(); err != nil {
@@ -54,7 +53,7 @@ func (c *child) failure() error {
 	return fmt.Errorf("%s ended unexpectedly (%v); the end of %s:\n%s", c.name, c.program.ProcessState, c.log, tail(c.log))
 }
 
-// end asks the process to stop, and kills it when it does not.
+// end asks the process to stop, and kills it after patienceToStop.
 func (c *child) end() error {
 	process := c.program.Process
 	if err := process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -70,7 +69,7 @@ func (c *child) end() error {
 	}
 }
 
-// tail is the last lines of a log.
+// tail returns the last lines of a log.
 func tail(path string) string {
 	const lines = 15
 	content, err := os.ReadFile(path)
@@ -81,21 +80,19 @@ func tail(path string) string {
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// A role that ends is started again after a pause, unless it ended soon after its start several times in a row:
-// then it will do so for ever.
+// A role that ends is started again after a pause. If it ended soon after its start several times in a row, the environment fails.
 const (
 	soon         = 5 * time.Second
 	tries        = 3
 	restartPause = time.Second
 )
 
-// start runs a program that logs to NAME.log, and returns what stops it.
+// start runs a program that logs to NAME.log, and returns the function that stops it.
 func (p *programs) start(name, path string, args ...string) (stop func() error, err error) {
 	return p.supervise(1, name, path, args)
 }
 
-// keep is start, and starts the program again when it ends, as a cluster does, so that one can be killed to see what
-// happens then.
+// keep also starts the program again when it ends, as a cluster does: users may kill a role to see what happens.
 func (p *programs) keep(name, path string, args ...string) (stop func() error, err error) {
 	return p.supervise(tries, name, path, args)
 }
@@ -113,7 +110,7 @@ func (p *programs) supervise(tries int, name, path string, args []string) (stop 
 	}), nil
 }
 
-// watch returns when the program has stopped, because it was asked to or because it always ends.
+// watch returns when the program was stopped, or ended too often.
 func (p *programs) watch(c *child, tries int, stopping <-chan struct{}) error {
 	for early := 0; ; {
 		begun := time.Now()

@@ -12,8 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// startRedis prefers a real server: the one that REDIS_SERVER names, else redis-server. Without redis-server it embeds a
-// stand-in, which is good enough to try things out.
+// startRedis starts the server that REDIS_SERVER names, else redis-server, else an embedded substitute.
 func (e *environment) startRedis(ctx context.Context) error {
 	path, err := redistest.Binary()
 	if err != nil && os.Getenv("REDIS_SERVER") != "" {
@@ -48,8 +47,8 @@ func (e *environment) startMiniredis(ctx context.Context) error {
 		return fmt.Errorf("start the embedded Redis: %w", err)
 	}
 	e.onStop("Redis", func() error { server.Close(); return nil })
-	e.redis = "embedded; there is no redis-server on the PATH"
-	go func() { // its keys only age when it is told to
+	e.redis = "embedded, because redis-server is not on the PATH"
+	go func() { // its clock stands still otherwise
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
 		for {

@@ -23,7 +23,7 @@ import (
 // sample is the merchant of config/samples that the banner charges for.
 type sample struct{ merchant, apiKey string }
 
-// applySamples applies config/samples and returns when both replicas accept the key that came of it.
+// applySamples applies config/samples and returns when both replicas accept its API key.
 func (e *environment) applySamples(ctx context.Context) error {
 	if err := e.apply(ctx, "config/samples"); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (e *environment) readSample(ctx context.Context, name string) (sample, erro
 		return sample{}, fmt.Errorf("%s: %s", ready.Reason, ready.Message)
 	}
 	if key.Spec.Delivery == nil {
-		return sample{}, errors.New("it delivers no Secret")
+		return sample{}, errors.New("it has no spec.delivery")
 	}
 	var secret corev1.Secret
 	delivered := types.NamespacedName{Namespace: sampleNamespace, Name: key.Spec.Delivery.SecretName}
@@ -68,7 +68,7 @@ func (e *environment) readSample(ctx context.Context, name string) (sample, erro
 	return sample{merchant: key.Spec.MerchantRef.Name, apiKey: string(secret.Data["apiKey"])}, nil
 }
 
-// apply applies a kustomize directory as the administrator, with the kubectl of this very version.
+// apply applies a kustomize directory as the administrator.
 func (e *environment) apply(ctx context.Context, directory string) error {
 	kubectl := exec.CommandContext(ctx, filepath.Join(e.assets, "kubectl"),
 		"--kubeconfig", e.kubeconfig("admin"), "--cache-dir", filepath.Join(e.directory, "kubectl"),
@@ -88,19 +88,13 @@ func (key bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-// The rail of config/samples, which may settle sessions.
-const (
-	railNamespace = "rails"
-	railAccount   = "card-rail"
-)
-
-// issueRailToken asks for a token as the rail's pod would have one.
+// issueRailToken requests a token for the rail of config/samples, which may settle sessions.
 func (e *environment) issueRailToken(ctx context.Context) (err error) {
-	e.railToken, err = e.token(ctx, railNamespace, railAccount)
+	e.railToken, err = e.token(ctx, "rails", "card-rail")
 	return err
 }
 
-// token is one that outlives any session here.
+// token requests one that is valid longer than the environment runs.
 func (e *environment) token(ctx context.Context, namespace, accountName string) (string, error) {
 	const month = 30 * 24 * 60 * 60 // seconds
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: accountName}}
@@ -111,15 +105,15 @@ func (e *environment) token(ctx context.Context, namespace, accountName string) 
 	return request.Status.Token, nil
 }
 
-func (e *environment) sinkURL() string { return "http://" + e.addresses.sink }
+func (e *environment) receiverURL() string { return "http://" + e.addresses.receiver }
 
-// startSink lets the sample merchant have a webhook, and starts a receiver for it with the secret that came of it.
-// The receiver takes other merchants' events as well, and marks them as not verified.
-func (e *environment) startSink(ctx context.Context) error {
+// startReceiver configures a webhook for the sample merchant, and starts its receiver with the signing secret. Events of other
+// merchants are accepted too, and marked as not verified.
+func (e *environment) startReceiver(ctx context.Context) error {
 	merchant := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: sampleNamespace, Name: e.sample.merchant}}
-	patch := fmt.Sprintf(`{"spec":{"webhook":{"url":%q}}}`, e.sinkURL()+"/hooks")
+	patch := fmt.Sprintf(`{"spec":{"webhook":{"url":%q}}}`, e.receiverURL()+"/hooks")
 	if err := e.admin.Patch(ctx, merchant, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return fmt.Errorf("give Merchant %s a webhook: %w", merchant.Name, err)
+		return fmt.Errorf("set the webhook of Merchant %s: %w", merchant.Name, err)
 	}
 	var secret corev1.Secret
 	delivered := types.NamespacedName{Namespace: sampleNamespace, Name: e.sample.merchant + "-webhook"}
@@ -128,7 +122,7 @@ func (e *environment) startSink(ctx context.Context) error {
 			return err
 		}
 		if len(secret.Data["secret"]) == 0 {
-			return errors.New("it has no data key \"secret\"")
+			return errors.New("it has no key \"secret\"")
 		}
 		return nil
 	}); err != nil {
@@ -136,15 +130,15 @@ func (e *environment) startSink(ctx context.Context) error {
 	}
 	path := filepath.Join(e.directory, "webhook-secret")
 	if err := os.WriteFile(path, secret.Data["secret"], 0o600); err != nil {
-		return fmt.Errorf("hand the signing secret to the receiver: %w", err)
+		return fmt.Errorf("write the signing secret for the receiver: %w", err)
 	}
 	stop, err := e.programs.start("receiver", filepath.Join(e.root, "bin", "receiver"),
-		"--address", e.addresses.sink, "--secret-file", path, "--accept-unverified")
+		"--address", e.addresses.receiver, "--secret-file", path, "--accept-unverified")
 	if err != nil {
 		return err
 	}
 	e.onStop("receiver", stop)
-	return eventually(ctx, e.sinkURL(), func(ctx context.Context) error {
-		return answers(ctx, http.DefaultClient, e.sinkURL()+"/events")
+	return eventually(ctx, e.receiverURL(), func(ctx context.Context) error {
+		return answers(ctx, http.DefaultClient, e.receiverURL()+"/events")
 	})
 }
