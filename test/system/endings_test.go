@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,15 +13,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // Each way a session can end is seen on every replica and told once. Replicas take turns.
 func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
-	s := newScene(t)
-	hooks := newReceiver(t)
-	s.merchant("coffee", told(hooks))
-	_, key := s.apiKey("till", "coffee")
-	rail := s.rail()
+	t.Parallel()
+	s := newTenant(t)
+	hooks := newReceiver(t, nil)
+	s.Merchant("coffee", subscribe(hooks))
+	_, key := s.ApiKey("till", "coffee")
+	rail := s.RailToken()
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 	}
@@ -74,18 +77,18 @@ func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scene{t, s.namespace}
+			s := tenant{fixture.Tenant{T: t, Kube: s.Kube, Namespace: s.Namespace}}
 			id := s.charge(0, key)
 			test.end(id)
-			s.eventually("the merchant is told", func() bool { return len(hooks.types(id)) >= len(test.types) })
+			s.Eventually("the merchant is told", func() bool { return len(hooks.Types(id)) >= len(test.types) })
 			s.wantStatus(key, id, test.status)
-			if diff := cmp.Diff(count(test.types), count(hooks.types(id))); diff != "" {
+			if diff := cmp.Diff(count(test.types), count(hooks.Types(id))); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
-			for _, d := range hooks.about(id) {
+			for _, d := range hooks.About(id) {
 				s.verify(secret, d)
-				if d.event.Data.OrderRef != "1001" {
-					t.Errorf("%s does not echo orderRef: %s", d.id, d.body)
+				if !strings.Contains(d.Body, `"orderRef":"1001"`) {
+					t.Errorf("%s does not echo orderRef: %s", d.ID, d.Body)
 				}
 			}
 		})
@@ -94,12 +97,13 @@ func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
 
 // Two ends race on two replicas: one of them happened, both callers and the merchant know which.
 func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
+	t.Parallel()
 	const races = 40
-	s := newScene(t)
-	hooks := newReceiver(t)
-	s.merchant("coffee", told(hooks))
-	_, key := s.apiKey("till", "coffee")
-	rail := s.rail()
+	s := newTenant(t)
+	hooks := newReceiver(t, nil)
+	s.Merchant("coffee", subscribe(hooks))
+	_, key := s.ApiKey("till", "coffee")
+	rail := s.RailToken()
 	for replica := range 2 {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 	}
@@ -107,12 +111,12 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 	for i := range races {
 		id := s.charge(0, key)
 		var both sync.WaitGroup
-		var cancelled, settled answer
+		var cancelled, settled fixture.Answer
 		both.Go(func() { cancelled = s.cancel(i%2, key, id) })
 		both.Go(func() { settled = s.settle((i+1)%2, rail, id, report("card-"+strconv.Itoa(i), "COMPLETED")) })
 		both.Wait()
 		s.want(settled, http.StatusOK)
-		if cancelled.status == http.StatusOK {
+		if cancelled.Status == http.StatusOK {
 			ends[id] = "CANCELLED"
 			s.wantRefund(settled)
 		} else {
@@ -127,8 +131,8 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 		"COMPLETED": {"session.completed"},
 	}
 	for id, end := range ends {
-		s.eventually("the merchant is told", func() bool { return len(hooks.types(id)) >= len(want[end]) })
-		if diff := cmp.Diff(count(want[end]), count(hooks.types(id))); diff != "" {
+		s.Eventually("the merchant is told", func() bool { return len(hooks.Types(id)) >= len(want[end]) })
+		if diff := cmp.Diff(count(want[end]), count(hooks.Types(id))); diff != "" {
 			t.Errorf("events of a session that is %s (-want +got):\n%s", end, diff)
 		}
 	}
@@ -136,12 +140,13 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 
 // The rail's door is the internal listener alone, and each kind of caller has its own.
 func TestSettlementIsForRailsOnly(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	_, key := s.apiKey("till", "coffee")
+	t.Parallel()
+	s := newTenant(t)
+	s.Merchant("coffee")
+	_, key := s.ApiKey("till", "coffee")
 	s.eventuallyStatus(0, key, http.StatusOK)
-	id, rail := s.charge(0, key), s.rail()
-	stranger := s.token("stranger")
+	id, rail := s.charge(0, key), s.RailToken()
+	stranger := s.Token("stranger")
 	path := "/internal/v1/sessions/" + id + "/settlement"
 	body := report("card-1", "COMPLETED")
 
@@ -149,25 +154,25 @@ func TestSettlementIsForRailsOnly(t *testing.T) {
 	s.want(s.settle(0, "", id, body), http.StatusUnauthorized)
 	s.want(s.settle(0, key, id, body), http.StatusUnauthorized)
 	s.want(s.settle(0, stranger, id, body), http.StatusForbidden)
-	s.want(s.send(shared.internal[0], http.MethodGet, sessions+"/"+id, key, ""), http.StatusNotFound)
+	s.want(s.send(shared.replicas[0].Internal, http.MethodGet, sessions+"/"+id, key, ""), http.StatusNotFound)
 	s.want(s.settle(0, rail, session.NewID(0).String(), body), http.StatusNotFound)
 	s.want(s.settle(0, rail, id, `{"paymentRef":"card-1"}`), http.StatusBadRequest)
 	s.wantStatus(key, id, "PENDING")
 }
 
-func (s scene) wantApplied(got answer, applied bool) {
-	s.t.Helper()
+func (s tenant) wantApplied(got fixture.Answer, applied bool) {
+	s.T.Helper()
 	s.want(got, http.StatusOK)
-	if got.body["applied"] != applied || got.body["action"] != nil {
-		s.t.Errorf("settlement answered %s", got.raw)
+	if got.Body["applied"] != applied || got.Body["action"] != nil {
+		s.T.Errorf("settlement answered %s", got.Raw)
 	}
 }
 
-func (s scene) wantRefund(got answer) {
-	s.t.Helper()
+func (s tenant) wantRefund(got fixture.Answer) {
+	s.T.Helper()
 	s.want(got, http.StatusOK)
-	if got.body["applied"] != false || got.body["action"] != "REFUND_REQUIRED" {
-		s.t.Errorf("settlement answered %s, want REFUND_REQUIRED", got.raw)
+	if got.Body["applied"] != false || got.Body["action"] != "REFUND_REQUIRED" {
+		s.T.Errorf("settlement answered %s, want REFUND_REQUIRED", got.Raw)
 	}
 }
 
@@ -186,7 +191,7 @@ func expire(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := redis.ParseURL(shared.redis.URL())
+	options, err := redis.ParseURL(shared.Redis.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 )
 
 // freezeWatches holds back every watch of every replica until the test ends.
-func (s scene) freezeWatches() {
+func (s tenant) freezeWatches() {
 	for _, proxy := range shared.proxies {
 		proxy.FreezeWatches()
-		s.t.Cleanup(proxy.ThawWatches)
+		s.T.Cleanup(proxy.ThawWatches)
 	}
 }
 
@@ -41,12 +41,12 @@ func (g *graveyard) pick(n int) string {
 // other, while callers try dead keys on all of them.
 func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
 	const rotations, leastProbes = 60, 2_000
-	s := newScene(t)
-	s.merchant("coffee")
-	apiKey, initial := s.apiKey("till", "coffee")
-	s.change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "leaves a key in its overlap" })
-	s.waitReady(apiKey, conditionsOf(apiKey))
-	key := s.delivered("till-key")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	apiKey, initial := s.ApiKey("till", "coffee")
+	s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "leaves a key in its overlap" })
+	s.AwaitReady(apiKey)
+	key := s.Delivered("till-key", "apiKey")
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 		s.want(s.call(replica, http.MethodGet, me, initial, ""), http.StatusOK)
@@ -85,15 +85,15 @@ func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
 	}
 	for rotation := range rotations {
 		rotated := s.call(rotation%len(shared.replicas), http.MethodPost, rotate, key, "")
-		if rotated.status != http.StatusOK {
-			t.Errorf("rotation %d: status %d: %s", rotation, rotated.status, rotated.raw)
+		if rotated.Status != http.StatusOK {
+			t.Errorf("rotation %d: status %d: %s", rotation, rotated.Status, rotated.Raw)
 			break
 		}
 		dead.bury(key)
 		if rotation == 0 {
 			dead.bury(initial) // a rotation over HTTP ends the overlap of earlier ones
 		}
-		key = rotated.body["fullKey"].(string)
+		key = rotated.Body["fullKey"].(string)
 		for replica := range shared.replicas {
 			if got := s.try(replica, key); got != http.StatusOK {
 				t.Errorf("rotation %d: replica %d answers the new key with %d", rotation, replica, got)

@@ -9,9 +9,9 @@ import (
 // TestTheDataPlaneServesWithoutTheKubernetesAPI cuts one replica off. It knows whom to serve; only
 // what needs the Kubernetes API is refused, and honestly.
 func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	_, key := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	_, key := s.ApiKey("till", "coffee")
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 	}
@@ -20,20 +20,20 @@ func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
 	t.Cleanup(shared.proxies[cut].Mend)
 
 	created := s.want(s.call(cut, http.MethodPost, sessions, key, `{"amountCents":100}`), http.StatusCreated)
-	s.want(s.call(cut, http.MethodGet, "/api/v1/public/sessions/"+created.body["sessionId"].(string), "", ""), http.StatusOK)
+	s.want(s.call(cut, http.MethodGet, "/api/v1/public/sessions/"+created.Body["sessionId"].(string), "", ""), http.StatusOK)
 	refused := s.want(s.call(cut, http.MethodPost, rotate, key, ""), http.StatusServiceUnavailable)
-	if refused.header.Get("Retry-After") == "" || strings.Contains(string(refused.raw), "mk_live_") {
-		t.Errorf("a rotation without the Kubernetes API: %v %s", refused.header, refused.raw)
+	if refused.Header.Get("Retry-After") == "" || strings.Contains(string(refused.Raw), "mk_live_") {
+		t.Errorf("a rotation without the Kubernetes API: %v %s", refused.Header, refused.Raw)
 	}
 	s.want(s.call(cut, http.MethodGet, me, key, ""), http.StatusOK)
 
 	rotated := s.want(s.call(0, http.MethodPost, rotate, key, ""), http.StatusOK)
 	s.want(s.call(cut, http.MethodGet, me, key, ""), http.StatusUnauthorized)
-	next := rotated.body["fullKey"].(string)
+	next := rotated.Body["fullKey"].(string)
 	s.want(s.call(cut, http.MethodGet, me, next, ""), http.StatusOK)
 
 	shared.proxies[cut].Mend()
-	s.eventually("the replica rotates again", func() bool {
-		return s.call(cut, http.MethodPost, rotate, next, "").status == http.StatusOK
+	s.Eventually("the replica rotates again", func() bool {
+		return s.call(cut, http.MethodPost, rotate, next, "").Status == http.StatusOK
 	})
 }

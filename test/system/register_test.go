@@ -71,22 +71,22 @@ func (i *issuedKeys) recent(n int) (int, string) {
 // TestRotateAndAuthenticateAreOneRegister lets callers rotate and authenticate at will on all
 // replicas and checks that the answers fit one register, whatever the watches bring meanwhile.
 func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
-	t.Run("with watches at work", func(t *testing.T) { checkRegister(t, func(scene) {}) })
+	t.Run("with watches at work", func(t *testing.T) { checkRegister(t, func(tenant) {}) })
 	t.Run("with one watch frozen", func(t *testing.T) {
-		checkRegister(t, func(s scene) {
+		checkRegister(t, func(s tenant) {
 			shared.proxies[0].FreezeWatches()
-			s.t.Cleanup(shared.proxies[0].ThawWatches)
+			s.T.Cleanup(shared.proxies[0].ThawWatches)
 		})
 	})
-	t.Run("with every watch frozen", func(t *testing.T) { checkRegister(t, scene.freezeWatches) })
+	t.Run("with every watch frozen", func(t *testing.T) { checkRegister(t, tenant.freezeWatches) })
 }
 
-func checkRegister(t *testing.T, disturb func(scene)) {
+func checkRegister(t *testing.T, disturb func(tenant)) {
 	t.Helper()
 	const callers, callsEach = 6, 150
-	s := newScene(t)
-	s.merchant("coffee")
-	_, first := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	_, first := s.ApiKey("till", "coffee")
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, first, http.StatusOK)
 	}
@@ -131,8 +131,8 @@ func checkRegister(t *testing.T, disturb func(scene)) {
 
 // ask makes a call. It is not told anything by a 503 to a question about a key: on a machine that is busy
 // with other things Redis may not answer in time. Nor is it by a 429: an ApiKey rotates once a second.
-func (s scene) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, told bool) {
-	s.t.Helper()
+func (s tenant) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, told bool) {
+	s.T.Helper()
 	if !call.rotate {
 		status := s.try(replica, key)
 		if status != http.StatusOK && status != http.StatusServiceUnavailable {
@@ -141,22 +141,22 @@ func (s scene) ask(replica int, call keyCall, key string, issued *issuedKeys) (a
 		return keyAnswer{accepted: status == http.StatusOK}, status != http.StatusServiceUnavailable
 	}
 	got := s.call(replica, http.MethodPost, rotate, key, "")
-	switch got.status {
+	switch got.Status {
 	case http.StatusOK:
-		return keyAnswer{accepted: true, issued: issued.add(got.body["fullKey"].(string))}, true
+		return keyAnswer{accepted: true, issued: issued.add(got.Body["fullKey"].(string))}, true
 	case http.StatusServiceUnavailable:
 		return keyAnswer{unknown: true}, true
 	case http.StatusTooManyRequests:
 		return keyAnswer{}, false
 	default:
-		s.mustBe401(got.status)
+		s.mustBe401(got.Status)
 		return keyAnswer{}, true
 	}
 }
 
 // mustBe401 marks the test as failed for any other refusal: it would prove nothing about keys.
-func (s scene) mustBe401(status int) {
+func (s tenant) mustBe401(status int) {
 	if status != http.StatusUnauthorized {
-		s.t.Errorf("refused with %d, want 401", status)
+		s.T.Errorf("refused with %d, want 401", status)
 	}
 }

@@ -14,29 +14,29 @@ import (
 // TestARevocationReachesAReplicaWhoseWatchIsFrozen ends access in each way there is, while one
 // replica hears nothing from the Kubernetes API: the others tell it through Redis.
 func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
-	revocations := map[string]func(scene, *v1alpha1.Merchant, *v1alpha1.ApiKey){
-		"disabled": func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
-			s.change(k, func() { k.Spec.State = v1alpha1.ApiKeyDisabled })
+	revocations := map[string]func(tenant, *v1alpha1.Merchant, *v1alpha1.ApiKey){
+		"disabled": func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
+			s.Change(k, func() { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		},
-		"deleted":          func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) { s.delete(k) },
-		"merchant deleted": func(s scene, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) { s.delete(m) },
-		"rotated by trigger, no overlap": func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
-			s.change(k, func() { k.Spec.Rotation.Trigger, k.Spec.Rotation.OverlapSeconds = "now", new(int32) })
+		"deleted":          func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) { s.Delete(k) },
+		"merchant deleted": func(s tenant, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) { s.Delete(m) },
+		"rotated by trigger, no overlap": func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
+			s.Change(k, func() { k.Spec.Rotation.Trigger, k.Spec.Rotation.OverlapSeconds = "now", new(int32) })
 		},
-		"expired": func(s scene, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
-			s.change(k, func() { k.Spec.ExpiresAt = new(metav1.NewTime(time.Now().Add(2 * time.Second))) })
+		"expired": func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
+			s.Change(k, func() { k.Spec.ExpiresAt = new(metav1.NewTime(time.Now().Add(2 * time.Second))) })
 		},
-		"merchant re-created": func(s scene, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) {
-			s.delete(m)
-			s.eventually("the merchant is gone", func() bool { return s.gone(m) })
-			s.merchant(m.Name)
+		"merchant re-created": func(s tenant, m *v1alpha1.Merchant, _ *v1alpha1.ApiKey) {
+			s.Delete(m)
+			s.Eventually("the merchant is gone", func() bool { return s.Gone(m) })
+			s.Merchant(m.Name)
 		},
 	}
 	for name, revoke := range revocations {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			merchant := s.merchant("coffee")
-			apiKey, key := s.apiKey("till", "coffee")
+			s := newTenant(t)
+			merchant := s.Merchant("coffee")
+			apiKey, key := s.ApiKey("till", "coffee")
 			for replica := range shared.replicas {
 				s.eventuallyStatus(replica, key, http.StatusOK)
 			}
@@ -45,7 +45,7 @@ func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
 			t.Cleanup(shared.proxies[frozen].ThawWatches)
 			revoke(s, merchant, apiKey)
 			for replica := range shared.replicas {
-				s.eventually(fmt.Sprintf("replica %d refuses the key", replica), func() bool {
+				s.Eventually(fmt.Sprintf("replica %d refuses the key", replica), func() bool {
 					return s.try(replica, key) == http.StatusUnauthorized
 				})
 			}
@@ -54,15 +54,15 @@ func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
 }
 
 func TestAReenabledKeyWorksAgain(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	apiKey, key := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	apiKey, key := s.ApiKey("till", "coffee")
 	for range 3 {
-		s.change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyDisabled })
+		s.Change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyDisabled })
 		for replica := range shared.replicas {
 			s.eventuallyStatus(replica, key, http.StatusUnauthorized)
 		}
-		s.change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyActive })
+		s.Change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyActive })
 		for replica := range shared.replicas {
 			s.eventuallyStatus(replica, key, http.StatusOK)
 		}

@@ -6,40 +6,39 @@ import (
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
-const rotate = "/api/v1/keys/rotate"
-
 func TestARotatedKeyIsDeadEverywhereInTheVeryNextCall(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	apiKey, key := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	apiKey, key := s.ApiKey("till", "coffee")
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 	}
 	for round := range 20 {
 		rotated := s.want(s.call(round%2, http.MethodPost, rotate, key, ""), http.StatusOK)
-		next := rotated.body["fullKey"].(string)
+		next := rotated.Body["fullKey"].(string)
 		for replica := range shared.replicas {
 			s.want(s.call(replica, http.MethodGet, me, key, ""), http.StatusUnauthorized)
 			s.want(s.call(replica, http.MethodGet, me, next, ""), http.StatusOK)
 		}
 		key = next
 	}
-	s.eventually("the status counts the rotations", func() bool {
-		s.waitReady(apiKey, conditionsOf(apiKey))
+	s.Eventually("the status counts the rotations", func() bool {
+		s.AwaitReady(apiKey)
 		return apiKey.Status.KeyGeneration == 21 && apiKey.Status.LastRotation.Cause == v1alpha1.RotationAPI
 	})
 }
 
 func TestOfConcurrentRotationsOneWins(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	_, key := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	_, key := s.ApiKey("till", "coffee")
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusOK)
 	}
-	answers := make([]answer, 8)
+	answers := make([]fixture.Answer, 8)
 	var calls sync.WaitGroup
 	for i := range answers {
 		calls.Go(func() { answers[i] = s.call(i%2, http.MethodPost, rotate, key, "") })
@@ -47,7 +46,7 @@ func TestOfConcurrentRotationsOneWins(t *testing.T) {
 	calls.Wait()
 	wins := 0
 	for _, got := range answers {
-		if got.status == http.StatusOK {
+		if got.Status == http.StatusOK {
 			wins++
 		} else {
 			s.want(got, http.StatusUnauthorized)
@@ -59,12 +58,12 @@ func TestOfConcurrentRotationsOneWins(t *testing.T) {
 }
 
 func TestATriggerDeliversANewKeyWhileTheOldOneLivesOn(t *testing.T) {
-	s := newScene(t)
-	s.merchant("coffee")
-	apiKey, old := s.apiKey("till", "coffee")
-	s.change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "2026-11-21" })
-	s.waitReady(apiKey, conditionsOf(apiKey))
-	next := s.delivered("till-key")
+	s := newTenant(t)
+	s.Merchant("coffee")
+	apiKey, old := s.ApiKey("till", "coffee")
+	s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "2026-11-21" })
+	s.AwaitReady(apiKey)
+	next := s.Delivered("till-key", "apiKey")
 	if next == old {
 		t.Fatal("the trigger delivered no new key")
 	}

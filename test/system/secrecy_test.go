@@ -11,36 +11,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
 // TestNoSecretIsFoundAnywhere issues keys in every way there is, signs an event and lets a rail settle, and
 // then reads, as an administrator would, everything the product has written except the delivered
 // Secrets. What signs events is in the credentials namespace as well, and nowhere else.
 func TestNoSecretIsFoundAnywhere(t *testing.T) {
-	s := newScene(t)
-	hooks := newReceiver(t, http.StatusInternalServerError)
-	s.merchant("coffee", told(hooks))
-	apiKey, first := s.apiKey("till", "coffee")
+	s := newTenant(t)
+	hooks := newReceiver(t, func(before int, _ *http.Request) int {
+		if before == 0 {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	})
+	s.Merchant("coffee", subscribe(hooks))
+	apiKey, first := s.ApiKey("till", "coffee")
 	s.eventuallyStatus(0, first, http.StatusOK)
-	s.change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "again" })
-	s.waitReady(apiKey, conditionsOf(apiKey))
-	second := s.delivered("till-key")
+	s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "again" })
+	s.AwaitReady(apiKey)
+	second := s.Delivered("till-key", "apiKey")
 	s.eventuallyStatus(0, second, http.StatusOK)
 	rotated := s.want(s.call(0, http.MethodPost, rotate, second, ""), http.StatusOK)
-	third := rotated.body["fullKey"].(string)
+	third := rotated.Body["fullKey"].(string)
 	s.want(s.call(1, http.MethodPost, sessions, third, `{"amountCents":0}`), http.StatusBadRequest)
-	s.waitReady(apiKey, conditionsOf(apiKey))
-	signing, rail := s.signingSecret("coffee"), s.rail()
+	s.AwaitReady(apiKey)
+	signing, rail := s.signingSecret("coffee"), s.RailToken()
 	id := s.charge(0, third)
 	s.wantApplied(s.settle(0, rail, id, report("card-1", "COMPLETED")), true)
-	s.eventually("the merchant is told", func() bool { return len(hooks.about(id)) > 0 })
+	s.Eventually("the merchant is told", func() bool { return len(hooks.About(id)) > 0 })
 
-	written := map[string]string{"logs": shared.logs.String()}
+	written := map[string]string{"logs": shared.Logs.String()}
 	for what, list := range map[string]client.ObjectList{
 		"credentials Secrets":    &corev1.SecretList{},
 		"credentials ConfigMaps": &corev1.ConfigMapList{},
 	} {
-		written[what] = s.dump(list, client.InNamespace(credentialsNamespace))
+		written[what] = s.dump(list, client.InNamespace(kubetest.CredentialsNamespace))
 	}
 	for what, list := range map[string]client.ObjectList{
 		"ApiKeys":   &v1alpha1.ApiKeyList{},
@@ -68,14 +74,14 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 func unlabelled(key string) string { return key[strings.LastIndexByte(key, '_')+1:] }
 
 // dump returns a list as text, with the data of Secrets decoded.
-func (s scene) dump(list client.ObjectList, options ...client.ListOption) string {
-	s.t.Helper()
-	if err := shared.kube.List(s.t.Context(), list, options...); err != nil {
-		s.t.Fatal(err)
+func (s tenant) dump(list client.ObjectList, options ...client.ListOption) string {
+	s.T.Helper()
+	if err := s.Kube.List(s.T.Context(), list, options...); err != nil {
+		s.T.Fatal(err)
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	out := string(text)
 	if secrets, ok := list.(*corev1.SecretList); ok {

@@ -58,9 +58,9 @@ type Event struct {
 	Attempts int    `json:"attempts"`
 	Body     string `json:"body"`
 
-	session  string
-	sequence int64
-	status   string
+	session, key string
+	sequence     int64
+	status       string
 }
 
 // New refuses secrets that are none, and does not quote them.
@@ -130,6 +130,7 @@ func parse(id string, body []byte, verified bool) (Event, error) {
 		Type string `json:"type"`
 		Data struct {
 			SessionID string `json:"sessionId"`
+			KeyID     string `json:"keyId"`
 			Sequence  int64  `json:"sequence"`
 			Status    string `json:"status"`
 		} `json:"data"`
@@ -139,7 +140,7 @@ func parse(id string, body []byte, verified bool) (Event, error) {
 	}
 	return Event{
 		ID: id, Type: read.Type, Verified: verified, Attempts: 1, Body: string(body),
-		session: read.Data.SessionID, sequence: read.Data.Sequence, status: read.Data.Status,
+		session: read.Data.SessionID, key: read.Data.KeyID, sequence: read.Data.Sequence, status: read.Data.Status,
 	}, nil
 }
 
