@@ -1,93 +1,106 @@
 package observability
 
 import (
-	"context"
-	"crypto/tls"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"strings"
+	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-// applyAccess installs namespaces, service accounts and roles as a platform team would.
-func (p *product) applyAccess() error {
-	kubeconfig := filepath.Join(p.dir, "admin.kubeconfig")
-	if err := os.WriteFile(kubeconfig, p.environment.KubeConfig, 0o600); err != nil {
-		return err
-	}
-	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	for _, what := range [][]string{{"-k", repository.Path("config", "rbac")}, {"-f", repository.Path("config", "prometheus", "rbac.yaml")}} {
-		arguments := append([]string{"--kubeconfig", kubeconfig, "apply", "--server-side"}, what...)
-		if output, err := exec.Command(kubectl, arguments...).CombinedOutput(); err != nil {
-			return fmt.Errorf("apply %s: %w\n%s", what[1], err, output)
-		}
-	}
-	return p.admitPrometheus()
-}
-
-// admitPrometheus makes the account that config/prometheus/rbac.yaml binds, and keeps a token of it.
-func (p *product) admitPrometheus() error {
-	ctx := context.Background()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus-k8s"}}
-	for _, object := range []client.Object{namespace, account} {
-		if err := p.kube.Create(ctx, object); err != nil {
-			return err
-		}
+// An account that Kubernetes knows and that has no right to the metrics.
+func stranger(t *testing.T) (account *corev1.ServiceAccount, token string) {
+	t.Helper()
+	account = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", GenerateName: "stranger-"}}
+	if err := shared.Client.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
 	}
 	request := &authenticationv1.TokenRequest{}
-	if err := p.kube.SubResource("token").Create(ctx, account, request); err != nil {
-		return err
+	if err := shared.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
 	}
-	p.token = request.Status.Token
-	p.secrets = append(p.secrets, p.token)
-	return nil
+	return account, request.Status.Token
 }
 
-// kubeconfigOf writes a file with which a role signs in, so that it has its own rights and no more.
-func (p *product) kubeconfigOf(account string) (path string, err error) {
-	user, err := p.environment.AddUser(envtest.User{
-		Name:   "system:serviceaccount:" + systemNamespace + ":" + account,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
-	}, nil)
-	if err != nil {
-		return "", err
+func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
+	_, token := stranger(t)
+	for _, role := range roles() {
+		for _, test := range []struct {
+			what, path, token string
+			want              int
+		}{
+			{"the reader's token", "/metrics", shared.token, http.StatusOK},
+			{"no token", "/metrics", "", http.StatusUnauthorized},
+			{"a forged token", "/metrics", shared.token[:len(shared.token)-4] + "AAAA", http.StatusUnauthorized},
+			{"a key of ours", "/metrics", badKey, http.StatusUnauthorized},
+			{"a stranger's token", "/metrics", token, http.StatusForbidden},
+			{"no token, and probes", "/healthz", "", http.StatusOK},
+			{"no token, and probes", "/readyz", "", http.StatusOK},
+		} {
+			status, text, err := shared.get(role, test.path, test.token)
+			if err != nil || status != test.want {
+				t.Errorf("%s: %s with %s: %d, want %d (%v)", role, test.path, test.what, status, test.want, err)
+			}
+			if status != http.StatusOK && strings.Contains(text, "go_goroutines") {
+				t.Errorf("%s: metrics with %s", role, test.what)
+			}
+		}
+		inTheClear := strings.Replace(shared.ops[role], "https://", "http://", 1)
+		if answer, err := http.Get(inTheClear + "/metrics"); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: metrics are served in the clear: %d", role, answer.StatusCode)
+			}
+		}
 	}
-	content, err := user.KubeConfig()
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(p.dir, account+".kubeconfig")
-	return path, os.WriteFile(path, content, 0o600)
 }
 
-// insecure takes any certificate, as a scraper must that takes self-made ones.
-var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-
-// get asks the ops port of a role; an empty token is none.
-func (p *product) get(ctx context.Context, role, path, token string) (status int, text string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.ops[role]+path, nil)
-	if err != nil {
-		return 0, "", err
+// Who may read the metrics may not take profiles, which slow a process down: that is a right of its own.
+func TestProfilesAreForThoseWhoMayTakeThem(t *testing.T) {
+	account, token := stranger(t)
+	profiler, profilersToken := stranger(t)
+	name := "profilers-" + profiler.Name
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/debug/pprof/*"}, Verbs: []string{"get"}}},
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: profiler.Namespace, Name: profiler.Name}},
 	}
-	answer, err := insecure.Do(request)
-	if err != nil {
-		return 0, "", err
+	for _, object := range []client.Object{role, binding} {
+		if err := shared.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(body), err
+	for _, role := range roles() {
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/profile?seconds=1"} {
+			for _, test := range []struct {
+				who, token string
+				want       int
+			}{
+				{"nobody", "", http.StatusUnauthorized},
+				{"a reader of metrics", shared.token, http.StatusForbidden},
+				{account.Name, token, http.StatusForbidden},
+			} {
+				status, _, err := shared.get(role, path, test.token)
+				if err != nil || status != test.want {
+					t.Errorf("%s: %s by %s: %d, want %d (%v)", role, path, test.who, status, test.want, err)
+				}
+			}
+		}
+		// A right takes a moment to be in force everywhere, and a refusal is remembered for a minute: nobody asked before.
+		status, text, err := shared.get(role, "/debug/pprof/goroutine?debug=1", profilersToken)
+		if err != nil || status != http.StatusOK || !strings.Contains(text, "goroutine profile:") {
+			t.Errorf("%s: goroutines by who may: %d, %.80q, %v", role, status, text, err)
+		}
+		if status, _, err := shared.get(role, "/debug/pprof/cmdline", profilersToken); err != nil || status != http.StatusNotFound {
+			t.Errorf("%s: the command line: %d, want 404 (%v)", role, status, err)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 func roles() []string { return []string{operatorRole, apiserverRole, dispatcherRole} }
@@ -45,7 +46,7 @@ var bounded = map[string]*regexp.Regexp{
 	"method":    regexp.MustCompile(`^(GET|HEAD|POST|OPTIONS|other)$`),
 	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{id\})*$`),
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
-	"reason":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
+	"reason":    regexp.MustCompile(`^[a-z_]{2,24}[0-9x]*$`),
 	"limit":     regexp.MustCompile(`^(merchant|address|rotations)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|dead|expired)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
@@ -99,7 +100,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		{operatorRole, `merchant_operator_resources{kind="Merchant",state="ready"} 1`},
 		{dispatcherRole, `merchant_operator_webhook_attempts_total{result="delivered"} 2`},
 	} {
-		await.Until(t, patience, expected.role+" shows "+expected.line, func() bool {
+		await.Until(t, fixture.Patience, expected.role+" shows "+expected.line, func() bool {
 			text, _ := scrape(t, expected.role)
 			return slices.Contains(strings.Split(text, "\n"), expected.line)
 		})
@@ -113,7 +114,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 // scrape reads the metrics of a role as Prometheus does.
 func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
 	t.Helper()
-	status, text, err := shared.get(t.Context(), role, "/metrics", shared.token)
+	status, text, err := shared.get(role, "/metrics", shared.token)
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("%s: status %d, %v", role, status, err)
 	}

@@ -1,0 +1,155 @@
+package observability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+// What a merchant writes where people write such things, and must be nowhere in what the programs show.
+const (
+	orderRef       = "table 7, jane.doe@example.com"
+	hookPath       = "/hooks/0a1b2c3d"
+	publicSessions = "/api/v1/public/sessions/"
+	// What callers say of a trace, and where they call from.
+	foreignTrace    = "4bf92f3577b34da6a3ce929d0e0e4736"
+	stateOfStranger = "anything-at-all"
+	payerAddress    = "203.0.113.77"
+	badKey          = "mk_live_aaaaaaaaaaaa_ThisIsNobodysKeyButItLooksLikeOne000000"
+)
+
+// traffic has something happen to every metric: a charge that is cancelled, a key that is rotated, their webhooks, and what
+// strangers try.
+func (i *installation) traffic() error {
+	i.receiver = inbox.NewRecorder(nil)
+	shop := httptest.NewServer(i.receiver)
+	i.OnClose(func() error { shop.Close(); return nil })
+	key, err := i.onboard(shop.URL + hookPath + "?token=hush")
+	if err != nil {
+		return err
+	}
+	created, err := i.call(http.MethodPost, fixture.Sessions, key, fmt.Sprintf(`{"amountCents": 1250, "orderRef": %q}`, orderRef))
+	if err != nil {
+		return err
+	}
+	id := created.Text("sessionId")
+	if id == "" {
+		return fmt.Errorf("no session: %s", created.Raw)
+	}
+	i.secrets = append(i.secrets, key, id, orderRef, "jane.doe", hookPath, "hush", badKey, stateOfStranger, payerAddress)
+	requests := []struct{ method, path, key string }{
+		{http.MethodGet, fixture.Sessions + "/" + id, key},
+		{http.MethodGet, fixture.Sessions + "/" + id, badKey},
+		{http.MethodGet, fixture.Sessions + "/" + id + "/nothing", key},
+		{"BREW", fixture.Sessions + "/" + id, key},
+		{http.MethodOptions, fixture.Sessions + "/" + id, ""},
+		{http.MethodPost, fixture.Sessions + "/" + id + "/cancel", key},
+	}
+	for range 10 { // more than a client address may
+		requests = append(requests, struct{ method, path, key string }{http.MethodGet, publicSessions + id, ""})
+	}
+	for _, request := range requests {
+		if _, err := i.call(request.method, request.path, request.key, ""); err != nil {
+			return err
+		}
+	}
+	if _, err := i.callAt(i.api.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", "a.b.c", ""); err != nil {
+		return err
+	}
+	rotated, err := i.call(http.MethodPost, fixture.Rotate, key, "")
+	if err != nil {
+		return err
+	}
+	fresh := rotated.Text("fullKey")
+	if fresh == "" {
+		return errors.New("the key was not rotated")
+	}
+	i.secrets = append(i.secrets, fresh)
+	if err := i.Wait("the end of the session and the rotation arrive", func() (bool, error) {
+		return len(i.receiver.Attempts()) == 2, nil
+	}); err != nil {
+		return err
+	}
+	return i.damage()
+}
+
+// damage writes into Redis what the programs would not have, until each of them has met it.
+func (i *installation) damage() error {
+	ctx := context.Background()
+	redis := goredis.NewClient(&goredis.Options{Addr: i.Redis.Addr(), Protocol: 2, DisableIdentity: true})
+	defer func() { _ = redis.Close() }()
+	const id = "ps_00abcdefghijklmnopqrstuvwx"
+	for _, key := range []string{"{b00}:session:" + id, "{b01}:due"} {
+		if err := redis.Set(ctx, key, "neither a hash nor a sorted set", 0).Err(); err != nil {
+			return err
+		}
+	}
+	for _, role := range []string{apiserverRole, dispatcherRole} {
+		if err := i.Wait("the "+role+" has met it", func() (bool, error) {
+			if _, err := i.call(http.MethodGet, publicSessions+id, "", ""); err != nil {
+				return false, err
+			}
+			_, text, err := i.get(role, "/metrics", i.token)
+			return strings.Contains(text, "redis_operation_errors_total{"), err
+		}); err != nil {
+			return err
+		}
+	}
+	return redis.Del(ctx, "{b01}:due").Err()
+}
+
+// onboard applies a Merchant and an ApiKey and returns the delivered key.
+func (i *installation) onboard(hook string) (key string, err error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shops"}}
+	merchant := &v1alpha1.Merchant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme-coffee"},
+		Spec: v1alpha1.MerchantSpec{
+			DisplayName: "Acme Coffee",
+			RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 1000, Burst: 1000},
+			Webhook:     &v1alpha1.Webhook{URL: hook},
+		},
+	}
+	till := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till"},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: "acme-coffee"},
+			Delivery:    &v1alpha1.Delivery{SecretName: "till-key"},
+		},
+	}
+	for _, object := range []client.Object{namespace, merchant, till} {
+		if err := i.Client.Create(context.Background(), object); err != nil {
+			return "", err
+		}
+	}
+	return key, i.Wait("the key works", func() (bool, error) {
+		var secret corev1.Secret
+		if err := i.Client.Get(context.Background(), client.ObjectKey{Namespace: "shops", Name: "till-key"}, &secret); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		key = string(secret.Data["apiKey"])
+		answer, err := i.call(http.MethodGet, fixture.Me, key, "")
+		return answer.Body["merchant"] != nil, err
+	})
+}
+
+// call sends a request to the public port and returns the answer, whatever its status.
+func (i *installation) call(method, path, key, body string) (fixture.Answer, error) {
+	return i.callAt(i.api.Public, method, path, key, body)
+}
+
+func (i *installation) callAt(base, method, path, key, body string) (fixture.Answer, error) {
+	return fixture.Call(http.DefaultClient, base, method, path, key, body,
+		"Traceparent", "00-"+foreignTrace+"-00f067aa0ba902b7-01", "Tracestate", "vendor="+stateOfStranger, "X-Forwarded-For", payerAddress)
+}
