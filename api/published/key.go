@@ -69,9 +69,10 @@ type Current struct {
 	CreatedAt time.Time     `json:"createdAt"`
 }
 
-// Previous is a rotated key's digest and the end of its overlap.
+// Previous is a rotated key and the end of its overlap. Prefix is empty for an externally generated key.
 type Previous struct {
 	Digest     apikey.Digest `json:"digest"`
+	Prefix     string        `json:"prefix,omitempty"`
 	ValidUntil time.Time     `json:"validUntil"`
 }
 

@@ -62,16 +62,23 @@ func (r KeyRecord) NextRevision(now time.Time) int64 {
 }
 
 // Rotated returns the record after one rotation: the generation and the revision rise and next is in force.
-// With an overlap the key that was in force stays valid for that long, beside previous ones until
-// their own end; without one, it and all previous ones are dead at once. Times of creation rise by a
-// millisecond at least, whatever the clocks say, because replicas order what they know by them.
+// The key that was in force stays valid for the overlap. Older ones end at their own end, or with it if
+// that is earlier: a rotation shortens an overlap and never lengthens one, and one without an overlap
+// ends them all at once. Times of creation rise by a millisecond at least, whatever the clocks say,
+// because replicas order what they know by them.
 func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap time.Duration, now time.Time) KeyRecord {
 	out := r
 	out.Previous = nil
 	if overlap > 0 {
-		out.Previous = append(out.Previous, Previous{Digest: r.Current.Digest, ValidUntil: now.Add(overlap).UTC()})
-		out.Previous = append(out.Previous, r.PreviousAt(now)...)
+		end := now.Add(overlap).UTC()
+		replaced := Previous{Digest: r.Current.Digest, Prefix: r.Current.Prefix, ValidUntil: end}
+		out.Previous = append([]Previous{replaced}, r.PreviousAt(now)...)
 		out.Previous = out.Previous[:min(len(out.Previous), MaxPrevious)]
+		for i, p := range out.Previous {
+			if end.Before(p.ValidUntil) {
+				out.Previous[i].ValidUntil = end
+			}
+		}
 	}
 	out.Generation++
 	out.Revision = r.NextRevision(now)

@@ -18,6 +18,7 @@ func TestRotated(t *testing.T) {
 	next := published.Current{Digest: apikey.DigestOf("next"), Prefix: "mk_live_abcdefgh2345_next", CreatedAt: now}
 	current := apikey.DigestOf("current")
 	previous := apikey.DigestOf("previous")
+	prefix := keyRecord().Current.Prefix
 
 	for _, tc := range []struct {
 		desc         string
@@ -30,17 +31,25 @@ func TestRotated(t *testing.T) {
 			desc: "over HTTP all older keys are dead at once", cause: v1alpha1.RotationAPI, now: now,
 		},
 		{
-			desc: "an overlap keeps the key that was in force, the newest first", cause: v1alpha1.RotationTrigger,
+			desc: "an overlap keeps the key that was in force, and shortens older overlaps, the newest first", cause: v1alpha1.RotationTrigger,
 			overlap: time.Hour, now: now,
 			wantPrevious: []published.Previous{
-				{Digest: current, ValidUntil: now.Add(time.Hour)},
+				{Digest: current, Prefix: prefix, ValidUntil: now.Add(time.Hour)},
+				{Digest: previous, ValidUntil: now.Add(time.Hour)},
+			},
+		},
+		{
+			desc: "an overlap does not lengthen older ones", cause: v1alpha1.RotationSchedule,
+			overlap: 48 * time.Hour, now: now,
+			wantPrevious: []published.Previous{
+				{Digest: current, Prefix: prefix, ValidUntil: now.Add(48 * time.Hour)},
 				{Digest: previous, ValidUntil: issued.Add(24 * time.Hour)},
 			},
 		},
 		{
 			desc: "a previous key whose overlap has ended leaves", cause: v1alpha1.RotationSchedule,
 			overlap: time.Hour, now: issued.Add(24 * time.Hour),
-			wantPrevious: []published.Previous{{Digest: current, ValidUntil: issued.Add(25 * time.Hour)}},
+			wantPrevious: []published.Previous{{Digest: current, Prefix: prefix, ValidUntil: issued.Add(25 * time.Hour)}},
 		},
 		{
 			desc: "an overlap of zero lets nobody in", cause: v1alpha1.RotationTrigger, now: now,
