@@ -73,7 +73,7 @@ func expectConformant(g Gomega, object client.Object) {
 		}
 		g.Expect(condition.ObservedGeneration).To(Equal(observedGeneration(object)), "%s is of the observed spec", condition.Type)
 		g.Expect(condition.Message).NotTo(BeEmpty())
-		if condition.Type == v1alpha1.ReadyCondition {
+		if condition.Type != v1alpha1.ReconcilingCondition && condition.Type != v1alpha1.StalledCondition {
 			continue
 		}
 		abnormal++
@@ -127,6 +127,11 @@ func observedGeneration(object client.Object) int64 {
 func (f *fixture) awaitWaiting(key *v1alpha1.ApiKey) {
 	GinkgoHelper()
 	f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotFound)
+}
+
+// condition returns a condition of the object as it was read last; nil: it has none of that type.
+func condition(object client.Object, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(conditionsOf(object), kind)
 }
 
 func (f *fixture) awaitStalled(object client.Object, reason string) {

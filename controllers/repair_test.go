@@ -41,15 +41,19 @@ func (f *fixture) versions() map[string]string {
 func (f *fixture) population() []*v1alpha1.ApiKey {
 	GinkgoHelper()
 	f.merchant(aMerchant("coffee").webhook(func(h *v1alpha1.Webhook) { h.RotationTrigger = "a" }))
-	f.merchant(aMerchant("books").state(v1alpha1.MerchantSuspended))
+	f.merchant(aMerchant("books"))
+	f.merchant(aMerchant("closed").state(v1alpha1.MerchantClosed))
 	waiting := aKey("waiting", "nobody")
 	f.apply(waiting.ApiKey)
 	f.awaitWaiting(waiting.ApiKey)
+	refused := aKey("refused", "closed")
+	f.apply(refused.ApiKey)
+	f.awaitStalled(refused.ApiKey, v1alpha1.ReasonMerchantClosed)
 	return []*v1alpha1.ApiKey{
 		f.key(aKey("till", "coffee").trigger("a")),
 		f.key(aKey("web", "books").deliveredAs("elsewhere").every(300e9)),
 		f.key(aKey("vault", "books").digest(f.delivered("elsewhere").Digest())),
-		waiting.ApiKey,
+		waiting.ApiKey, refused.ApiKey,
 	}
 }
 
@@ -162,7 +166,7 @@ var _ = Describe("A published key", func() {
 		before := f.record(key)
 		expires := metav1.NewTime(time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State, k.Spec.ExpiresAt = v1alpha1.ApiKeyDisabled, &expires })
-		f.awaitReady(key)
+		f.awaitStalled(key, v1alpha1.ReasonDisabled)
 		after := f.record(key)
 		Expect(after.State).To(Equal(v1alpha1.ApiKeyDisabled))
 		Expect(after.ExpiresAt).To(HaveValue(BeTemporally("==", expires.Time)))
@@ -181,7 +185,7 @@ var _ = Describe("A published key", func() {
 			fresh := f.delivered("till-key")
 			Expect(f.live(record, fresh)).To(BeTrue())
 			Expect(f.live(record, old)).To(BeFalse(), "an old key cannot be proven live")
-			Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationInitial))
+			Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationRecovery))
 		},
 		Entry("deleted it", func(f *fixture, k *v1alpha1.ApiKey) { f.delete(f.publishedSecret(k)) }, int64(2)),
 		Entry("broke its record", func(f *fixture, k *v1alpha1.ApiKey) {

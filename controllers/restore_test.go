@@ -55,7 +55,7 @@ var _ = Describe("A published key of an earlier generation that is put back", fu
 		record := f.awaitGeneration(key, 3)
 		Expect(f.live(record, revoked)).To(BeFalse())
 		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
-		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationInitial))
+		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationRecovery))
 		Expect(record.Previous).To(BeEmpty())
 	})
 

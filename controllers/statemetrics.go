@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
 // stateMetrics count Merchants and ApiKeys by state, when they are scraped and out of the cache. Every operator counts,
@@ -26,14 +27,15 @@ const (
 	stateReady       = "ready"
 	stateReconciling = "reconciling"
 	stateStalled     = "stalled"
-	stateUnknown     = "unknown" // there are no conditions yet
+	stateInactive    = "inactive" // disabled, expired, or of a Merchant that is not Active
+	stateUnknown     = "unknown"  // there are no conditions yet
 )
 
 // listTimeout bounds the wait for a cache that has not synced.
 const listTimeout = 5 * time.Second
 
 var resourcesDesc = prometheus.NewDesc("merchant_operator_resources",
-	"Merchants and ApiKeys by state: ready, reconciling, stalled or unknown.", []string{"kind", "state"}, nil)
+	"Merchants and ApiKeys by state: ready, reconciling, stalled, inactive or unknown.", []string{"kind", "state"}, nil)
 
 // NeedLeaderElection lets the manager start it at once.
 func (*stateMetrics) NeedLeaderElection() bool { return false }
@@ -79,6 +81,8 @@ func (m *stateMetrics) Collect(out chan<- prometheus.Metric) {
 
 func stateOf(all []metav1.Condition) string {
 	switch {
+	case conditions.Inactive(all):
+		return stateInactive
 	case meta.IsStatusConditionTrue(all, v1alpha1.StalledCondition):
 		return stateStalled
 	case meta.IsStatusConditionTrue(all, v1alpha1.ReadyCondition):
@@ -93,7 +97,7 @@ func stateOf(all []metav1.Condition) string {
 type stateCounts map[string]int
 
 func newStateCounts() stateCounts {
-	return stateCounts{stateReady: 0, stateReconciling: 0, stateStalled: 0, stateUnknown: 0}
+	return stateCounts{stateReady: 0, stateReconciling: 0, stateStalled: 0, stateInactive: 0, stateUnknown: 0}
 }
 
 func (c stateCounts) send(kind string, out chan<- prometheus.Metric) {

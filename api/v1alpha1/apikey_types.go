@@ -12,13 +12,13 @@ const (
 	ApiKeyDisabled ApiKeyState = "Disabled"
 )
 
-// RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API.
-// +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API
+// RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API, Recovery.
+// +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API;Recovery
 type RotationCause string
 
 // Causes of a rotation.
 const (
-	// RotationInitial: the first key of an ApiKey, or a new one because the published record was lost.
+	// RotationInitial: the first key of an ApiKey, or of another Merchant with the name of a deleted one.
 	RotationInitial RotationCause = "Initial"
 	// RotationTrigger: spec.rotation.trigger or spec.keyDigest changed.
 	RotationTrigger RotationCause = "Trigger"
@@ -26,6 +26,8 @@ const (
 	RotationSchedule RotationCause = "Schedule"
 	// RotationAPI: the merchant called POST /api/v1/keys/rotate.
 	RotationAPI RotationCause = "API"
+	// RotationRecovery: the published record of a live key was lost.
+	RotationRecovery RotationCause = "Recovery"
 )
 
 // MerchantReference names a Merchant in the namespace of the ApiKey.
@@ -75,7 +77,8 @@ type Rotation struct {
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
 
 	// overlapSeconds is the time for which the old key stays valid after a rotation by trigger or schedule, in seconds.
-	// Default: 86400 (one day). 0: the old key is refused at once. A rotation over HTTP has no overlap.
+	// Default: 86400 (one day). Each old key stays valid until its own end. A later rotation can shorten that time to
+	// its own overlap, and never extends it. 0, or a rotation over HTTP: all old keys are refused at once.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:default=86400
@@ -135,6 +138,17 @@ type RotationStatus struct {
 	Cause RotationCause `json:"cause,omitempty"`
 }
 
+// PreviousKey is an old key that is still valid.
+type PreviousKey struct {
+	// prefix is the first characters of the key, which may be shown to people. Empty for an externally generated key.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+	// validUntil is the time from which the key is refused, in RFC 3339.
+	// +required
+	ValidUntil metav1.Time `json:"validUntil,omitzero"`
+}
+
 // ApiKeyStatus is the observed state of an ApiKey. It never contains a key or digest.
 type ApiKeyStatus struct {
 	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
@@ -160,6 +174,12 @@ type ApiKeyStatus struct {
 	// +optional
 	LastRotation *RotationStatus `json:"lastRotation,omitempty"`
 
+	// previousKeys are the old keys that are still valid. The first is the newest, and the one that ends last.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +optional
+	PreviousKeys []PreviousKey `json:"previousKeys,omitempty"`
+
 	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
@@ -169,7 +189,8 @@ type ApiKeyStatus struct {
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
-	// conditions are Ready (always), and Reconciling, Stalled, ExpiringSoon and RotatingSoon (only while true).
+	// conditions are Ready (always; True while the key works), Delivered (unless the key is externally generated), and
+	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
@@ -189,6 +210,8 @@ type ApiKeyStatus struct {
 // +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=`.status.prefix`
 // +kubebuilder:printcolumn:name="Generation",type=integer,JSONPath=`.status.keyGeneration`
 // +kubebuilder:printcolumn:name="Rotated",type=date,JSONPath=`.status.lastRotation.time`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Overlap until",type=string,priority=1,JSONPath=`.status.previousKeys[0].validUntil`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"

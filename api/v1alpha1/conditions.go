@@ -2,14 +2,19 @@ package v1alpha1
 
 // Condition types of Merchant and ApiKey, as kstatus reads them.
 const (
-	// ReadyCondition is True when everything in the spec is published to the data plane.
+	// ReadyCondition of an ApiKey is True while the key works; of a Merchant, when everything in the spec is published.
 	ReadyCondition = "Ready"
 	// ReconcilingCondition is True while the operator works, retries or waits for another object; else absent.
 	ReconcilingCondition = "Reconciling"
 	// StalledCondition is True while a person must change something; else absent.
 	StalledCondition = "Stalled"
 
-	// ExpiringSoonCondition of an ApiKey is True from a week before spec.expiresAt; else absent.
+	// DeliveredCondition of an ApiKey says whether a Secret holds the current key; absent for an externally generated key.
+	DeliveredCondition = "Delivered"
+	// KeyLostCondition of an ApiKey is True after the published record of a live key was lost, until the next rotation;
+	// else absent.
+	KeyLostCondition = "KeyLost"
+	// ExpiringSoonCondition of an ApiKey is True in the last week before spec.expiresAt; else absent.
 	ExpiringSoonCondition = "ExpiringSoon"
 	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation, or a tenth of the interval if
 	// that is less; else absent.
@@ -20,13 +25,21 @@ const (
 	WebhookHealthyCondition = "WebhookHealthy"
 )
 
-// Reasons of conditions, and of the events about them.
+// Reasons of Ready, and of Reconciling or Stalled beside it. Events about them have the same reason.
 const (
 	// ReasonPublished: the object is published and up to date.
 	ReasonPublished = "Published"
+	// ReasonDisabled: spec.state of the ApiKey is Disabled.
+	ReasonDisabled = "Disabled"
+	// ReasonExpired: spec.expiresAt is past.
+	ReasonExpired = "Expired"
+	// ReasonMerchantSuspended: the Merchant of the ApiKey is Suspended.
+	ReasonMerchantSuspended = "MerchantSuspended"
+	// ReasonMerchantClosed: the Merchant of the ApiKey is Closed.
+	ReasonMerchantClosed = "MerchantClosed"
 	// ReasonMerchantNotFound: the Merchant of spec.merchantRef does not exist in the namespace (yet).
 	ReasonMerchantNotFound = "MerchantNotFound"
-	// ReasonSecretConflict: the Secret to deliver to exists and belongs to another owner.
+	// ReasonSecretConflict: the Secret to write exists and belongs to another owner.
 	ReasonSecretConflict = "SecretConflict"
 	// ReasonKeyDigestUsed: spec.keyDigest is of a former key; set the digest of another key.
 	ReasonKeyDigestUsed = "KeyDigestUsed"
@@ -36,12 +49,38 @@ const (
 	ReasonTooManyKeyDigests = "TooManyKeyDigests"
 	// ReasonNewerVersion: a newer operator wrote the published object; this operator does not change it.
 	ReasonNewerVersion = "NewerVersion"
-	// ReasonExpiresAt: spec.expiresAt is near or past.
+	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.
+	ReasonFailed = "Failed"
+)
+
+// Reasons of Delivered.
+const (
+	// ReasonDelivered: a Secret holds the current key.
+	ReasonDelivered = "Delivered"
+	// ReasonNotDelivered: the Secret was deleted or replaced, and the key cannot be shown again.
+	ReasonNotDelivered = "NotDelivered"
+	// ReasonRotatedOverHTTP: only the caller of the rotation has the current key.
+	ReasonRotatedOverHTTP = "RotatedOverHTTP"
+	// ReasonRetentionEnded: the Secret was deleted after delivery.retainSeconds.
+	ReasonRetentionEnded = "RetentionEnded"
+	// ReasonNotIssued: there is no key to deliver; Ready says why.
+	ReasonNotIssued = "NotIssued"
+)
+
+// Reasons of KeyLost.
+const (
+	// ReasonKeyReplaced: a new key replaced the lost one.
+	ReasonKeyReplaced = "KeyReplaced"
+	// ReasonKeyNotReplaced: no key could replace the lost one yet; Ready says why.
+	ReasonKeyNotReplaced = "KeyNotReplaced"
+)
+
+// Reasons of ExpiringSoon and RotatingSoon.
+const (
+	// ReasonExpiresAt: spec.expiresAt is near.
 	ReasonExpiresAt = "ExpiresAt"
 	// ReasonSchedule: a scheduled rotation is near.
 	ReasonSchedule = "Schedule"
-	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.
-	ReasonFailed = "Failed"
 )
 
 // Finalizer keeps a Merchant or ApiKey until its published objects are deleted. Owner references cannot do that,

@@ -49,12 +49,16 @@ var _ = Describe("kubectl", func() {
 		))
 	})
 
-	It("shows an ApiKey's readiness, state, merchant, prefix, generation and age", func(ctx SpecContext) {
-		create(ctx, object(apiKeyManifest))
+	It("shows an ApiKey's readiness, state, merchant, prefix, generation, ends and age", func(ctx SpecContext) {
+		create(ctx, object(apiKeyManifest, set("spec.expiresAt", `"2099-01-02T03:04:05Z"`)))
 		status := ac.ApiKeyStatus().
 			WithObservedGeneration(1).
 			WithPrefix("mk_live_abcdefgh2345_0123").
 			WithKeyGeneration(2).
+			WithPreviousKeys(
+				ac.PreviousKey().WithValidUntil(metav1.NewTime(time.Date(2098, 2, 3, 4, 5, 6, 0, time.UTC))),
+				ac.PreviousKey().WithValidUntil(metav1.NewTime(time.Date(2098, 1, 3, 4, 5, 6, 0, time.UTC))),
+			).
 			WithLastRotation(ac.RotationStatus().WithTime(metav1.NewTime(time.Now().Add(-time.Hour))).WithCause("Trigger")).
 			WithConditions(readyCondition(1))
 		Expect(kube.Status().Apply(ctx, ac.ApiKey("acme-till-1", "default").WithStatus(status), owner)).To(Succeed())
@@ -67,6 +71,8 @@ var _ = Describe("kubectl", func() {
 			HaveKeyWithValue("Prefix", "mk_live_abcdefgh2345_0123"),
 			HaveKeyWithValue("Generation", BeEquivalentTo(2)),
 			HaveKeyWithValue("Rotated", "60m"),
+			HaveKeyWithValue("Expires", "2099-01-02T03:04:05Z"),
+			HaveKeyWithValue("Overlap until (wide)", "2098-02-03T04:05:06Z"),
 			HaveKeyWithValue("Reason (wide)", "Published"),
 			HaveKeyWithValue("Age", Not(BeEmpty())),
 		))

@@ -1,6 +1,8 @@
 package apikeys
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -38,30 +40,70 @@ func (p *plan) idle() bool {
 // decide is pure. A key that cannot be replaced now goes on as it is, with its state and expiry kept
 // in line: what prevents a new key must not keep a person from disabling the old one.
 func decide(f facts) *plan {
-	p := &plan{facts: f, outcome: outcomeFor(f)}
-	p.claims = missingClaims(f, p.outcome.IsReady())
-	if p.outcome.IsReady() {
+	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken)
+	p := &plan{facts: f, outcome: obstacle}
+	p.claims = missingClaims(f, !blocked)
+	if !blocked {
+		p.outcome = usability(f)
 		if p.newKey = wantedKey(f); p.newKey != nil {
 			return p
 		}
 		p.move = misplaced(f)
-		p.warnings = warningsFor(f)
 	}
+	p.warnings = warningsFor(f, blocked)
 	p.repair = repair(f)
 	p.remove = removals(f)
 	return p
 }
 
-// outcomeFor says what prevents a new key, the first thing that does, or else that nothing does.
-func outcomeFor(f facts) conditions.Outcome {
-	for _, rule := range []func(facts) (conditions.Outcome, bool){
-		newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken,
-	} {
-		if outcome, applies := rule(f); applies {
-			return outcome
+// rule gives an outcome, if it applies.
+type rule func(facts) (outcome conditions.Outcome, applies bool)
+
+// first returns the outcome of the first rule that applies; ok is false if none does.
+func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
+	for _, rule := range rules {
+		if outcome, ok = rule(f); ok {
+			return outcome, true
 		}
 	}
+	return conditions.Outcome{}, false
+}
+
+// usability says whether a key that is published as the spec says is accepted.
+func usability(f facts) conditions.Outcome {
+	if refused, ok := first(f, disabled, expired, merchantInactive); ok {
+		return refused
+	}
 	return conditions.Ready("API key is published and up to date")
+}
+
+func disabled(f facts) (conditions.Outcome, bool) {
+	return conditions.Stalled(v1alpha1.ReasonDisabled, "spec.state is Disabled: the key gets 401"),
+		f.apiKey.Spec.State == v1alpha1.ApiKeyDisabled
+}
+
+func expired(f facts) (conditions.Outcome, bool) {
+	end := expiry(f)
+	return conditions.Stalled(v1alpha1.ReasonExpired,
+			"The key expired at %s and gets 401; set a later spec.expiresAt, or delete the ApiKey", end.Format(time.RFC3339)),
+		!end.IsZero() && !f.now.Before(end)
+}
+
+func merchantInactive(f facts) (conditions.Outcome, bool) {
+	reason := v1alpha1.ReasonMerchantSuspended
+	if f.merchantState == v1alpha1.MerchantClosed {
+		reason = v1alpha1.ReasonMerchantClosed
+	}
+	return conditions.Stalled(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active",
+		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive
+}
+
+// expiry is when the key ends; zero: never.
+func expiry(f facts) time.Time {
+	if f.apiKey.Spec.ExpiresAt == nil {
+		return time.Time{}
+	}
+	return f.apiKey.Spec.ExpiresAt.UTC()
 }
 
 // newerVersion: an operator of an older version must not undo what a newer one knows.
@@ -80,9 +122,47 @@ func anothersRecord(f facts) (conditions.Outcome, bool) {
 		"Published Secret %s holds the record of another ApiKey and was not changed", f.published.Name), true
 }
 
+// merchantWait is how long an ApiKey waits for its Merchant, since a pipeline applies them in any order, until a
+// person has to look. It is also how often the names in the message are brought up to date then.
+const merchantWait = 10 * time.Minute
+
+// maxNames bounds the names in a message.
+const maxNames = 10
+
 func merchantMissing(f facts) (conditions.Outcome, bool) {
-	return conditions.Waiting(v1alpha1.ReasonMerchantNotFound,
-		"Merchant %s does not exist in this namespace", f.apiKey.Spec.MerchantRef.Name), f.merchantID == ""
+	if f.merchantID != "" {
+		return conditions.Outcome{}, false
+	}
+	missing := fmt.Sprintf("Merchant %s does not exist in namespace %s", f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
+	if f.published != nil {
+		missing += ", so the key gets 401"
+	}
+	if f.merchantMissingFor() < merchantWait {
+		return conditions.Waiting(v1alpha1.ReasonMerchantNotFound, "%s; waiting for it", missing), true
+	}
+	there := "there are no Merchants"
+	if n := len(f.merchants); n > 0 {
+		there = "its Merchants are " + strings.Join(f.merchants[:min(n, maxNames)], ", ")
+		if n > maxNames {
+			there += fmt.Sprintf(" and %d more", n-maxNames)
+		}
+	}
+	return conditions.Stalled(v1alpha1.ReasonMerchantNotFound,
+		"%s; %s. Create the Merchant, or another ApiKey with the right merchantRef", missing, there), true
+}
+
+// merchantMissingFor is for how long the status says so.
+func (f facts) merchantMissingFor() time.Duration {
+	for _, c := range f.apiKey.Status.Conditions {
+		switch {
+		case c.Reason != v1alpha1.ReasonMerchantNotFound:
+		case c.Type == v1alpha1.StalledCondition:
+			return merchantWait
+		case c.Type == v1alpha1.ReconcilingCondition:
+			return f.now.Sub(c.LastTransitionTime.Time)
+		}
+	}
+	return 0
 }
 
 // digestUsed: an externally generated key is needed for another Merchant of the old one's name, and
@@ -104,7 +184,7 @@ func nameTaken(f facts) (conditions.Outcome, bool) {
 		return conditions.Outcome{}, false
 	}
 	return conditions.Stalled(v1alpha1.ReasonSecretConflict,
-		"Secret %s exists and does not belong to this ApiKey; delete it, or change spec.delivery.secretName", f.target()), true
+		"Secret %s %s; choose another spec.delivery.secretName", f.target(), f.targetHolder), true
 }
 
 // conflictRecheck is how often a taken name or digest is checked again: nothing reports that somebody else's object is
@@ -114,8 +194,14 @@ const conflictRecheck = time.Minute
 // nextCheck is the time until there will be something to do; 0: never.
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
-	moments := []time.Time{rotation, retentionEnd(f), overlapEnd(f)}
+	moments := []time.Time{rotation, retentionEnd(f), overlapEnd(f), expiry(f)}
 	switch outcome.Reason {
+	case v1alpha1.ReasonMerchantNotFound:
+		left := merchantWait - f.merchantMissingFor()
+		if left <= 0 {
+			left = merchantWait
+		}
+		moments = append(moments, f.now.Add(left))
 	case v1alpha1.ReasonSecretConflict, v1alpha1.ReasonKeyDigestClaimed, v1alpha1.ReasonTooManyKeyDigests:
 		moments = append(moments, f.now.Add(conflictRecheck))
 	}

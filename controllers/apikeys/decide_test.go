@@ -48,6 +48,11 @@ func decided(p *plan) decision {
 	return d
 }
 
+func expiring(f facts, after time.Duration) facts {
+	f.apiKey.Spec.ExpiresAt = &metav1.Time{Time: now.Add(after)}
+	return f
+}
+
 func TestDecide(t *testing.T) {
 	digest := apikey.DigestOf("another")
 	for desc, tc := range map[string]struct {
@@ -64,29 +69,29 @@ func TestDecide(t *testing.T) {
 		},
 		"a record that is lost": {
 			facts: upToDate().lost(),
-			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want:  decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 		"a record that cannot be read but has its generation": {
 			facts: upToDate().lost(), edit: func(f *facts) {
 				f.published = &corev1.Secret{Data: map[string][]byte{"record.json": []byte(`{"generation":8}`)}}
 			},
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 9},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 9},
 		},
 		"record and status lost, and a delivery that has its generation": {
 			facts: upToDate().lost().with(deliveredSecret("till-key", 6)), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 7},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 7},
 		},
 		"a record behind the status": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 10},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 10},
 		},
 		"a record of the status's generation with another prefix": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.Prefix = "mk_live_y" },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 		"a superseded record": {
 			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 		"a record ahead of the status": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration, f.apiKey.Status.Prefix = 1, "mk_live_y" },
@@ -96,19 +101,19 @@ func TestDecide(t *testing.T) {
 		},
 		"a record behind the status, and no Merchant": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.merchantID = "" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Warnings: []string{reasonKeyLost}},
 		},
 		"a superseded record, and no Merchant": {
 			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true; f.merchantID = "" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Warnings: []string{reasonKeyLost}},
 		},
 		"a superseded record of a key that spec.keyDigest still names": {
 			facts: upToDate().external("vault"), edit: func(f *facts) { f.record.Superseded = true },
-			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed},
+			want: decision{Outcome: v1alpha1.ReasonKeyDigestUsed, Warnings: []string{reasonKeyLost}},
 		},
 		"a superseded record, and another spec.keyDigest": {
 			facts: upToDate().external("vault"), edit: func(f *facts) { f.record.Superseded = true; f.digest = &digest; f.claims = nil },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 		"a record of a newer version": {
 			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true; f.apiKey.Spec.Rotation.Trigger = "b" },
@@ -190,7 +195,7 @@ func TestDecide(t *testing.T) {
 		},
 		"its record is lost": {
 			facts: upToDate().external("mine").lost(),
-			want:  decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want:  decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 
 		// Obstacles.
@@ -227,24 +232,45 @@ func TestDecide(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) {
 				f.record.Source.UID, f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = "another", v1alpha1.ApiKeyDisabled, "b"
 			},
-			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
+			want: decision{Outcome: v1alpha1.ReasonSecretConflict, Warnings: []string{reasonKeyLost}},
 		},
 		"a new key, and its name is taken": {
 			facts: upToDate().lost().with(), edit: func(f *facts) { f.targetTaken = true },
-			want: decision{Outcome: v1alpha1.ReasonSecretConflict},
+			want: decision{Outcome: v1alpha1.ReasonSecretConflict, Warnings: []string{reasonKeyLost}},
 		},
 		"no new key, and the name is taken": {
 			facts: upToDate().with(), edit: func(f *facts) { f.targetTaken = true },
+			want: decision{Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"a new externally generated key needs no name": {
 			facts: upToDate().lost().with(), edit: func(f *facts) { f.digest = &digest },
-			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
 
 		// What follows from the spec.
 		"disabled": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
-			want: decision{Repair: true},
+			want: decision{Outcome: v1alpha1.ReasonDisabled, Repair: true},
+		},
+		"disabled, and a new trigger": {
+			facts: upToDate(), edit: func(f *facts) {
+				f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, "b"
+			},
+			want: decision{Outcome: v1alpha1.ReasonDisabled, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+		},
+		"expired": {
+			facts: expiring(upToDate(), 0), want: decision{Outcome: v1alpha1.ReasonExpired, Repair: true},
+		},
+		"about to expire": {
+			facts: expiring(upToDate(), time.Nanosecond), want: decision{Repair: true},
+		},
+		"its Merchant is suspended": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = v1alpha1.MerchantSuspended },
+			want: decision{Outcome: v1alpha1.ReasonMerchantSuspended},
+		},
+		"its Merchant is closed, and a new trigger": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantState, f.apiKey.Spec.Rotation.Trigger = v1alpha1.MerchantClosed, "b" },
+			want: decision{Outcome: v1alpha1.ReasonMerchantClosed, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a label that is gone": {
 			facts: upToDate(), edit: func(f *facts) { f.published.Labels = nil },

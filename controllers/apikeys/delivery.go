@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,10 @@ import (
 
 // GenerationAnnotation says which generation of the key a delivered Secret holds.
 const GenerationAnnotation = "merchant-operator.io/generation"
+
+// LostSinceAnnotation says, on a delivered Secret that holds a key issued in place of a lost one, since
+// when the keys before it are refused. The next rotation removes it.
+const LostSinceAnnotation = "merchant-operator.io/key-lost-since"
 
 // The data keys of a delivered Secret.
 const (
@@ -45,6 +50,47 @@ func (d delivered) holds(record published.KeyRecord) bool {
 	return d.generation() == record.Generation && record.LastRotation.Cause != v1alpha1.RotationAPI
 }
 
+// holder returns the delivered Secret that holds the key in force; nil: none does.
+func (f facts) holder(record published.KeyRecord) *delivered {
+	for i := range f.delivered {
+		if f.delivered[i].holds(record) {
+			return &f.delivered[i]
+		}
+	}
+	return nil
+}
+
+// delivery returns the condition Delivered; nil: it is absent, for the key is externally generated.
+func delivery(f facts) *metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.DeliveredCondition, Status: metav1.ConditionFalse}
+	record, known := f.ownRecord()
+	say := func(reason, format string, args ...any) *metav1.Condition {
+		condition.Reason, condition.Message = reason, fmt.Sprintf(format, args...)
+		return &condition
+	}
+	switch {
+	case f.target() == "":
+		return nil
+	case f.newer:
+		condition.Status = metav1.ConditionUnknown
+		return say(v1alpha1.ReasonNewerVersion, "A newer version of the operator wrote the published record")
+	case !known:
+		return say(v1alpha1.ReasonNotIssued, "There is no key to deliver: see condition Ready")
+	case f.holder(record) != nil:
+		condition.Status = metav1.ConditionTrue
+		return say(v1alpha1.ReasonDelivered, "Secret %s holds the current key (generation %d)", f.holder(record).Name, record.Generation)
+	case record.LastRotation.Cause == v1alpha1.RotationAPI:
+		return say(v1alpha1.ReasonRotatedOverHTTP,
+			"The key was rotated over HTTP: only the caller has it (generation %d). To have one delivered, change spec.rotation.trigger", record.Generation)
+	case retentionOver(f):
+		return say(v1alpha1.ReasonRetentionEnded, "The Secret was deleted after spec.delivery.retainSeconds")
+	default:
+		return say(v1alpha1.ReasonNotDelivered,
+			"Secret %s with the current key was deleted or replaced. The key works but cannot be shown again; change spec.rotation.trigger to issue and deliver a new one",
+			f.target())
+	}
+}
+
 // removal is a delivered Secret to be deleted, and the reason for people.
 type removal struct {
 	delivered
@@ -65,7 +111,7 @@ func removals(f facts) []removal {
 		case !d.holds(record):
 			out = append(out, removal{d, reasonStaleDelivery, staleBecause(record)})
 		case retentionOver(f):
-			out = append(out, removal{d, reasonRetentionEnded, "delivery.retainSeconds is over"})
+			out = append(out, removal{d, v1alpha1.ReasonRetentionEnded, "delivery.retainSeconds is over"})
 		case d.Name != f.target() && placed != nil && placed.holds(record):
 			out = append(out, removal{d, reasonDeliveryMoved, "the key is now in Secret " + f.target()})
 		}
@@ -88,12 +134,7 @@ func misplaced(f facts) *delivered {
 	if !known || f.target() == "" || f.deliveredAs(f.target()) != nil || retentionOver(f) {
 		return nil
 	}
-	for i := range f.delivered {
-		if f.delivered[i].holds(record) {
-			return &f.delivered[i]
-		}
-	}
-	return nil
+	return f.holder(record)
 }
 
 // retentionEnd is when a delivered Secret has been there for long enough; zero: it stays.
@@ -111,11 +152,12 @@ func retentionOver(f facts) bool {
 	return !end.IsZero() && !f.now.Before(end)
 }
 
-// deliver writes the key into the Secret that the spec names.
-func (r *Reconciler) deliver(ctx context.Context, f facts, key apikey.Key, generation int64) error {
-	existing := f.deliveredAs(f.target())
+// deliver writes the key into the Secret that the spec names. lostSince is that of LostSinceAnnotation; zero: the key
+// replaces no lost one.
+func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, generation int64, lostSince time.Time) error {
+	existing := p.deliveredAs(p.target())
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.apiKey.Namespace, Name: f.target()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.apiKey.Namespace, Name: p.target()},
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
 			dataAPIKey: []byte(key.Reveal()),
@@ -130,7 +172,21 @@ func (r *Reconciler) deliver(ctx context.Context, f facts, key apikey.Key, gener
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[GenerationAnnotation] = strconv.FormatInt(generation, 10)
-	return r.Secrets.Deliver(ctx, f.apiKey, tenantsecret.LabelKey, secret)
+	delete(secret.Annotations, LostSinceAnnotation)
+	if !lostSince.IsZero() {
+		secret.Annotations[LostSinceAnnotation] = lostSince.UTC().Format(time.RFC3339)
+	}
+	if err := r.Secrets.Deliver(ctx, p.apiKey, tenantsecret.LabelKey, secret); err != nil {
+		return err
+	}
+	p.forget(secret.Name)
+	p.delivered = append(p.delivered, delivered{secret.ObjectMeta})
+	return nil
+}
+
+// forget takes a delivered Secret out of the facts, which others may share.
+func (f *facts) forget(name string) {
+	f.delivered = slices.DeleteFunc(slices.Clone(f.delivered), func(d delivered) bool { return d.Name == name })
 }
 
 // move delivers the key in force under the name that the spec gives now. The Secret of the old name
@@ -142,21 +198,26 @@ func (r *Reconciler) move(ctx context.Context, p *plan) error {
 		return err
 	}
 	if !key.Digest().Equal(p.record.Current.Digest) {
-		r.Warn(p.apiKey, reasonNotDelivered, actionDeliver,
-			"Secret %s does not hold the current key, so the key cannot be moved to Secret %s; change rotation.trigger to issue a new one",
+		r.Warn(p.apiKey, v1alpha1.ReasonNotDelivered, actionDeliver,
+			"Secret %s does not hold the current key, so the key cannot be moved to Secret %s; change spec.rotation.trigger to issue a new one",
 			p.move.Name, p.target())
-		return r.removeDelivered(ctx, p.apiKey, []removal{{*p.move, reasonStaleDelivery, "it does not hold the current key"}})
+		return r.removeDelivered(ctx, p, []removal{{*p.move, reasonStaleDelivery, "it does not hold the current key"}})
 	}
-	return r.deliver(ctx, p.facts, key, p.record.Generation)
+	var lostSince time.Time
+	if p.record.LastRotation.Cause == v1alpha1.RotationRecovery {
+		lostSince = p.record.LastRotation.Time
+	}
+	return r.deliver(ctx, p, key, p.record.Generation, lostSince)
 }
 
 // removeDelivered deletes delivered Secrets, if they are still as they were when that was decided.
-func (r *Reconciler) removeDelivered(ctx context.Context, apiKey *v1alpha1.ApiKey, remove []removal) error {
+func (r *Reconciler) removeDelivered(ctx context.Context, p *plan, remove []removal) error {
 	for _, d := range remove {
 		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
 			return err
 		}
-		r.Emit(apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
+		p.forget(d.Name)
+		r.Emit(p.apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
 	}
 	return nil
 }

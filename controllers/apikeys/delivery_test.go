@@ -28,15 +28,15 @@ func TestDeliveredSecrets(t *testing.T) {
 	}{
 		"one of an older generation": {
 			facts: upToDate().with(deliveredSecret("till-key", 1)),
-			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"one of a generation that was never published": {
 			facts: upToDate().with(deliveredSecret("till-key", 3)),
-			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"one whose annotation somebody broke": {
 			facts: upToDate(), edit: func(f *facts) { f.delivered[0].Annotations[GenerationAnnotation] = "two" },
-			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"one that lost its race against a rotation over HTTP": {
 			facts: upToDate(), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
@@ -48,13 +48,13 @@ func TestDeliveredSecrets(t *testing.T) {
 		},
 		"a stale one while its Merchant is away": {
 			facts: upToDate().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.merchantID = "" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Remove: []string{"till-key StaleDeliveryRemoved"}},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 
 		"another name": {facts: renamed(upToDate()), want: decision{Move: "till-key"}},
 		"another name, and the old one is stale": {
 			facts: renamed(upToDate().with(deliveredSecret("till-key", 1))),
-			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{reasonNotDelivered}},
+			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"another name that is taken": {
 			facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true },
@@ -70,9 +70,12 @@ func TestDeliveredSecrets(t *testing.T) {
 		},
 		"another name, and no delivery to move": {
 			facts: renamed(upToDate().with()),
-			want:  decision{Warnings: []string{reasonNotDelivered}},
+			want:  decision{Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
-		"a removed delivery": {facts: upToDate().with()},
+		"a removed delivery": {facts: upToDate().with(), want: decision{Warnings: []string{v1alpha1.ReasonNotDelivered}}},
+		"a removed delivery that was reported": {
+			facts: upToDate().with(), edit: func(f *facts) { f.apiKey.Status = statusOf(*f, decide(*f).outcome) },
+		},
 
 		"retention that is not over": {facts: retained(upToDate(), 3601)},
 		"retention that is over": {

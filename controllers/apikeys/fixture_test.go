@@ -32,7 +32,7 @@ func upToDate() facts {
 			},
 			Status: v1alpha1.ApiKeyStatus{ObservedGeneration: 5, KeyGeneration: 2, Prefix: "mk_live_x"},
 		},
-		merchantID: thisMerchant,
+		merchantID: thisMerchant, merchantState: v1alpha1.MerchantActive,
 		published: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Name: published.KeyName(published.ID(thisUID)), Labels: map[string]string{published.Label: published.LabelKey},
 		}},

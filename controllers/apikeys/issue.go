@@ -7,11 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -96,8 +98,36 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	p.record = &record
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
 	r.Metrics.rotated(p.newKey.cause)
-	r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)", record.Generation, p.newKey.cause)
+	r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+	if p.newKey.cause == v1alpha1.RotationRecovery {
+		r.warnOfLoss(p)
+	}
 	return nil
+}
+
+// oldKeys says what becomes of the keys before the one that was just issued.
+func oldKeys(record published.KeyRecord) string {
+	switch {
+	case len(record.Previous) > 0:
+		return fmt.Sprintf("; old keys are valid until %s at most", record.Previous[0].ValidUntil.Format(time.RFC3339))
+	case record.Generation > 1:
+		return "; all old keys are refused"
+	}
+	return ""
+}
+
+// warnOfLoss reports the key that was issued in place of a lost one. The loss may have been counted when no
+// key could be issued.
+func (r *Reconciler) warnOfLoss(p *plan) {
+	if !says(p.facts, metav1.Condition{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonKeyNotReplaced}) {
+		r.Metrics.lost.Inc()
+	}
+	if c := keyLost(p.facts); c != nil {
+		r.Warn(p.apiKey, reasonKeyLost, actionIssue, "%s", c.Message)
+		return
+	}
+	r.Warn(p.apiKey, reasonRecordRestored, actionIssue,
+		"The published record was lost. The key of spec.keyDigest was published again; keys in their overlap are refused")
 }
 
 // takeBack deletes what was delivered as the first key, if publishing has shown that it is not: the
@@ -142,7 +172,11 @@ func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Ke
 	if err != nil {
 		return apikey.Key{}, fmt.Errorf("generate a key: %w", err)
 	}
-	return key, r.deliver(ctx, p.facts, key, p.newKey.generation())
+	var lostSince time.Time
+	if p.newKey.cause == v1alpha1.RotationRecovery {
+		lostSince = p.now
+	}
+	return key, r.deliver(ctx, p, key, p.newKey.generation(), lostSince)
 }
 
 // readKey reads the plaintext from a delivered Secret; the zero Key: it holds none.

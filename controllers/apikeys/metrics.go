@@ -12,30 +12,44 @@ import (
 // Metrics are what this package counts.
 type Metrics struct {
 	rotations *prometheus.CounterVec
+	lost      prometheus.Counter
 }
 
 // NewMetrics registers the metrics, or takes those up that an earlier operator in this process has
 // registered.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
-	rotations := prometheus.NewCounterVec(prometheus.CounterOpts{
+	rotations, err := register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_key_rotations_total",
 		Help: "API keys issued, by cause.",
-	}, []string{"cause"})
-	if err := registry.Register(rotations); err != nil {
-		var registered prometheus.AlreadyRegisteredError
-		if !errors.As(err, &registered) {
-			return nil, fmt.Errorf("register the metrics of keys: %w", err)
-		}
-		existing, ok := registered.ExistingCollector.(*prometheus.CounterVec)
-		if !ok {
-			return nil, fmt.Errorf("register the metrics of keys: %w", err)
-		}
-		rotations = existing
+	}, []string{"cause"}))
+	if err != nil {
+		return nil, err
 	}
-	for _, cause := range []v1alpha1.RotationCause{v1alpha1.RotationInitial, v1alpha1.RotationTrigger, v1alpha1.RotationSchedule} {
+	lost, err := register(registry, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "merchant_operator_keys_lost_total",
+		Help: "API keys whose published record was lost.",
+	}))
+	if err != nil {
+		return nil, err
+	}
+	for _, cause := range []v1alpha1.RotationCause{v1alpha1.RotationInitial, v1alpha1.RotationTrigger, v1alpha1.RotationSchedule, v1alpha1.RotationRecovery} {
 		rotations.WithLabelValues(string(cause)) // from 0, so that the first is seen as a rise
 	}
-	return &Metrics{rotations: rotations}, nil
+	return &Metrics{rotations: rotations, lost: lost}, nil
+}
+
+func register[C prometheus.Collector](registry prometheus.Registerer, collector C) (C, error) {
+	err := registry.Register(collector)
+	var registered prometheus.AlreadyRegisteredError
+	if errors.As(err, &registered) {
+		if existing, ok := registered.ExistingCollector.(C); ok {
+			return existing, nil
+		}
+	}
+	if err != nil {
+		return collector, fmt.Errorf("register the metrics of keys: %w", err)
+	}
+	return collector, nil
 }
 
 func (m *Metrics) rotated(cause v1alpha1.RotationCause) {

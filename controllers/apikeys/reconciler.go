@@ -60,6 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bool) (p *plan, certain bool, err error) {
 	cached, err := r.gather(ctx, apiKey)
 	if err != nil {
+		cached.incomplete = true
 		return &plan{facts: cached}, false, err
 	}
 	p = decide(cached)
@@ -71,6 +72,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 func (r *Reconciler) confirm(ctx context.Context, apiKey *v1alpha1.ApiKey) (*plan, error) {
 	live, err := r.gatherLive(ctx, apiKey)
 	if err != nil {
+		live.incomplete = true
 		return &plan{facts: live}, err
 	}
 	return decide(live), nil
@@ -92,6 +94,9 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 		r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", p.record.State)
 	}
 	for _, w := range p.warnings {
+		if w.reason == reasonKeyLost {
+			r.Metrics.lost.Inc()
+		}
 		r.Warn(p.apiKey, w.reason, actionDeliver, "%s", w.text)
 	}
 	if p.move != nil {
@@ -99,7 +104,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 			return err
 		}
 	}
-	return r.removeDelivered(ctx, p.apiKey, p.remove)
+	return r.removeDelivered(ctx, p, p.remove)
 }
 
 // withdraw ends an ApiKey: first its tombstone, then the published Secret, after which the key is dead,
@@ -136,19 +141,27 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("apikey").
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
-		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(createdOrDeleted())).
+		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(merchantChanges())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf)).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// createdOrDeleted lets pass what a key needs to know of its Merchant: that it exists, or is being deleted.
-func createdOrDeleted() predicate.Predicate {
+// merchantChanges lets pass what a key needs to know of its Merchant: that it exists, or is being deleted, and its state.
+func merchantChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			stateOf(e.ObjectOld) != stateOf(e.ObjectNew)
 	}}
+}
+
+func stateOf(object client.Object) v1alpha1.MerchantState {
+	if merchant, ok := object.(*v1alpha1.Merchant); ok {
+		return merchant.Spec.State
+	}
+	return ""
 }
 
 func conditionsOf(object client.Object) []metav1.Condition {

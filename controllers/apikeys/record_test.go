@@ -30,7 +30,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 	want.ExpiresAt = &inUTC
 	want.HandledTrigger = "b"
 	want.Current = next
-	want.Previous = []published.Previous{{Digest: f.record.Current.Digest, ValidUntil: now.Add(time.Hour)}}
+	want.Previous = []published.Previous{{Digest: f.record.Current.Digest, Prefix: "mk_live_x", ValidUntil: now.Add(time.Hour)}}
 	want.LastRotation = published.RotationEvent{Time: now, Cause: v1alpha1.RotationTrigger}
 	if diff := cmp.Diff(want, key.base.Rotated(next, key.cause, key.overlap, now)); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)

@@ -20,7 +20,7 @@ type rotationReason struct {
 // rotationNeeded returns the first reason that applies; ok is false when the key in force may stay.
 func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 	for _, rule := range []func(facts) (rotationReason, bool){
-		recordLost, merchantReplaced, digestChanged, triggerChanged, scheduleElapsed,
+		recordMissing, merchantReplaced, digestChanged, triggerChanged, scheduleElapsed,
 	} {
 		if reason, ok = rule(f); ok {
 			return reason, true
@@ -29,9 +29,12 @@ func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 	return rotationReason{}, false
 }
 
-// recordLost: the first key, and the loss of the truth about one. What cannot be proven live is
+// recordMissing: the first key, and the loss of the truth about one. What cannot be proven live is
 // dead, so nothing overlaps.
-func recordLost(f facts) (rotationReason, bool) {
+func recordMissing(f facts) (rotationReason, bool) {
+	if lost(f) {
+		return rotationReason{cause: v1alpha1.RotationRecovery}, true
+	}
 	_, ok := f.ownRecord()
 	return rotationReason{cause: v1alpha1.RotationInitial}, !ok
 }

@@ -3,9 +3,12 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,10 +22,10 @@ import (
 // Reasons of events that are no condition's reason: they say what was done.
 const (
 	reasonRotated        = "Rotated"
+	reasonKeyLost        = "KeyLost"
+	reasonRecordRestored = "RecordRestored"
 	reasonStaleDelivery  = "StaleDeliveryRemoved"
-	reasonRetentionEnded = "RetentionEnded"
 	reasonDeliveryMoved  = "DeliveryMoved"
-	reasonNotDelivered   = "NotDelivered"
 	reasonTriggerIgnored = "TriggerIgnored"
 )
 
@@ -53,10 +56,16 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
 	status.KeyID = published.ID(f.apiKey.UID)
-	status.Conditions = withUpcoming(outcome.Conditions(status.Conditions, f.apiKey.Generation, f.now), f)
+	status.Conditions = conditionsFor(f, outcome)
+	if f.incomplete {
+		return status
+	}
 	status.NextRotationTime = nil
 	if next, scheduled := nextRotation(f); scheduled {
 		status.NextRotationTime = &metav1.Time{Time: next}
+	}
+	if !f.newer {
+		status.PreviousKeys = nil
 	}
 	if record, known := f.ownRecord(); known {
 		status.Prefix = record.Current.Prefix
@@ -66,8 +75,42 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 			Time:  metav1.NewTime(record.LastRotation.Time.Truncate(time.Second)), // what a status can hold
 			Cause: record.LastRotation.Cause,
 		}
+		for _, previous := range record.PreviousAt(f.now) {
+			end := metav1.NewTime(previous.ValidUntil.Truncate(time.Second))
+			status.PreviousKeys = append(status.PreviousKeys, v1alpha1.PreviousKey{Prefix: previous.Prefix, ValidUntil: end})
+		}
 	}
 	return status
+}
+
+// conditionsFor returns what the status has of conditions, brought up to date.
+func conditionsFor(f facts, outcome conditions.Outcome) []metav1.Condition {
+	existing := slices.Clone(f.apiKey.Status.Conditions)
+	waited := meta.FindStatusCondition(existing, v1alpha1.ReconcilingCondition)
+	if waited != nil && outcome.Reason == v1alpha1.ReasonMerchantNotFound && waited.Reason != outcome.Reason {
+		// The time of the condition is since when the Merchant is missed, not since when anything failed.
+		meta.RemoveStatusCondition(&existing, v1alpha1.ReconcilingCondition)
+	}
+	all := outcome.Conditions(existing, f.apiKey.Generation, f.now)
+	if f.incomplete {
+		for i := range all {
+			all[i].ObservedGeneration = f.apiKey.Generation
+		}
+		return all
+	}
+	wanted := map[string]*metav1.Condition{v1alpha1.DeliveredCondition: delivery(f), v1alpha1.KeyLostCondition: keyLost(f)}
+	for _, u := range upcomingFor(f) {
+		wanted[u.condition] = u.conditionOf(f)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(wanted)) {
+		if wanted[kind] == nil {
+			meta.RemoveStatusCondition(&all, kind)
+			continue
+		}
+		wanted[kind].ObservedGeneration = f.apiKey.Generation
+		all = conditions.With(all, *wanted[kind], f.now)
+	}
+	return all
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, want v1alpha1.ApiKeyStatus) error {
@@ -104,6 +147,13 @@ func applied(status v1alpha1.ApiKeyStatus) *v1alpha1ac.ApiKeyStatusApplyConfigur
 	}
 	if status.LastRotation != nil {
 		apply.WithLastRotation(v1alpha1ac.RotationStatus().WithTime(status.LastRotation.Time).WithCause(status.LastRotation.Cause))
+	}
+	for _, previous := range status.PreviousKeys {
+		key := v1alpha1ac.PreviousKey().WithValidUntil(previous.ValidUntil)
+		if previous.Prefix != "" {
+			key.WithPrefix(previous.Prefix)
+		}
+		apply.WithPreviousKeys(key)
 	}
 	if status.NextRotationTime != nil {
 		apply.WithNextRotationTime(*status.NextRotationTime)

@@ -1,6 +1,9 @@
 package apikeys
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,8 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
 func TestStatusIsRebuiltFromTheRecord(t *testing.T) {
@@ -50,12 +55,14 @@ func TestNextCheck(t *testing.T) {
 		edit  func(*facts)
 		want  time.Duration // from now; 0: never
 	}{
-		"up to date":         {facts: upToDate()},
-		"retention":          {facts: retained(upToDate(), 3700), want: 100 * time.Second},
-		"retention over":     {facts: retained(upToDate(), 3600)},
-		"a name to be free":  {facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true }, want: conflictRecheck},
-		"no Merchant":        {facts: upToDate(), edit: func(f *facts) { f.merchantID = "" }},
-		"retention comes at": {facts: retained(upToDate(), 3610), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(86400)) }, want: 10 * time.Second},
+		"up to date":             {facts: upToDate()},
+		"retention":              {facts: retained(upToDate(), 3700), want: 100 * time.Second},
+		"retention over":         {facts: retained(upToDate(), 3600)},
+		"a name to be free":      {facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true }, want: conflictRecheck},
+		"no Merchant":            {facts: upToDate(), edit: func(f *facts) { f.merchantID = "" }, want: merchantWait},
+		"an expiry":              {facts: expiring(upToDate(), time.Hour), want: time.Hour},
+		"an expiry that is over": {facts: expiring(upToDate(), 0)},
+		"retention comes at":     {facts: retained(upToDate(), 3610), edit: func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(86400)) }, want: 10 * time.Second},
 	} {
 		t.Run(desc, func(t *testing.T) {
 			f := tc.facts
@@ -64,6 +71,150 @@ func TestNextCheck(t *testing.T) {
 			}
 			if got := nextCheck(f, decide(f).outcome); got != tc.want {
 				t.Errorf("checks again in %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A pipeline applies in any order, so a missing Merchant is no failure at first.
+func TestAMissingMerchantIsWaitedForAWhile(t *testing.T) {
+	f := upToDate()
+	f.merchantID, f.merchants = "", []string{"books", "tea"}
+	pass := func(after time.Duration) (conditions []string, message string) {
+		f.now = now.Add(after)
+		f.apiKey.Status = statusOf(f, decide(f).outcome)
+		for _, c := range f.apiKey.Status.Conditions {
+			if c.Type == v1alpha1.ReconcilingCondition || c.Type == v1alpha1.StalledCondition {
+				conditions = append(conditions, c.Type)
+				message = c.Message
+			}
+		}
+		return conditions, message
+	}
+	for _, after := range []time.Duration{0, time.Minute, merchantWait - time.Second} {
+		if got, _ := pass(after); !slices.Equal(got, []string{v1alpha1.ReconcilingCondition}) {
+			t.Errorf("after %s: %v", after, got)
+		}
+	}
+	if got, want := nextCheck(f, decide(f).outcome), time.Second; got != want {
+		t.Errorf("checks again in %s, want %s", got, want)
+	}
+	got, message := pass(merchantWait)
+	want := "Merchant coffee does not exist in namespace shops, so the key gets 401; its Merchants are books, tea. " +
+		"Create the Merchant, or another ApiKey with the right merchantRef"
+	if !slices.Equal(got, []string{v1alpha1.StalledCondition}) || message != want {
+		t.Errorf("after ten minutes: %v: %s", got, message)
+	}
+	if got, _ := pass(3 * merchantWait); !slices.Equal(got, []string{v1alpha1.StalledCondition}) {
+		t.Errorf("later: %v", got)
+	}
+	f.merchants = strings.Split("a,b,c,d,e,f,g,h,i,j,k,l", ",")
+	if _, message := pass(4 * merchantWait); !strings.Contains(message, "a, b, c, d, e, f, g, h, i, j and 2 more. ") {
+		t.Errorf("with many Merchants: %s", message)
+	}
+}
+
+// The ten minutes count from when the Merchant is missed, not from a failure before.
+func TestAFailureDoesNotShortenTheWait(t *testing.T) {
+	f := upToDate()
+	f.apiKey.Status = statusOf(f, conditions.Failed(errors.New("the API server is away")))
+	f.merchantID, f.now = "", now.Add(time.Hour)
+	f.apiKey.Status = statusOf(f, decide(f).outcome)
+	f.now = f.now.Add(time.Minute)
+	if outcome := decide(f).outcome; outcome.Differs(f.apiKey.Status.Conditions) {
+		t.Errorf("after a minute: %+v", outcome)
+	}
+}
+
+// What could not be read says nothing about the key.
+func TestAFailureToReadKeepsWhatWasReported(t *testing.T) {
+	f := upToDate()
+	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), Prefix: "mk_live_o", ValidUntil: now.Add(time.Hour)}}
+	f.apiKey.Status = statusOf(f, decide(f).outcome)
+	want := f.apiKey.Status.DeepCopy()
+	unread := facts{now: now, apiKey: f.apiKey, incomplete: true}
+	got := statusOf(unread, conditions.Failed(errors.New("the API server is away")))
+	got.Conditions, want.Conditions = dropReady(got.Conditions), dropReady(want.Conditions)
+	if diff := cmp.Diff(want, &got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func dropReady(all []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(all, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ReadyCondition || c.Type == v1alpha1.ReconcilingCondition
+	})
+}
+
+func TestTheConditionsOfADelivery(t *testing.T) {
+	for desc, tc := range map[string]struct {
+		facts  facts
+		edit   func(*facts)
+		status metav1.ConditionStatus // empty: absent
+		reason string
+	}{
+		"delivered":                {facts: upToDate(), status: metav1.ConditionTrue, reason: v1alpha1.ReasonDelivered},
+		"under its former name":    {facts: renamed(upToDate()), status: metav1.ConditionTrue, reason: v1alpha1.ReasonDelivered},
+		"deleted":                  {facts: upToDate().with(), status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotDelivered},
+		"of another generation":    {facts: upToDate().with(deliveredSecret("till-key", 1)), status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotDelivered},
+		"deleted by the retention": {facts: retained(upToDate().with(), 60), status: metav1.ConditionFalse, reason: v1alpha1.ReasonRetentionEnded},
+		"rotated over HTTP": {
+			facts: upToDate().with(), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRotatedOverHTTP,
+		},
+		"not issued yet": {facts: upToDate().lost().with(), status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotIssued},
+		"of a newer operator": {
+			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true },
+			status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNewerVersion,
+		},
+		"externally generated": {facts: upToDate().external("mine")},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := tc.facts
+			if tc.edit != nil {
+				tc.edit(&f)
+			}
+			got := delivery(f)
+			if got == nil {
+				got = &metav1.Condition{}
+			}
+			if got.Status != tc.status || got.Reason != tc.reason {
+				t.Errorf("%s, %s: %s", got.Status, got.Reason, got.Message)
+			}
+		})
+	}
+}
+
+func TestKeyLostLastsUntilTheNextRotation(t *testing.T) {
+	recovered := func(f facts) facts {
+		f.record.LastRotation.Cause = v1alpha1.RotationRecovery
+		return f
+	}
+	for desc, tc := range map[string]struct {
+		facts facts
+		edit  func(*facts)
+		want  string // its reason; empty: absent
+	}{
+		"up to date":                   {facts: upToDate()},
+		"replaced":                     {facts: recovered(upToDate()), want: v1alpha1.ReasonKeyReplaced},
+		"replaced, and status lost":    {facts: recovered(upToDate()), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} }, want: v1alpha1.ReasonKeyReplaced},
+		"lost, and not replaced":       {facts: upToDate().lost(), want: v1alpha1.ReasonKeyNotReplaced},
+		"never issued":                 {facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} }},
+		"of a newer operator":          {facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true }},
+		"externally generated":         {facts: recovered(upToDate().external("mine")), edit: func(f *facts) { f.record.Current.Prefix, f.apiKey.Status.Prefix = "", "" }},
+		"another ApiKey's, and no key": {facts: upToDate(), edit: func(f *facts) { f.record.Source.UID, f.apiKey.Status.KeyGeneration = "another", 0 }},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := tc.facts
+			if tc.edit != nil {
+				tc.edit(&f)
+			}
+			got := keyLost(f)
+			if got == nil {
+				got = &metav1.Condition{}
+			}
+			if got.Reason != tc.want {
+				t.Errorf("%s: %s, want %s", got.Reason, got.Message, tc.want)
 			}
 		})
 	}

@@ -10,25 +10,30 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// warning is something a person should know although the key is Ready.
+// warning is something a person should know, beside what Ready says.
 type warning struct{ reason, text string }
 
-// warningsFor says what a change of the spec could not do. Each is emitted once, in the pass that first
-// sees the change.
-func warningsFor(f facts) []warning {
-	if f.apiKey.Status.ObservedGeneration == f.apiKey.Generation {
-		return nil
-	}
+// warningsFor returns what the status does not say yet. Each is emitted once: they are written before
+// the status, and what is read from a cache is confirmed before.
+func warningsFor(f facts, blocked bool) []warning {
 	var warnings []warning
-	if triggerIgnored(f) {
+	if !blocked && triggerIgnored(f) {
 		warnings = append(warnings, warning{reasonTriggerIgnored,
 			"rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it"})
 	}
-	if undelivered(f) {
-		warnings = append(warnings, warning{reasonNotDelivered,
-			"Secret " + f.target() + " does not exist, and the key cannot be shown again; change rotation.trigger to issue a new one"})
+	if c := delivery(f); c != nil && c.Reason == v1alpha1.ReasonNotDelivered && !says(f, *c) {
+		warnings = append(warnings, warning{c.Reason, c.Message})
+	}
+	if c := keyLost(f); c != nil && c.Reason == v1alpha1.ReasonKeyNotReplaced && !says(f, *c) {
+		warnings = append(warnings, warning{reasonKeyLost, c.Message})
 	}
 	return warnings
+}
+
+// says reports whether the status has the condition, with that reason.
+func says(f facts, c metav1.Condition) bool {
+	reported := meta.FindStatusCondition(f.apiKey.Status.Conditions, c.Type)
+	return reported != nil && reported.Status == c.Status && reported.Reason == c.Reason
 }
 
 // triggerIgnored reports whether the trigger changed without effect: an externally generated key is
@@ -37,13 +42,6 @@ func triggerIgnored(f facts) bool {
 	record, known := f.ownRecord()
 	return known && f.digest != nil && sameDigest(f.digest, record.HandledDigest) &&
 		f.apiKey.Spec.Rotation.Trigger != record.HandledTrigger
-}
-
-// undelivered reports whether the key in force was generated here and is in no Secret although it should be.
-func undelivered(f facts) bool {
-	record, known := f.ownRecord()
-	return known && f.target() != "" && !retentionOver(f) && misplaced(f) == nil &&
-		f.deliveredAs(f.target()) == nil && record.LastRotation.Cause != v1alpha1.RotationAPI
 }
 
 const (
@@ -64,14 +62,14 @@ type upcoming struct {
 
 // upcomingFor returns what is ahead of the key, whether it is time to report it or not.
 func upcomingFor(f facts) []upcoming {
-	var expiry time.Time
-	if expires := f.apiKey.Spec.ExpiresAt; expires != nil {
-		expiry = expires.UTC()
+	end := expiry(f)
+	if !f.now.Before(end) {
+		end = time.Time{} // Ready says so
 	}
 	every := seconds(f.apiKey.Spec.Rotation.EverySeconds)
 	rotation, _ := nextRotation(f)
 	return []upcoming{
-		{v1alpha1.ExpiringSoonCondition, v1alpha1.ReasonExpiresAt, expiry, expiryAhead, "The key expires at %s"},
+		{v1alpha1.ExpiringSoonCondition, v1alpha1.ReasonExpiresAt, end, expiryAhead, "The key expires at %s"},
 		{v1alpha1.RotatingSoonCondition, v1alpha1.ReasonSchedule, rotation, min(rotationAhead, every/10), "The key will be rotated at %s"},
 	}
 }
@@ -88,27 +86,19 @@ func (u upcoming) reported(now time.Time) bool { return !u.at.IsZero() && !now.B
 
 func (u upcoming) message() string { return fmt.Sprintf(u.text, u.at.Format(time.RFC3339)) }
 
-// withUpcoming returns the conditions with those that are to be reported by now.
-func withUpcoming(all []metav1.Condition, f facts) []metav1.Condition {
-	for _, u := range upcomingFor(f) {
-		if !u.reported(f.now) {
-			meta.RemoveStatusCondition(&all, u.condition)
-			continue
-		}
-		meta.SetStatusCondition(&all, metav1.Condition{
-			Type:               u.condition,
-			Status:             metav1.ConditionTrue,
-			Reason:             u.reason,
-			Message:            u.message(),
-			ObservedGeneration: f.apiKey.Generation,
-			LastTransitionTime: metav1.NewTime(f.now),
-		})
+// conditionOf returns the condition that reports it; nil: it is not time to.
+func (u upcoming) conditionOf(f facts) *metav1.Condition {
+	if !u.reported(f.now) {
+		return nil
 	}
-	return all
+	return &metav1.Condition{Type: u.condition, Status: metav1.ConditionTrue, Reason: u.reason, Message: u.message()}
 }
 
 // newUpcoming are those that the status does not report yet.
 func newUpcoming(f facts) []upcoming {
+	if f.incomplete {
+		return nil
+	}
 	var unreported []upcoming
 	for _, u := range upcomingFor(f) {
 		if u.reported(f.now) && !meta.IsStatusConditionTrue(f.apiKey.Status.Conditions, u.condition) {

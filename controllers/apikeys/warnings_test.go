@@ -21,7 +21,7 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 		"nothing":                      {0, 0, nil},
 		"an expiry a week ahead":       {7 * day, 0, []string{v1alpha1.ExpiringSoonCondition}},
 		"an expiry just further":       {7*day + time.Second, 0, nil},
-		"an expiry that is over":       {-day, 0, []string{v1alpha1.ExpiringSoonCondition}},
+		"an expiry that is over":       {-day, 0, nil},
 		"a schedule far ahead":         {0, 90 * day, nil},
 		"a schedule nearly elapsed":    {0, time.Hour + 5*time.Minute, []string{v1alpha1.RotatingSoonCondition}},
 		"a schedule of a day, halfway": {0, 2 * time.Hour, nil},
@@ -45,7 +45,7 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 			f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
 			var types []string
 			for _, c := range f.apiKey.Status.Conditions {
-				if c.Type != v1alpha1.ReadyCondition {
+				if c.Type != v1alpha1.ReadyCondition && c.Type != v1alpha1.DeliveredCondition {
 					types = append(types, c.Type)
 				}
 			}

@@ -24,7 +24,7 @@ type Outcome struct {
 	abnormal string
 }
 
-// Ready says that everything the spec asks for is published.
+// Ready says that everything the spec asks for is published, and works.
 func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
 }
@@ -60,23 +60,40 @@ func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now t
 			meta.RemoveStatusCondition(&conditions, kind)
 			continue
 		}
-		meta.SetStatusCondition(&conditions, metav1.Condition{
-			Type:               kind,
-			Status:             status,
-			Reason:             o.Reason,
-			Message:            o.Message,
-			ObservedGeneration: generation,
-			LastTransitionTime: metav1.NewTime(now),
-		})
+		conditions = With(conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: o.Reason, Message: o.Message, ObservedGeneration: generation,
+		}, now)
 	}
 	return conditions
+}
+
+// With returns the conditions with this one, and with the time now if its status changed.
+func With(conditions []metav1.Condition, condition metav1.Condition, now time.Time) []metav1.Condition {
+	condition.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&conditions, condition)
+	return conditions
+}
+
+// Inactive reports whether an ApiKey does not work because somebody decided so. It is Stalled like one
+// that needs a person, but nobody has to be woken for it.
+func Inactive(conditions []metav1.Condition) bool {
+	stalled := meta.FindStatusCondition(conditions, v1alpha1.StalledCondition)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue {
+		return false
+	}
+	switch stalled.Reason {
+	case v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed:
+		return true
+	}
+	return false
 }
 
 // Differs reports whether the existing conditions say anything else, apart from the message: then the outcome is worth
 // an event.
 func (o Outcome) Differs(existing []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(existing, v1alpha1.ReadyCondition)
-	return ready == nil || ready.Reason != o.Reason || (ready.Status == metav1.ConditionTrue) != o.IsReady()
+	return ready == nil || ready.Reason != o.Reason || (ready.Status == metav1.ConditionTrue) != o.IsReady() ||
+		!o.IsReady() && !meta.IsStatusConditionTrue(existing, o.abnormal)
 }
 
 // ApplyConfigurations returns conditions in the form of server-side apply.

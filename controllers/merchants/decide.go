@@ -63,8 +63,8 @@ func outcomeFor(f facts) conditions.Outcome {
 	}
 	if f.targetTaken {
 		return conditions.Stalled(v1alpha1.ReasonSecretConflict,
-			"Secret %s exists and does not belong to this Merchant; delete it, or change spec.webhook.secretName. Events are signed with a secret that the merchant cannot read",
-			f.targetName())
+			"Secret %s %s; choose another spec.webhook.secretName. Until then events are signed with a secret that the merchant cannot read",
+			f.targetName(), f.targetHolder)
 	}
 	return conditions.Ready("Merchant is published and up to date")
 }

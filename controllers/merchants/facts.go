@@ -33,8 +33,9 @@ type facts struct {
 	// target is the Secret of the name that the spec gives the merchant's copy, if it is this
 	// Merchant's; nil: it is not, or there is none.
 	target *corev1.Secret
-	// targetTaken says that somebody else's Secret has that name.
-	targetTaken bool
+	// targetTaken says that somebody else's Secret has that name, targetHolder whose it is.
+	targetTaken  bool
+	targetHolder string
 	// delivered are the Secrets that the cache knows to be this Merchant's.
 	delivered []metav1.ObjectMeta
 }
@@ -105,7 +106,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	case tenantsecret.OwnedBy(target, merchant.UID):
 		f.target = target
 	default:
-		f.targetTaken = true
+		f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(target, merchant, "Merchant")
 	}
 	return f, nil
 }

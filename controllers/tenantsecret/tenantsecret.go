@@ -12,12 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -45,6 +47,27 @@ func Selector() (labels.Selector, error) {
 func OwnedBy(object metav1.Object, uid types.UID) bool {
 	owner := metav1.GetControllerOf(object)
 	return owner != nil && owner.UID == uid
+}
+
+// HeldBy says whose the Secret is that has the name which object's was to get, as the end of a sentence
+// that begins with the Secret.
+func HeldBy(secret metav1.Object, object client.Object, kind string) string {
+	owner := metav1.GetControllerOf(secret)
+	if owner == nil {
+		return "was not created by merchant-operator"
+	}
+	name := owner.Kind + " " + secret.GetNamespace() + "/" + owner.Name
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	switch {
+	case err != nil || group.Group != v1alpha1.SchemeGroupVersion.Group:
+		return "belongs to " + name + " and was not created by merchant-operator"
+	case owner.Kind == kind && owner.Name == object.GetName():
+		return "belongs to an earlier " + name + ", which was deleted"
+	case owner.Kind == "Merchant":
+		return "holds the signing secret of " + name
+	default:
+		return "holds the key of " + name
+	}
 }
 
 // ownerIndex finds the delivered Secrets of an owner by its UID, whatever their names.

@@ -50,9 +50,9 @@ var bounded = map[string]*regexp.Regexp{
 	"limit":     regexp.MustCompile(`^(merchant|address|rotations)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|dead|expired)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
-	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|gone|failing|timeout|connection|answer|cancelled)$`),
+	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|Recovery|gone|failing|timeout|connection|answer|cancelled)$`),
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|tombstone|digest|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|)$`),
-	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|unknown)$`),
+	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|inactive|unknown)$`),
 	"listener":  regexp.MustCompile(`^(public|internal|ops)$`),
 	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
 }

@@ -54,6 +54,25 @@ var cases = map[string]struct {
 		},
 		argo: "Degraded", flux: kstatus.FailedStatus,
 	},
+	"expired": {
+		observed: 2, conditions: refused(v1alpha1.ReasonExpired), argo: "Degraded", flux: kstatus.FailedStatus,
+	},
+	"disabled in Git": {
+		observed: 2, conditions: refused(v1alpha1.ReasonDisabled), argo: "Healthy", flux: kstatus.FailedStatus,
+	},
+	"its merchant suspended in Git": {
+		observed: 2, conditions: refused(v1alpha1.ReasonMerchantSuspended), argo: "Healthy", flux: kstatus.FailedStatus,
+	},
+	"its merchant closed in Git": {
+		observed: 2, conditions: refused(v1alpha1.ReasonMerchantClosed), argo: "Healthy", flux: kstatus.FailedStatus,
+	},
+}
+
+// refused are the conditions of a key that does not work.
+func refused(reason string) []metav1.Condition {
+	ready, stalled := condition(v1alpha1.ReadyCondition, metav1.ConditionFalse), condition(v1alpha1.StalledCondition, metav1.ConditionTrue)
+	ready.Reason, stalled.Reason = reason, reason
+	return []metav1.Condition{ready, stalled}
 }
 
 func object(t *testing.T, observed int64, conditions []metav1.Condition) map[string]any {

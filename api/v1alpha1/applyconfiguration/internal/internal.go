@@ -100,6 +100,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: prefix
       type:
         scalar: string
+    - name: previousKeys
+      type:
+        list:
+          elementType:
+            namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
+          elementRelationship: atomic
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Delivery
   map:
     fields:
@@ -189,6 +195,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: webhookSecretName
       type:
         scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
+  map:
+    fields:
+    - name: prefix
+      type:
+        scalar: string
+    - name: validUntil
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.RateLimit
   map:
     fields:

@@ -23,11 +23,14 @@ type ApiKeyStatusApplyConfiguration struct {
 	KeyGeneration *int64 `json:"keyGeneration,omitempty"`
 	// lastRotation says when and why the current key was issued.
 	LastRotation *RotationStatusApplyConfiguration `json:"lastRotation,omitempty"`
+	// previousKeys are the old keys that are still valid. The first is the newest, and the one that ends last.
+	PreviousKeys []PreviousKeyApplyConfiguration `json:"previousKeys,omitempty"`
 	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	NextRotationTime *v1.Time `json:"nextRotationTime,omitempty"`
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
-	// conditions are Ready (always), and Reconciling, Stalled, ExpiringSoon and RotatingSoon (only while true).
+	// conditions are Ready (always; True while the key works), Delivered (unless the key is externally generated), and
+	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -74,6 +77,19 @@ func (b *ApiKeyStatusApplyConfiguration) WithKeyGeneration(value int64) *ApiKeyS
 // If called multiple times, the LastRotation field is set to the value of the last call.
 func (b *ApiKeyStatusApplyConfiguration) WithLastRotation(value *RotationStatusApplyConfiguration) *ApiKeyStatusApplyConfiguration {
 	b.LastRotation = value
+	return b
+}
+
+// WithPreviousKeys adds the given value to the PreviousKeys field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the PreviousKeys field.
+func (b *ApiKeyStatusApplyConfiguration) WithPreviousKeys(values ...*PreviousKeyApplyConfiguration) *ApiKeyStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPreviousKeys")
+		}
+		b.PreviousKeys = append(b.PreviousKeys, *values[i])
+	}
 	return b
 }
 
