@@ -19,8 +19,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// cacheOptions keep in memory, beside Merchants and ApiKeys, the published objects only. A read of
-// anything else through the cache is an error, not a new watch.
+// cacheOptions selects Merchants, ApiKeys and the published objects. Reading anything else through the cache is an
+// error, not a new watch.
 func cacheOptions(o Options) (cache.Options, error) {
 	secrets, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelKey, published.LabelWebhook, published.LabelDigest})
 	if err != nil {
@@ -44,8 +44,8 @@ func cacheOptions(o Options) (cache.Options, error) {
 	}, nil
 }
 
-// addDeliveredCache adds a second cache, because a cache selects a kind by one selector only. Nothing but
-// metadata is read from it, so that no plaintext is in memory for longer than it takes to write it.
+// addDeliveredCache adds a second cache, because a cache has one selector for each kind. It holds metadata only, so
+// that no plaintext stays in memory.
 func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cache.Cache, error) {
 	selector, err := tenantsecret.Selector()
 	if err != nil {
@@ -69,7 +69,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 	return delivered, mgr.Add(startedAsCache{delivered})
 }
 
-// watched are the namespaces of Merchants, ApiKeys and delivered Secrets; nil: all.
+// watched returns the namespaces of Merchants, ApiKeys and delivered Secrets; nil: all.
 func watched(o Options) map[string]cache.Config {
 	if len(o.WatchNamespaces) == 0 {
 		return nil
@@ -81,19 +81,17 @@ func watched(o Options) map[string]cache.Config {
 	return namespaces
 }
 
-// startedAsCache lets the manager start a cache with its own one, before the controllers and without
-// leadership.
+// startedAsCache lets the manager start a cache before the controllers, without leadership.
 type startedAsCache struct{ cache.Cache }
 
-// GetCache is what the manager knows a cache by.
+// GetCache marks it as a cache for the manager.
 func (c startedAsCache) GetCache() cache.Cache { return c.Cache }
 
-// maxKept is in bytes: no label is longer, nor any annotation that the operator writes.
+// maxKept is in bytes; labels and the operator's annotations are shorter.
 const maxKept = 63
 
-// strip is the transform of every cache: it takes from an object what the operator does not read, so
-// that what a tenant writes into its metadata costs no memory here. Finalizers stay, for the operator
-// writes their whole list. Nothing is remembered beside the object.
+// strip is the transform of every cache. It removes what the operator does not read, so that a tenant's metadata
+// costs no memory. Finalizers stay, because the operator writes their whole list.
 func strip(cached any) (any, error) {
 	object, err := meta.Accessor(cached)
 	if err != nil {
@@ -112,7 +110,7 @@ func strip(cached any) (any, error) {
 	return cached, nil
 }
 
-// kept returns the entries of these keys in a new map, so that it shares no memory with the rest.
+// kept returns the entries of these keys in a new map, which shares no memory with the old one.
 func kept(entries map[string]string, keys ...string) map[string]string {
 	var out map[string]string
 	for _, key := range keys {
@@ -126,5 +124,5 @@ func kept(entries map[string]string, keys ...string) map[string]string {
 	return out
 }
 
-// shared returns the one copy of a text that is the same in many objects. It is freed with the last of them.
+// shared returns one copy of a string that many objects have. It is freed with the last of them.
 func shared(text string) string { return unique.Make(text).Value() }

@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
-// opsOptions serve the metrics on the ops port; health is served by the same server.
+// opsOptions serves metrics and health on the ops port.
 func opsOptions(o Options) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: o.Ops.Address}
 	if o.Ops.Profiles {
@@ -47,8 +47,8 @@ func opsOptions(o Options) (metricsserver.Options, error) {
 	return options, nil
 }
 
-// addOpsHandlers adds health to the ops port: /healthz says that the process serves, /readyz that it
-// sees the cluster. A standby is ready too, or a rolling update would wait for the lease.
+// addOpsHandlers adds health to the ops port: /healthz if the process runs, /readyz if the caches have synced. A
+// standby is ready too, otherwise a rolling update would wait for the lease.
 func addOpsHandlers(mgr manager.Manager, delivered cache.Cache) error {
 	ready := map[string]healthz.Checker{
 		"cache":     synced(mgr.GetCache()),

@@ -11,34 +11,34 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
-// Options say how the operator runs. Start from DefaultOptions.
+// Options configure the operator. Start from DefaultOptions.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, then the pod's own service account.
+	// Kubeconfig is a file; empty: $KUBECONFIG, then the service account of the pod.
 	Kubeconfig string
-	// CredentialsNamespace is where published objects live. Tenants must have no access to it.
+	// CredentialsNamespace is the namespace of the published objects. Give tenants no access to it.
 	CredentialsNamespace string
 	// WatchNamespaces are the namespaces whose Merchants and ApiKeys are managed; empty: all.
 	WatchNamespaces []string
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 
-	// LeaderElect lets only one of several operators work at a time.
+	// LeaderElect makes only one of several operators active.
 	LeaderElect bool
-	// LeaderElectionNamespace holds the lease; empty: the pod's own namespace.
+	// LeaderElectionNamespace is the namespace of the lease; empty: the namespace of the pod.
 	LeaderElectionNamespace string
 
-	// ShutdownTimeout is how long running passes may take to end.
+	// ShutdownTimeout is how long running reconciliations may take to end.
 	ShutdownTimeout time.Duration
-	// Clock says when a schedule or a retention comes due.
+	// Clock is used for schedules and retention.
 	Clock clock.PassiveClock
-	// Log is where the operator and the libraries below it log.
+	// Log is the log of the operator and its libraries.
 	Log *slog.Logger
 
-	// newClient replaces the client that writes, for tests that let a write fail.
+	// newClient creates the client that writes; tests make it fail.
 	newClient client.NewClientFunc
 }
 
-// DefaultOptions are those of a Deployment.
+// DefaultOptions are the options for a Deployment.
 func DefaultOptions() Options {
 	return Options{
 		CredentialsNamespace: "merchant-operator-credentials",

@@ -1,7 +1,6 @@
-// Package controllers is the operator: it reconciles Merchants and ApiKeys into the published objects
-// of the credentials namespace, which the data plane reads. It owns how the operator runs: its options, its caches, its
-// ops port, its leader election. What it does about a Merchant is in package merchants, about an ApiKey in package
-// apikeys; the pass that both share is in package reconciler.
+// Package controllers is the role operator: it publishes Merchants and ApiKeys into the credentials namespace, for
+// the data plane. This package has the options, caches, ops port and leader election. Packages merchants and apikeys
+// have the reconcilers, and reconciler what they share.
 package controllers
 
 import (
@@ -30,17 +29,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
-// leaseName is of the lease that the leader holds.
+// leaseName is the name of the leader election lease.
 const leaseName = "merchant-operator"
 
-// passTimeout bounds one pass over one object, whatever the API server does.
+// passTimeout is the timeout of one reconciliation.
 const passTimeout = time.Minute
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-system
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-system
 
-// Run runs the operator until ctx ends. The process must end when Run returns an error, for then the
-// leader's lease may be lost.
+// Run runs the operator until ctx ends. If it returns an error, the process must end, because the lease may be lost.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("start the operator: %w", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
-// stateMetrics count Merchants and ApiKeys by state, when they are scraped and out of the cache. Every operator counts,
-// leader or not, so that objects that are stuck are seen while nobody leads.
+// stateMetrics counts Merchants and ApiKeys by state from the cache, at each scrape. Every operator does, leader or
+// not, so that the metrics exist without a leader.
 type stateMetrics struct {
 	reader     client.Reader
 	registerer prometheus.Registerer
@@ -37,10 +37,11 @@ const listTimeout = 5 * time.Second
 var resourcesDesc = prometheus.NewDesc("merchant_operator_resources",
 	"Merchants and ApiKeys by state: ready, reconciling, stalled, inactive or unknown.", []string{"kind", "state"}, nil)
 
-// NeedLeaderElection lets the manager start it at once.
+// NeedLeaderElection starts it without leadership.
 func (*stateMetrics) NeedLeaderElection() bool { return false }
 
-// Start registers the metrics until ctx ends. The registry is the process's, in which tests run several operators.
+// Start registers the metrics until ctx ends. The registry belongs to the process, in which tests run several
+// operators.
 func (m *stateMetrics) Start(ctx context.Context) error {
 	err := m.registerer.Register(m)
 	if taken := (prometheus.AlreadyRegisteredError{}); errors.As(err, &taken) {
@@ -57,7 +58,8 @@ func (m *stateMetrics) Start(ctx context.Context) error {
 // Describe implements prometheus.Collector.
 func (*stateMetrics) Describe(descs chan<- *prometheus.Desc) { descs <- resourcesDesc }
 
-// Collect implements prometheus.Collector. A kind that cannot be listed is left out: an error would cost the whole scrape.
+// Collect implements prometheus.Collector. A kind that cannot be listed is left out, because an error would fail the
+// whole scrape.
 func (m *stateMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
@@ -93,7 +95,7 @@ func stateOf(all []metav1.Condition) string {
 	return stateUnknown
 }
 
-// stateCounts have every state, so that none vanishes from a graph when it is 0.
+// stateCounts has every state, so that a state with 0 objects has a series.
 type stateCounts map[string]int
 
 func newStateCounts() stateCounts {

@@ -17,24 +17,24 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// maxClaims bounds the digests that one ApiKey may have claimed: every change of spec.keyDigest makes
-// an object that stays.
+// maxClaims is the maximum number of digests that one ApiKey can claim, because a claim stays when spec.keyDigest
+// changes.
 const maxClaims = 32
 
-// claimState is what is known of the claim to one digest.
+// claimState is what is known about the claim to one digest.
 type claimState struct {
 	digest apikey.Digest
 	secret *corev1.Secret         // nil: there is none
 	claim  *published.DigestClaim // nil: none that can be read
 	newer  bool                   // a newer operator wrote it
-	// used says that the published record of another ApiKey has the digest, so that a claim which
-	// somebody removed cannot be taken.
+	// used is true if the published record of another ApiKey has the digest. Then a claim that somebody removed
+	// cannot be taken.
 	used bool
-	// full says that there is no claim, and that the ApiKey may not make another.
+	// full is true if there is no claim and the ApiKey has the maximum number of claims.
 	full bool
 }
 
-// gatherClaims reads the claims to spec.keyDigest and to the digest that was handled last.
+// gatherClaims reads the claims to spec.keyDigest and to the last handled digest.
 func (r *Reconciler) gatherClaims(ctx context.Context, from client.Reader, f *facts) error {
 	wanted := []*apikey.Digest{f.digest}
 	if record, known := f.ownRecord(); known && !sameDigest(record.HandledDigest, f.digest) {
@@ -69,8 +69,7 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	case !apierrors.IsNotFound(err):
 		return state, fmt.Errorf("read Secret %s: %w", key, err)
 	}
-	// The cache alone has these indexes. It may lag behind what was written a moment ago, not behind
-	// what somebody's claim was removed from.
+	// Only the cache has these indexes. It may lack a write of the last moments; a removed claim is older than that.
 	var records, claims corev1.SecretList
 	if err := r.Client.List(ctx, &records, client.MatchingFields{digestIndex: digest.Hex()}, client.UnsafeDisableDeepCopy); err != nil {
 		return state, fmt.Errorf("find published keys of a digest: %w", err)
@@ -87,13 +86,13 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	return state, nil
 }
 
-// sameSource reports whether it is the ApiKey of that namespace and name. One that was deleted and
-// created again keeps its claims: a tenant is a namespace.
+// sameSource reports whether the claim belongs to the ApiKey of this namespace and name. A recreated ApiKey keeps its
+// claims, because a namespace is one tenant.
 func sameSource(source published.Source, apiKey *v1alpha1.ApiKey) bool {
 	return source.Namespace == apiKey.Namespace && source.Name == apiKey.Name
 }
 
-// handled reports whether the key in force, or the one before it, is the externally generated one of that digest.
+// handled reports whether the current key, or the one before it, is the externally generated key of that digest.
 func (f facts) handled(digest apikey.Digest) bool {
 	record, known := f.ownRecord()
 	return known && sameDigest(record.HandledDigest, &digest)
@@ -107,7 +106,7 @@ func (f facts) claimOf() (state claimState, ok bool) {
 	return f.claims[0], true
 }
 
-// taken reports whether the digest is another ApiKey's. A claim that cannot be read may be anybody's.
+// taken reports whether the digest belongs to another ApiKey. A claim that cannot be decoded counts as taken.
 func (c claimState) taken(f facts) bool {
 	if c.claim != nil {
 		return !sameSource(c.claim.Source, f.apiKey)
@@ -115,14 +114,13 @@ func (c claimState) taken(f facts) bool {
 	return c.newer || c.used || c.secret != nil && !f.handled(c.digest)
 }
 
-// complete reports whether the claim is this ApiKey's and as it should be.
+// complete reports whether the claim is this ApiKey's and up to date.
 func (c claimState) complete(f facts) bool {
 	return c.claim != nil && sameSource(c.claim.Source, f.apiKey) && c.claim.Source.UID == f.apiKey.UID &&
 		c.secret.Labels[published.Label] == published.LabelDigest
 }
 
-// missingClaims are those to be written: for a key about to be issued, and for one in force whose
-// claim somebody removed.
+// missingClaims returns the claims to write: for a key to issue, and for a current key whose claim somebody removed.
 func missingClaims(f facts, issuing bool) []claimState {
 	var missing []claimState
 	for i, c := range f.claims {
@@ -134,8 +132,8 @@ func missingClaims(f facts, issuing bool) []claimState {
 	return missing
 }
 
-// writeClaims creates claims, or takes over those of a former ApiKey of this namespace and name. Of
-// two operators that create one at once, one fails and tries again.
+// writeClaims creates claims, or takes over those of a former ApiKey of this namespace and name. If two operators
+// create one at the same time, one fails and retries.
 func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimState) error {
 	for _, c := range claims {
 		claim := published.DigestClaim{
@@ -158,7 +156,7 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 	return nil
 }
 
-// digestClaimed: a digest opens one merchant's sessions, whoever writes it into an ApiKey later.
+// digestClaimed: a digest belongs to one ApiKey, whoever sets it in another one later.
 func digestClaimed(f facts) (conditions.Outcome, bool) {
 	c, ok := f.claimOf()
 	return conditions.Stalled(v1alpha1.ReasonKeyDigestClaimed,
@@ -171,8 +169,8 @@ func tooManyDigests(f facts) (conditions.Outcome, bool) {
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }
 
-// digestReplaced: the record is lost, and the key of spec.keyDigest was replaced over HTTP before. To
-// publish it again would revive it.
+// digestReplaced: the record is lost, and the key of spec.keyDigest had been replaced over HTTP. Publishing it would
+// revive it.
 func digestReplaced(f facts) (conditions.Outcome, bool) {
 	outcome := conditions.Stalled(v1alpha1.ReasonKeyDigestUsed,
 		"The published record was lost, and the key of spec.keyDigest had been replaced through the API; set the digest of another key")

@@ -11,34 +11,34 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
-// plan is what is to be done about an ApiKey.
+// plan is what to do for an ApiKey.
 type plan struct {
 	facts
 	outcome conditions.Outcome
 
-	// newKey replaces the key in force; nil: it stays. Then nothing else is to be done in this pass.
+	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
-	// first says that there was none before, as far as the caches know.
+	// first is true if there was no key before, according to the caches.
 	first bool
-	// claims are those to be written, before anything else.
+	// claims are written before anything else.
 	claims []claimState
-	// repair is the record as it should be; nil: it is.
+	// repair is the record to write; nil: it is up to date.
 	repair *published.KeyRecord
-	// remove are delivered Secrets that are of no use any more.
+	// remove are delivered Secrets to delete.
 	remove []removal
-	// move is the Secret whose key is to be delivered under another name; nil: none.
+	// move is the Secret whose key moves to another name; nil: none.
 	move *delivered
-	// warnings are what a person should know.
+	// warnings are emitted as events.
 	warnings []warning
 }
 
-// idle reports whether nothing is to be done.
+// idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
 	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
-// decide is pure. A key that cannot be replaced now goes on as it is, with its state and expiry kept
-// in line: what prevents a new key must not keep a person from disabling the old one.
+// decide is pure. If a key cannot be replaced now, its state and expiry are still updated, so that a person can
+// always disable it.
 func decide(f facts) *plan {
 	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken)
 	p := &plan{facts: f, outcome: obstacle}
@@ -106,14 +106,14 @@ func expiry(f facts) time.Time {
 	return f.apiKey.Spec.ExpiresAt.UTC()
 }
 
-// newerVersion: an operator of an older version must not undo what a newer one knows.
+// newerVersion: an older operator must not change what a newer one wrote.
 func newerVersion(f facts) (conditions.Outcome, bool) {
 	c, _ := f.claimOf()
 	return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 		"A newer version of the operator wrote a published object of this ApiKey; finish the upgrade of the operator"), f.newer || c.newer
 }
 
-// anothersRecord: two UIDs of one key id, or a record that somebody tampered with. Neither heals.
+// anothersRecord: two UIDs have the same key id, or somebody changed the record. A person must act.
 func anothersRecord(f facts) (conditions.Outcome, bool) {
 	if !f.recordOfAnother() {
 		return conditions.Outcome{}, false
@@ -165,8 +165,7 @@ func (f facts) merchantMissingFor() time.Duration {
 	return 0
 }
 
-// digestUsed: an externally generated key is needed for another Merchant of the old one's name, and
-// spec.keyDigest is still that of the former one.
+// digestUsed: the Merchant was created again, and spec.keyDigest is still the digest of the former one.
 func digestUsed(f facts) (conditions.Outcome, bool) {
 	if f.digest == nil {
 		return conditions.Outcome{}, false
@@ -178,7 +177,7 @@ func digestUsed(f facts) (conditions.Outcome, bool) {
 		f.apiKey.Spec.MerchantRef.Name), former
 }
 
-// nameTaken matters only when something is to be delivered.
+// nameTaken matters only if there is something to deliver.
 func nameTaken(f facts) (conditions.Outcome, bool) {
 	if !f.targetTaken || wantedKey(f) == nil && misplaced(f) == nil {
 		return conditions.Outcome{}, false
@@ -187,11 +186,11 @@ func nameTaken(f facts) (conditions.Outcome, bool) {
 		"Secret %s %s; choose another spec.delivery.secretName", f.target(), f.targetHolder), true
 }
 
-// conflictRecheck is how often a taken name or digest is checked again: nothing reports that somebody else's object is
-// gone.
+// conflictRecheck is how often a taken name or digest is checked again, because no watch reports when another owner's
+// object is deleted.
 const conflictRecheck = time.Minute
 
-// nextCheck is the time until there will be something to do; 0: never.
+// nextCheck returns the time until the next check is due; 0: never.
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
 	moments := []time.Time{rotation, retentionEnd(f), overlapEnd(f), expiry(f)}

@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// GenerationAnnotation says which generation of the key a delivered Secret holds.
+// GenerationAnnotation is the generation of the key in a delivered Secret.
 const GenerationAnnotation = "merchant-operator.io/generation"
 
 // LostSinceAnnotation says, on a delivered Secret that holds a key issued in place of a lost one, since
@@ -34,7 +34,7 @@ const (
 // delivered is the metadata of a delivered Secret.
 type delivered struct{ metav1.ObjectMeta }
 
-// generation is of the key the Secret holds; 0: unknown.
+// generation is that of the key in the Secret; 0: unknown.
 func (d delivered) generation() int64 {
 	generation, err := strconv.ParseInt(d.Annotations[GenerationAnnotation], 10, 64)
 	if err != nil {
@@ -43,9 +43,8 @@ func (d delivered) generation() int64 {
 	return generation
 }
 
-// holds reports whether the Secret holds the key in force. A key made by a rotation over HTTP is in
-// no Secret, whatever the annotation says: a rotation that lost its race against that one had
-// delivered under the same generation.
+// holds reports whether the Secret holds the current key. A key that was issued over HTTP is in no Secret, whatever
+// the annotation says: a rotation that lost the race against it had delivered the same generation.
 func (d delivered) holds(record published.KeyRecord) bool {
 	return d.generation() == record.Generation && record.LastRotation.Cause != v1alpha1.RotationAPI
 }
@@ -91,14 +90,14 @@ func delivery(f facts) *metav1.Condition {
 	}
 }
 
-// removal is a delivered Secret to be deleted, and the reason for people.
+// removal is a delivered Secret to delete, with the reason for the event.
 type removal struct {
 	delivered
 	reason, why string
 }
 
-// removals are the delivered Secrets that no longer serve: their key is not in force, or was to stay
-// for a time that is over, or is delivered under another name by now.
+// removals returns the delivered Secrets to delete: the key is not current, its retention is over, or it is now in
+// another Secret.
 func removals(f facts) []removal {
 	record, known := f.ownRecord()
 	if !known {
@@ -127,8 +126,8 @@ func staleBecause(record published.KeyRecord) string {
 	return fmt.Sprintf("it does not hold the current key (generation %d, cause %s)", record.Generation, record.LastRotation.Cause)
 }
 
-// misplaced returns the Secret that holds the key in force under a name that spec no longer gives,
-// while no Secret of ours has that name; nil: none.
+// misplaced returns the Secret that holds the current key under a name that is no longer in the spec, if no Secret of
+// this ApiKey has the new name; nil: none.
 func misplaced(f facts) *delivered {
 	record, known := f.ownRecord()
 	if !known || f.target() == "" || f.deliveredAs(f.target()) != nil || retentionOver(f) {
@@ -137,7 +136,7 @@ func misplaced(f facts) *delivered {
 	return f.holder(record)
 }
 
-// retentionEnd is when a delivered Secret has been there for long enough; zero: it stays.
+// retentionEnd is when to delete a delivered Secret; zero: never.
 func retentionEnd(f facts) time.Time {
 	record, known := f.ownRecord()
 	delivery := f.apiKey.Spec.Delivery
@@ -189,9 +188,8 @@ func (f *facts) forget(name string) {
 	f.delivered = slices.DeleteFunc(slices.Clone(f.delivered), func(d delivered) bool { return d.Name == name })
 }
 
-// move delivers the key in force under the name that the spec gives now. The Secret of the old name
-// is deleted by the next pass, which finds it superfluous, so a pass that ends in between loses
-// nothing. What is not the key in force is not passed on.
+// move writes the current key into the Secret that the spec names now. The next reconciliation deletes the old
+// Secret, so an interruption loses nothing. A key that is not current is not moved.
 func (r *Reconciler) move(ctx context.Context, p *plan) error {
 	key, err := r.readKey(ctx, p.facts, p.move.Name)
 	if err != nil {
@@ -210,7 +208,7 @@ func (r *Reconciler) move(ctx context.Context, p *plan) error {
 	return r.deliver(ctx, p, key, p.record.Generation, lostSince)
 }
 
-// removeDelivered deletes delivered Secrets, if they are still as they were when that was decided.
+// removeDelivered deletes delivered Secrets, if they have not changed since the decision.
 func (r *Reconciler) removeDelivered(ctx context.Context, p *plan, remove []removal) error {
 	for _, d := range remove {
 		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {

@@ -27,8 +27,8 @@ func merchantName(object client.Object) []string {
 	return []string{apiKey.Spec.MerchantRef.Name}
 }
 
-// publishedNames returns the names of the published key and of the claim to spec.keyDigest, which may
-// be another ApiKey's.
+// publishedNames returns the names of the published key and of the claim to spec.keyDigest, which may belong to
+// another ApiKey.
 func publishedNames(object client.Object) []string {
 	names := []string{published.KeyName(published.ID(object.GetUID()))}
 	if apiKey, ok := object.(*v1alpha1.ApiKey); ok && apiKey.Spec.KeyDigest != "" {
@@ -39,7 +39,7 @@ func publishedNames(object client.Object) []string {
 	return names
 }
 
-// digestIndex finds the published keys that use a digest which may be an externally generated key's.
+// digestIndex finds the published keys with a digest that may belong to an externally generated key.
 const digestIndex = "record.digests"
 
 func recordDigests(object client.Object) []string {
@@ -94,13 +94,13 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// keysOf returns the ApiKeys that name the Merchant.
+// keysOf returns the ApiKeys of the Merchant.
 func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{},
 		client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
 }
 
-// keyOf returns the ApiKey that the published Secret is of, or those that want the claim.
+// keyOf returns the ApiKey of the published Secret, or those that need the claim.
 func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{}, client.MatchingFields{reconciler.PublishedNameIndex: secret.GetName()})
 }

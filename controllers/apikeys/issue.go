@@ -17,19 +17,19 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// newKey is a key to be issued.
+// newKey is a key to issue.
 type newKey struct {
 	rotationReason
-	// base is the record that the rotation starts from: as the spec wants it, one generation before.
+	// base is the record to rotate: as in the spec, one generation earlier.
 	base published.KeyRecord
-	// resume says that the Secret to deliver holds a key of this very generation: an earlier pass
-	// ended between delivering and publishing it.
+	// resume is true if the delivered Secret holds a key of this generation: an earlier reconciliation ended between
+	// delivery and publication.
 	resume bool
 }
 
 func (n newKey) generation() int64 { return n.base.Generation + 1 }
 
-// wantedKey returns the key that is to replace the one in force; nil: none.
+// wantedKey returns the key to issue; nil: none.
 func wantedKey(f facts) *newKey {
 	reason, needed := rotationNeeded(f)
 	if !needed {
@@ -51,8 +51,8 @@ func wantedKey(f facts) *newKey {
 	return &newKey{rotationReason: reason, base: base, resume: pending != nil && pending.generation() == generation}
 }
 
-// lastKnown returns the revision and the time of creation that a record in place of a lost one must
-// exceed, for replicas order what they know by them.
+// lastKnown returns the revision and creation time that a new record must exceed, because replicas order versions by
+// them.
 func (f facts) lastKnown() (revision int64, created time.Time) {
 	if f.outdated() {
 		revision, created = f.record.Revision, f.record.Current.CreatedAt
@@ -65,9 +65,9 @@ func (f facts) lastKnown() (revision int64, created time.Time) {
 	return revision, created
 }
 
-// nextGeneration is above every generation there is a trace of, for a replica that remembers a higher
-// one would refuse the key. A delivered Secret is such a trace only if it is further ahead than an
-// interrupted pass explains: then record and status are lost together.
+// nextGeneration is above every known generation, because a replica that knows a higher one would refuse the key. A
+// delivered Secret counts only if it is further ahead than an interrupted reconciliation explains: then record and
+// status are both lost.
 func nextGeneration(f facts) int64 {
 	last := f.apiKey.Status.KeyGeneration
 	if f.record != nil {
@@ -83,9 +83,9 @@ func nextGeneration(f facts) int64 {
 	return last + 1
 }
 
-// issue puts a new key in force. It is delivered before it is published: a pass that ends in between
-// leaves a plaintext that the next one takes up, where the other order would leave a live key that
-// nobody has. Publishing is a compare-and-swap; who loses it has published nothing.
+// issue delivers a new key, then publishes it by compare-and-swap. If it ends in between, the next reconciliation
+// continues with the delivered plaintext. The other order could leave a valid key that nobody has. The loser of a
+// race has published nothing.
 func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	current, err := r.prepare(ctx, p)
 	if err != nil {
@@ -130,9 +130,9 @@ func (r *Reconciler) warnOfLoss(p *plan) {
 		"The published record was lost. The key of spec.keyDigest was published again; keys in their overlap are refused")
 }
 
-// takeBack deletes what was delivered as the first key, if publishing has shown that it is not: the
-// next pass would take it for the one in force, of the same generation. The error is the failure, or
-// why that could not be done, which must not pass for a lost race.
+// takeBack deletes the delivered first key if another one was published: the next reconciliation would take it for
+// the current key, because it has the same generation. It returns failure, or its own error, which must not count as
+// a lost race.
 func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error {
 	if !p.first || !apierrors.IsAlreadyExists(failure) {
 		return failure
@@ -143,7 +143,7 @@ func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error
 	return failure
 }
 
-// prepare returns the key to be published, delivered if it was generated here.
+// prepare returns the key to publish; a generated key is delivered first.
 func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, error) {
 	if p.digest != nil {
 		return published.Current{Digest: *p.digest, CreatedAt: p.now}, nil
@@ -158,7 +158,7 @@ func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, e
 	return published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: p.now}, nil
 }
 
-// resume takes up the key that an interrupted pass delivered. Anything else in its place is not taken.
+// resume returns the key that an interrupted reconciliation delivered. It refuses any other content of the Secret.
 func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
 	if !p.newKey.resume {
 		return apikey.Key{}, false, nil
@@ -179,7 +179,7 @@ func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Ke
 	return key, r.deliver(ctx, p, key, p.newKey.generation(), lostSince)
 }
 
-// readKey reads the plaintext from a delivered Secret; the zero Key: it holds none.
+// readKey reads the plaintext from a delivered Secret; the zero Key: none.
 func (r *Reconciler) readKey(ctx context.Context, f facts, name string) (apikey.Key, error) {
 	secretKey := client.ObjectKey{Namespace: f.apiKey.Namespace, Name: name}
 	var secret corev1.Secret

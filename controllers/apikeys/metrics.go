@@ -9,14 +9,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// Metrics are what this package counts.
+// Metrics are the metrics of this package.
 type Metrics struct {
 	rotations *prometheus.CounterVec
 	lost      prometheus.Counter
 }
 
-// NewMetrics registers the metrics, or takes those up that an earlier operator in this process has
-// registered.
+// NewMetrics registers the metrics, or returns those that an earlier operator in this process has registered.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	rotations, err := register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_key_rotations_total",

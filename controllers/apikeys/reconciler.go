@@ -1,8 +1,7 @@
-// Package apikeys owns the life of an API key in the cluster: when a new one is issued, how it reaches
-// the tenant and the data plane in an order that no crash can break, and how it ends.
+// Package apikeys issues, delivers, publishes, rotates and deletes API keys.
 //
-// A pass gathers facts, decides on them (decide is pure), and applies the plan. The published record
-// is the truth about a key; docs/design/operator.md says why and what follows from it.
+// A reconciliation gathers facts, decides (a pure function) and applies the plan. The published record is the source
+// of truth; see docs/design/operator.md.
 package apikeys
 
 import (
@@ -31,10 +30,9 @@ type Reconciler struct {
 	Metrics *Metrics
 }
 
-// Least privilege: ApiKeys are read, and of their metadata only the finalizer is written. In the
-// tenants' namespaces, a delivered Secret is created; got, to see whose it is and to take up or move
-// an undelivered key; updated by a rotation; listed and watched, as metadata, to be put right; and
-// deleted when its key is no more. RBAC cannot narrow that to the operator's own Secrets.
+// Rights: ApiKeys are read, and only their finalizer and status are written. Delivered Secrets are created, read to
+// check the owner and to resume or move a delivery, updated by a rotation, listed and watched (metadata only) to
+// repair them, and deleted. RBAC cannot narrow this to the operator's own Secrets.
 //
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=apikeys,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=apikeys/status,verbs=patch
@@ -43,7 +41,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings the published record, the delivered Secret and the status in line with the ApiKey.
+// Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
 func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
 	return reconciler.Reconcile(ctx, r.Base, apiKey, reconciler.Steps[*v1alpha1.ApiKey, *plan]{
 		Plan:     r.plan,
@@ -54,9 +52,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	})
 }
 
-// plan decides on what the caches say. It is certain about the first key of an ApiKey that no operator held before: its
-// writes are creations, which fail if anything is there. If its Merchant is not the one that the cache knows, another key
-// follows; an externally generated one cannot be followed by another, so it is confirmed.
+// plan decides from the caches. It is certain for the first key of a new ApiKey, because all writes are creations,
+// which fail if anything exists. If the cached Merchant is outdated, another key follows. An externally generated key
+// cannot be followed by another, so it is not certain.
 func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bool) (p *plan, certain bool, err error) {
 	cached, err := r.gather(ctx, apiKey)
 	if err != nil {
@@ -68,7 +66,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 	return p, p.idle() || p.first, nil
 }
 
-// confirm decides on what the API server says.
+// confirm decides from the API server.
 func (r *Reconciler) confirm(ctx context.Context, apiKey *v1alpha1.ApiKey) (*plan, error) {
 	live, err := r.gatherLive(ctx, apiKey)
 	if err != nil {
@@ -78,7 +76,7 @@ func (r *Reconciler) confirm(ctx context.Context, apiKey *v1alpha1.ApiKey) (*pla
 	return decide(live), nil
 }
 
-// apply does what the plan says. After a new key nothing else is to be done in this pass.
+// apply executes the plan. After a new key nothing else is done in this reconciliation.
 func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	if err := r.writeClaims(ctx, p.facts, p.claims); err != nil {
 		return err
@@ -107,8 +105,8 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	return r.removeDelivered(ctx, p, p.remove)
 }
 
-// withdraw ends an ApiKey: first its tombstone, then the published Secret, after which the key is dead,
-// then what was delivered. The API server is asked, for the cache may be behind.
+// withdraw writes the tombstone of an ApiKey, then deletes the published Secret, so that the key is refused, then the
+// delivered ones. It reads from the API server, because the cache may be late.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
 	f, err := r.read(ctx, r.Live, apiKey)
 	if err != nil {
@@ -130,7 +128,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	return r.Secrets.DeleteOwned(ctx, apiKey, f.secretNames(cached))
 }
 
-// parallel is how many ApiKeys are worked on at a time; each pass mostly waits for the API server.
+// parallel is the number of concurrent reconciliations, which mostly wait for the API server.
 const parallel = 8
 
 // SetupWithManager registers the controller with its indexes and watches.

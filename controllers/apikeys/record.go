@@ -12,8 +12,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// repair returns the record as it should be; nil: it is as it should be, or there is none of this
-// ApiKey's. Digest, generation and running overlaps are the truth and stay as they are.
+// repair returns the record to write; nil: it is up to date, or belongs to another ApiKey. Digest, generation and
+// running overlaps do not change.
 func repair(f facts) *published.KeyRecord {
 	record, known := f.ownRecord()
 	if !known {
@@ -30,8 +30,7 @@ func repair(f facts) *published.KeyRecord {
 	return &want
 }
 
-// supersede closes a record that somebody put back, while no new key can take its place; nil: there is
-// nothing to close.
+// supersede marks a restored record as superseded while no new key can replace it; nil: not needed.
 func supersede(f facts) *published.KeyRecord {
 	if !f.outdated() || f.record.Superseded {
 		return nil
@@ -42,7 +41,7 @@ func supersede(f facts) *published.KeyRecord {
 	return &closed
 }
 
-// asSpecified returns the record with all that follows from the ApiKey itself.
+// asSpecified returns the record with everything that follows from the ApiKey.
 func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	spec := f.apiKey.Spec
 	record.Source.Namespace, record.Source.Name = f.apiKey.Namespace, f.apiKey.Name
@@ -59,21 +58,21 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	return record
 }
 
-// restoreGap is more than the clocks of the operator and of the API server differ.
+// restoreGap is larger than any difference between the clocks of the operator and the API server.
 const restoreGap = time.Minute
 
-// restored reports whether the Secret was put back from a backup: it is newer than its content. The
-// data plane may have seen it vanish and hold its revision for revoked, so it needs a newer one.
+// restored reports whether the Secret was restored from a backup: it is newer than its content. The data plane may
+// have revoked its revision when it vanished, so it needs a newer one.
 func restored(f facts) bool {
 	return f.published.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
 }
 
-// restoredRevision is one by which the Secret would not be taken for restored again, whatever the
-// operator's clock says.
+// restoredRevision returns a revision with which the Secret no longer counts as restored, whatever the clock of the
+// operator.
 func restoredRevision(secret *corev1.Secret) int64 { return secret.CreationTimestamp.UnixMilli() }
 
-// publish writes the record in place of what was read: nothing, or exactly that version of the
-// Secret, for the API writes it as well.
+// publish writes the record in place of the version that was read, or creates it. The API writes it too, so this is a
+// compare-and-swap.
 func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record published.KeyRecord) error {
 	secret, err := published.EncodeKey(r.CredentialsNamespace, record)
 	if err == nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// rotationReason is why a new key is needed, and how long the one it replaces goes on.
+// rotationReason is why a new key is needed, and the overlap of the old one.
 type rotationReason struct {
 	cause   v1alpha1.RotationCause
 	overlap time.Duration
 }
 
-// rotationNeeded returns the first reason that applies; ok is false when the key in force may stay.
+// rotationNeeded returns the first reason that applies; ok is false if the current key can stay.
 func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 	for _, rule := range []func(facts) (rotationReason, bool){
 		recordMissing, merchantReplaced, digestChanged, triggerChanged, scheduleElapsed,
@@ -39,14 +39,13 @@ func recordMissing(f facts) (rotationReason, bool) {
 	return rotationReason{cause: v1alpha1.RotationInitial}, !ok
 }
 
-// merchantReplaced: a Merchant that was created again under its old name is another one, and the
-// key of the former must not charge for it.
+// merchantReplaced: a Merchant that was created again is another one, and the old key must not charge for it.
 func merchantReplaced(f facts) (rotationReason, bool) {
 	return rotationReason{cause: v1alpha1.RotationInitial}, f.record.MerchantID != f.merchantID
 }
 
-// digestChanged: another externally generated key, or a change between external and own generation.
-// An unchanged digest is no reason, or Git would undo every rotation over HTTP.
+// digestChanged: another externally generated key, or a change between external and own keys. An unchanged digest
+// never undoes a rotation over HTTP.
 func digestChanged(f facts) (rotationReason, bool) {
 	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, !sameDigest(f.digest, f.record.HandledDigest)
 }
@@ -57,7 +56,7 @@ func triggerChanged(f facts) (rotationReason, bool) {
 	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, changed && f.digest == nil
 }
 
-// scheduleElapsed: once after any downtime, for the next one counts from the rotation.
+// scheduleElapsed: once after any downtime, because the next interval starts at the rotation.
 func scheduleElapsed(f facts) (rotationReason, bool) {
 	next, scheduled := nextRotation(f)
 	return rotationReason{v1alpha1.RotationSchedule, overlap(f)}, scheduled && !f.now.Before(next)
@@ -80,8 +79,8 @@ func sameDigest(a, b *apikey.Digest) bool {
 	return a.Equal(*b)
 }
 
-// nextRotation is when the schedule makes a new key; ok is false without a schedule, and for an
-// externally generated key.
+// nextRotation is when the schedule rotates the key; ok is false without a schedule, or for an externally generated
+// key.
 func nextRotation(f facts) (at time.Time, ok bool) {
 	every := seconds(f.apiKey.Spec.Rotation.EverySeconds)
 	record, known := f.ownRecord()
@@ -91,11 +90,9 @@ func nextRotation(f facts) (at time.Time, ok bool) {
 	return slotBefore(record.LastRotation.Time.Add(every), every, f.apiKey.UID), true
 }
 
-// slotBefore returns the last of a key's time slots that is not after due. There are ten slots or
-// more to an interval, so a key is rotated up to about a tenth early; where they lie follows from its
-// UID, so that ten thousand keys which were created together are not rotated in one second. And a
-// rotation that comes a moment after its slot leads to the slot exactly one interval later: delays
-// do not add up.
+// slotBefore returns the last time slot of the key that is not after due. An interval has at least ten slots, so a
+// key is rotated up to a tenth early. The offset of the slots is derived from the UID, so that keys created together
+// do not rotate together. A late rotation does not move the next one, so delays do not add up.
 func slotBefore(due time.Time, every time.Duration, uid types.UID) time.Time {
 	slot := int64((every / 10).Seconds())
 	sum := sha256.Sum256([]byte(uid))
@@ -104,7 +101,7 @@ func slotBefore(due time.Time, every time.Duration, uid types.UID) time.Time {
 	return time.Unix(second-(second-phase)%slot, 0).UTC()
 }
 
-// overlapEnd is when the first of the running overlaps ends; zero: there is none.
+// overlapEnd is when the first running overlap ends; zero: none.
 func overlapEnd(f facts) time.Time {
 	var first time.Time
 	if record, known := f.ownRecord(); known {

@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// Reasons of events that are no condition's reason: they say what was done.
+// Reasons of events that are not reasons of conditions.
 const (
 	reasonRotated        = "Rotated"
 	reasonKeyLost        = "KeyLost"
@@ -36,7 +36,7 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits an event for what is new, and writes the status if anything changed.
+// report emits events for changes, and writes the status if it changed.
 func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
@@ -50,8 +50,8 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome))
 }
 
-// statusOf is pure. The status of a key is rebuilt from its record each time; while there is none,
-// what was reported last stays, for the generation in it must not be forgotten.
+// statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, because the
+// generation in it must not be lost.
 func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
@@ -117,8 +117,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, w
 	if apiequality.Semantic.DeepEqual(want, apiKey.Status) {
 		return nil
 	}
-	// The version keeps the status from what this pass has not seen: a newer spec, or another object of
-	// the same name. (The API server ignores a UID in what is applied to a status.)
+	// The resourceVersion prevents a write over a newer spec or over another object of the same name. (The API server
+	// ignores a UID in an apply to the status.)
 	apply := v1alpha1ac.ApiKey(apiKey.Name, apiKey.Namespace).WithResourceVersion(apiKey.ResourceVersion).WithStatus(applied(want))
 	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner))
 	if err != nil {

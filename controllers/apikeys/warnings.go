@@ -36,8 +36,8 @@ func says(f facts, c metav1.Condition) bool {
 	return reported != nil && reported.Status == c.Status && reported.Reason == c.Reason
 }
 
-// triggerIgnored reports whether the trigger changed without effect: an externally generated key is
-// replaced by another digest only.
+// triggerIgnored reports whether the trigger changed without effect: only another digest replaces an externally
+// generated key.
 func triggerIgnored(f facts) bool {
 	record, known := f.ownRecord()
 	return known && f.digest != nil && sameDigest(f.digest, record.HandledDigest) &&
@@ -45,14 +45,14 @@ func triggerIgnored(f facts) bool {
 }
 
 const (
-	// expiryAhead is how far ahead the end of a key is reported.
+	// expiryAhead is how long before its expiry a key gets ExpiringSoon.
 	expiryAhead = 7 * 24 * time.Hour
-	// rotationAhead is how far ahead a scheduled rotation is reported, at most: a tenth of the interval, if
-	// that is less.
+	// rotationAhead is how long before a scheduled rotation a key gets RotatingSoon; a tenth of the interval, if that
+	// is less.
 	rotationAhead = 24 * time.Hour
 )
 
-// upcoming is something ahead of the key, reported by a condition that is present only while it is true.
+// upcoming is an event ahead of the key, reported by a condition that exists only while it is true.
 type upcoming struct {
 	condition, reason string
 	at                time.Time // zero: never
@@ -60,7 +60,7 @@ type upcoming struct {
 	text              string // with a place for the time
 }
 
-// upcomingFor returns what is ahead of the key, whether it is time to report it or not.
+// upcomingFor returns the upcoming events, also those that are not to be reported yet.
 func upcomingFor(f facts) []upcoming {
 	end := expiry(f)
 	if !f.now.Before(end) {
@@ -94,7 +94,7 @@ func (u upcoming) conditionOf(f facts) *metav1.Condition {
 	return &metav1.Condition{Type: u.condition, Status: metav1.ConditionTrue, Reason: u.reason, Message: u.message()}
 }
 
-// newUpcoming are those that the status does not report yet.
+// newUpcoming returns those to report that the status does not have yet.
 func newUpcoming(f facts) []upcoming {
 	if f.incomplete {
 		return nil

@@ -1,4 +1,5 @@
-// Package conditions says in an object's conditions what a pass came to: Ready always, Reconciling or Stalled while true.
+// Package conditions writes the outcome of a reconciliation as conditions: Ready always, Reconciling or Stalled while
+// true.
 package conditions
 
 import (
@@ -13,14 +14,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// Outcome is what a pass over an object came to.
+// Outcome is the result of a reconciliation.
 type Outcome struct {
 	// Reason is the reason of the conditions, and of the event when it changes.
 	Reason string
-	// Message is for people. It never holds key material.
+	// Message is for people. It never contains key material.
 	Message string
 
-	// abnormal is the condition beside Ready=False that is true; empty: the object is Ready.
+	// abnormal is the condition that is true beside Ready=False; empty: the object is Ready.
 	abnormal string
 }
 
@@ -29,17 +30,17 @@ func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
 }
 
-// Waiting says that the operator goes on by itself, once something it waits for happens.
+// Waiting: the operator continues without a person.
 func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.ReconcilingCondition}
 }
 
-// Stalled says that nothing will happen until a person changes something.
+// Stalled: a person must change something.
 func Stalled(reason, format string, args ...any) Outcome {
 	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.StalledCondition}
 }
 
-// Failed says that a call to the Kubernetes API failed and will be tried again.
+// Failed: a call to the Kubernetes API failed and will be retried.
 func Failed(err error) Outcome {
 	return Waiting(v1alpha1.ReasonFailed, "Failed, will retry: %v", err)
 }
@@ -47,8 +48,8 @@ func Failed(err error) Outcome {
 // IsReady reports whether the object is Ready.
 func (o Outcome) IsReady() bool { return o.abnormal == "" }
 
-// Conditions returns the existing conditions changed to say the outcome for this generation of the
-// spec: Ready always, Reconciling or Stalled only if true, each with the time its status changed.
+// Conditions returns the existing conditions with the outcome for this generation of the spec: Ready always,
+// Reconciling or Stalled only while true.
 func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(existing)
 	for _, kind := range []string{v1alpha1.ReadyCondition, v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
@@ -88,8 +89,7 @@ func Inactive(conditions []metav1.Condition) bool {
 	return false
 }
 
-// Differs reports whether the existing conditions say anything else, apart from the message: then the outcome is worth
-// an event.
+// Differs reports whether the existing conditions differ in more than the message, which is worth an event.
 func (o Outcome) Differs(existing []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(existing, v1alpha1.ReadyCondition)
 	return ready == nil || ready.Reason != o.Reason || (ready.Status == metav1.ConditionTrue) != o.IsReady() ||

@@ -13,26 +13,26 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
-// plan is what is to be done about a Merchant.
+// plan is what to do for a Merchant.
 type plan struct {
 	facts
 	outcome conditions.Outcome
-	// publish is the ConfigMap to be written; nil: it is there as it should be.
+	// publish is the ConfigMap to write; nil: it is up to date.
 	publish *corev1.ConfigMap
-	// sign says what is to be done about the published signing secret.
+	// sign is what to do with the published signing secret.
 	sign signingAction
-	// deliver says that the merchant's copy is to be written.
+	// deliver is true if the merchant's copy must be written.
 	deliver bool
-	// remove are delivered Secrets that are of no use any more.
+	// remove are delivered Secrets to delete.
 	remove []removal
 }
 
-// idle reports whether nothing is to be done.
+// idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
 	return p.publish == nil && p.sign == keepSigning && !p.deliver && len(p.remove) == 0
 }
 
-// decide is pure. Its error says that the Merchant has no published form.
+// decide is pure. It fails if the Merchant cannot be published.
 func decide(f facts) (*plan, error) {
 	p := &plan{facts: f, outcome: outcomeFor(f)}
 	want, err := published.EncodeMerchant(f.namespace, published.NewMerchantRecord(f.merchant))
@@ -48,14 +48,13 @@ func decide(f facts) (*plan, error) {
 	return p, nil
 }
 
-// sameContent reports whether the ConfigMap holds what is wanted and nothing else. Other labels do not count.
+// sameContent reports whether the ConfigMap has exactly the wanted content. Other labels do not matter.
 func sameContent(got, want *corev1.ConfigMap) bool {
 	return got.Labels[published.Label] == want.Labels[published.Label] &&
 		maps.Equal(got.Data, want.Data) && len(got.BinaryData) == 0
 }
 
-// outcomeFor says what prevents the Merchant from being Ready, if anything does. What a newer operator wrote stays. A
-// taken name prevents nothing but the delivery of the merchant's copy.
+// outcomeFor returns the first problem, or Ready. A taken name prevents only the delivery of the merchant's copy.
 func outcomeFor(f facts) conditions.Outcome {
 	if f.newer || f.newerSigning {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
@@ -69,10 +68,11 @@ func outcomeFor(f facts) conditions.Outcome {
 	return conditions.Ready("Merchant is published and up to date")
 }
 
-// conflictRecheck is how often a taken name is checked again: nothing reports that somebody else's Secret is gone.
+// conflictRecheck is how often a taken name is checked again, because no watch reports when another owner's Secret is
+// deleted.
 const conflictRecheck = time.Minute
 
-// nextCheck is the time until there will be something to do; 0: never.
+// nextCheck returns the time until the next check is due; 0: never.
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	var recheck time.Time
 	if outcome.Reason == v1alpha1.ReasonSecretConflict {

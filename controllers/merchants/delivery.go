@@ -16,8 +16,8 @@ import (
 // dataSecret is the data key of a delivered signing secret.
 const dataSecret = "secret"
 
-// needsDelivery reports whether the merchant's copy is to be written. Unlike a key, a signing secret
-// can be delivered again at any time: it is published.
+// needsDelivery reports whether the merchant's copy must be written. Unlike a key, a published signing secret can be
+// delivered again at any time.
 func needsDelivery(f facts, sign signingAction) bool {
 	switch {
 	case f.targetName() == "" || f.targetTaken || f.newerSigning:
@@ -30,21 +30,20 @@ func needsDelivery(f facts, sign signingAction) bool {
 	}
 }
 
-// deliveredData is all that is in the merchant's copy.
+// deliveredData is the content of the merchant's copy.
 func deliveredData(record published.WebhookRecord) map[string][]byte {
 	return map[string][]byte{dataSecret: []byte(record.Current.Secret.Reveal())}
 }
 
 func sameData(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
 
-// removal is a delivered Secret to be deleted, and the reason for people.
+// removal is a delivered Secret to delete, with the reason for the event.
 type removal struct {
 	metav1.ObjectMeta
 	why string
 }
 
-// removals are the delivered Secrets that no longer serve: there is no webhook, or the secret is
-// delivered under another name by now.
+// removals returns the delivered Secrets to delete: there is no webhook, or the secret is now in another Secret.
 func removals(f facts) []removal {
 	var out []removal
 	for _, secret := range f.delivered {
@@ -76,7 +75,7 @@ func (r *Reconciler) deliver(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// removeDelivered deletes delivered Secrets, if they are still as they were when that was decided.
+// removeDelivered deletes delivered Secrets, if they have not changed since the decision.
 func (r *Reconciler) removeDelivered(ctx context.Context, p *plan) error {
 	for _, secret := range p.remove {
 		preconditions := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}

@@ -16,37 +16,35 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// facts are all that a decision about a Merchant needs.
+// facts is everything that a decision about a Merchant needs.
 type facts struct {
 	now       time.Time
 	merchant  *v1alpha1.Merchant
 	namespace string            // of published objects
 	published *corev1.ConfigMap // nil: none
 
-	// newer says that a newer operator wrote the ConfigMap, newerSigning that it wrote the signing secret.
+	// newer is true if a newer operator wrote the ConfigMap, newerSigning if it wrote the signing secret.
 	newer, newerSigning bool
 
 	// signing is the Secret webhook-<id>; nil: none.
 	signing *corev1.Secret
-	// record is what it holds; nil: nothing that can be used.
+	// record is the content of signing; nil: none that is usable.
 	record *published.WebhookRecord
-	// target is the Secret of the name that the spec gives the merchant's copy, if it is this
-	// Merchant's; nil: it is not, or there is none.
+	// target is the Secret of the merchant's copy; nil: it does not exist, or belongs to another owner.
 	target *corev1.Secret
 	// targetTaken says that somebody else's Secret has that name, targetHolder whose it is.
 	targetTaken  bool
 	targetHolder string
-	// delivered are the Secrets that the cache knows to be this Merchant's.
+	// delivered are the Secrets of this Merchant, from the cache.
 	delivered []metav1.ObjectMeta
 }
 
-// untouched reports whether there is no trace of an earlier pass over the Merchant.
+// untouched reports whether there is no trace of an earlier reconciliation of the Merchant.
 func (f facts) untouched() bool {
 	return f.merchant.Status.MerchantID == "" && f.published == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
 }
 
-// targetName is the name of the Secret that the signing secret is delivered in; empty: there is no
-// webhook.
+// targetName is the name of the Secret to deliver to; empty: no webhook.
 func (f facts) targetName() string {
 	switch webhook := f.merchant.Spec.Webhook; {
 	case webhook == nil:
@@ -58,7 +56,7 @@ func (f facts) targetName() string {
 	}
 }
 
-// secretNames are the names under which a Secret of the Merchant's may be.
+// secretNames are the possible names of Secrets of the Merchant.
 func (f facts) secretNames() []string {
 	var names []string
 	if f.targetName() != "" {
@@ -72,9 +70,9 @@ func (f facts) secretNames() []string {
 	return names
 }
 
-// gather does all reading. The facts name the Merchant also when there is an error. The merchant's
-// copy of the signing secret is always read from the API server: a cache of Secrets with their data would hold other
-// plaintexts of the tenant as well.
+// gather reads the facts from the caches, and the merchant's copy of the signing secret from the API server: a cache
+// with the data of Secrets would hold other secrets of the tenant too. The facts name the Merchant even if there is
+// an error.
 func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (facts, error) {
 	f := facts{now: r.Clock.Now().UTC(), merchant: merchant, namespace: r.CredentialsNamespace}
 	id := published.ID(merchant.UID)
@@ -111,7 +109,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	return f, nil
 }
 
-// read returns the object that it has read into; the zero T, nil: there is none.
+// read returns the object that it has read; the zero T (nil): it does not exist.
 func read[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
 	var none T
 	key := client.ObjectKey{Namespace: namespace, Name: name}
@@ -134,7 +132,7 @@ func (r *Reconciler) gatherLive(ctx context.Context, merchant *v1alpha1.Merchant
 	return f, err
 }
 
-// stillDelivered returns those of the Secrets that are there and are still the Merchant's.
+// stillDelivered returns those of the Secrets that still exist and belong to the Merchant.
 func (r *Reconciler) stillDelivered(ctx context.Context, merchant *v1alpha1.Merchant, seen []metav1.ObjectMeta) ([]metav1.ObjectMeta, error) {
 	var there []metav1.ObjectMeta
 	for _, secret := range seen {

@@ -1,5 +1,5 @@
-// Package merchants publishes a Merchant for the data plane: its ConfigMap, and the secret its events are signed with. It
-// repairs both when somebody else changed them, and deletes them when the Merchant ends.
+// Package merchants publishes Merchants for the data plane: the ConfigMap, and the signing secret of the webhook. It
+// repairs both, and deletes them with the Merchant.
 package merchants
 
 import (
@@ -26,9 +26,9 @@ import (
 // Reconciler publishes Merchants, and the signing secrets of their webhooks.
 type Reconciler struct{ *reconciler.Base }
 
-// Least privilege: the operator reads Merchants, and of their metadata writes the finalizer only. It
-// owns the published ConfigMaps and signing secrets; get is for the live read before a write. For the
-// delivered Secrets it needs what it needs for those of ApiKeys.
+// Rights: Merchants are read, and only their finalizer and status are written. The operator owns the published
+// ConfigMaps and signing secrets; get is for the live read before a write. Delivered Secrets need the same rights as
+// those of ApiKeys.
 //
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants/status,verbs=patch
@@ -37,7 +37,7 @@ type Reconciler struct{ *reconciler.Base }
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings the published ConfigMap, the signing secret and the status in line with the Merchant.
+// Reconcile updates the published ConfigMap, the signing secret and the status of the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	return reconciler.Reconcile(ctx, r.Base, merchant, reconciler.Steps[*v1alpha1.Merchant, *plan]{
 		Plan:     r.plan,
@@ -48,8 +48,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	})
 }
 
-// plan decides on what the caches say. It is certain about a Merchant that no operator held before: all writes are
-// creations, which fail if anything is there.
+// plan decides from the caches. It is certain for a new Merchant, because all writes are creations, which fail if
+// anything exists.
 func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, added bool) (p *plan, certain bool, err error) {
 	cached, err := r.gather(ctx, r.Client, merchant)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	return p, p.idle() || added && cached.untouched(), err
 }
 
-// confirm decides on what the API server says.
+// confirm decides from the API server.
 func (r *Reconciler) confirm(ctx context.Context, merchant *v1alpha1.Merchant) (*plan, error) {
 	live, err := r.gatherLive(ctx, merchant)
 	if err != nil {
@@ -68,9 +68,8 @@ func (r *Reconciler) confirm(ctx context.Context, merchant *v1alpha1.Merchant) (
 	return decide(live)
 }
 
-// apply does what the plan says. The merchant's state comes first, for nothing may keep a Merchant from being suspended.
-// The signing secret is published before it is delivered: the published one is the truth, and a pass that ends in between
-// leaves a copy to be written by the next.
+// apply executes the plan. The merchant's state comes first, so that nothing prevents a suspension. The signing
+// secret is published before it is delivered: if apply ends in between, the next reconciliation writes the copy.
 func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	if err := r.publish(ctx, p); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	return r.removeDelivered(ctx, p)
 }
 
-// publish writes the ConfigMap of the plan, if there is one.
+// publish writes the ConfigMap of the plan, if any.
 func (r *Reconciler) publish(ctx context.Context, p *plan) error {
 	if p.publish == nil {
 		return nil
@@ -102,9 +101,9 @@ func (r *Reconciler) publish(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// withdraw ends a Merchant: its tombstone first, for a merchant that vanishes without one may come back and its events
-// are kept. Without its ConfigMap all its keys are useless at once. Then its signing secret goes, and the delivered copy.
-// The API server is asked, for the cache may be behind. A ConfigMap without our label is not ours.
+// withdraw writes the tombstone of a Merchant, without which its events would be kept, then deletes the ConfigMap, so
+// that its keys are refused, the signing secret and the copy. It reads from the API server, because the cache may be
+// late. A ConfigMap without the operator's label is not deleted.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	f, err := r.gather(ctx, r.Live, merchant)
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	return r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
 }
 
-// parallel is how many Merchants are worked on at a time; each pass mostly waits for the API server.
+// parallel is the number of concurrent reconciliations, which mostly wait for the API server.
 const parallel = 4
 
 // SetupWithManager registers the controller with its index and watches.
@@ -143,13 +142,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// publishedNames are the names of both published objects; no key's Secret has one of them.
+// publishedNames returns the names of both published objects. No Secret of a key has one of them.
 func publishedNames(object client.Object) []string {
 	id := published.ID(object.GetUID())
 	return []string{published.MerchantName(id), published.WebhookName(id)}
 }
 
-// merchantOf returns the Merchant that the published object is of.
+// merchantOf returns the Merchant of the published object.
 func (r *Reconciler) merchantOf(ctx context.Context, object client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.MerchantList{}, client.MatchingFields{reconciler.PublishedNameIndex: object.GetName()})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// signingAction is what is to be done about the published signing secret.
+// signingAction is what to do with the published signing secret.
 type signingAction string
 
 const (
@@ -24,8 +24,8 @@ const (
 	withdrawSigning signingAction = "withdraw" // there is no webhook any more
 )
 
-// signingFor returns the first that applies. A usable record is adopted whatever else was lost: a new
-// secret would make every event look forged until the merchant has read it.
+// signingFor returns the first action that applies. A usable record is always kept: with a new secret, events would
+// look forged until the merchant has read it.
 func signingFor(f facts) signingAction {
 	switch {
 	case f.newerSigning:
@@ -52,20 +52,20 @@ func issuedBefore(f facts) bool {
 	return f.signing != nil || f.target != nil || len(f.delivered) > 0 || f.merchant.Status.WebhookSecretName != ""
 }
 
-// rotationWanted: any change of the trigger. While the new secret could not be delivered, the merchant
-// would be cut off when the overlap of the old one ends; so the rotation waits.
+// rotationWanted: any change of the trigger. The rotation waits while the new secret cannot be delivered, because the
+// merchant could not verify events after the overlap.
 func rotationWanted(f facts) bool {
 	return f.merchant.Spec.Webhook.RotationTrigger != f.record.HandledTrigger && !f.targetTaken
 }
 
-// signingUpToDate reports whether the published Secret is as the record in it should be written.
+// signingUpToDate reports whether the published Secret has the wanted record.
 func signingUpToDate(f facts) bool {
 	want, err := published.EncodeWebhook(f.namespace, asSpecified(f))
 	return err == nil && f.signing.Labels[published.Label] == published.LabelWebhook &&
 		sameData(f.signing.Data, want.Data)
 }
 
-// asSpecified returns the record with all that follows from the Merchant and the time.
+// asSpecified returns the record with everything that follows from the Merchant and the time.
 func asSpecified(f facts) published.WebhookRecord {
 	record := *f.record
 	record.Source = published.Source{Namespace: f.merchant.Namespace, Name: f.merchant.Name, UID: f.merchant.UID}
@@ -73,7 +73,7 @@ func asSpecified(f facts) published.WebhookRecord {
 	return record
 }
 
-// signingRecord returns the record as the plan makes it.
+// signingRecord returns the record of the plan.
 func (p *plan) signingRecord() published.WebhookRecord {
 	switch p.sign {
 	case issueSigning, reissueSigning:
@@ -85,7 +85,7 @@ func (p *plan) signingRecord() published.WebhookRecord {
 	}
 }
 
-// overlapEnd is when the first of the retired secrets stops signing; zero: there is none.
+// overlapEnd is when the first retired secret stops signing; zero: none.
 func overlapEnd(f facts) time.Time {
 	var first time.Time
 	if f.record != nil {
@@ -98,8 +98,8 @@ func overlapEnd(f facts) time.Time {
 	return first
 }
 
-// sign brings the published signing secret in line with the plan. It is a compare-and-swap, as for a
-// key; who loses it has published nothing.
+// sign writes the published signing secret of the plan, by compare-and-swap. The loser of a race has published
+// nothing.
 func (r *Reconciler) sign(ctx context.Context, p *plan) error {
 	switch p.sign {
 	case keepSigning:
@@ -136,7 +136,7 @@ func (r *Reconciler) emitSigning(p *plan) {
 	}
 }
 
-// withdrawSigning deletes the published signing secret: without it nothing can be signed any more.
+// withdrawSigning deletes the published signing secret, so that no more events are signed.
 func (r *Reconciler) withdrawSigning(ctx context.Context, f *facts) error {
 	if f.signing == nil {
 		return nil

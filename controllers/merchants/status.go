@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// Reasons of events that are no condition's reason: they say what was done.
+// Reasons of events that are not reasons of conditions.
 const (
 	reasonSigningIssued   = "SigningSecretIssued"
 	reasonSigningRotated  = "SigningSecretRotated"
@@ -33,7 +33,7 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits an event if the outcome is new, and writes the status if anything changed.
+// report emits an event if the outcome changed, and writes the status if it changed.
 func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
@@ -44,8 +44,8 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome))
 }
 
-// statusOf is pure. Where the signing secret was delivered stays in the status while there is a
-// webhook, also when the Secret is gone for the moment: it distinguishes a first secret from a lost one.
+// statusOf is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
+// missing, to distinguish a first signing secret from a lost one.
 func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
@@ -71,8 +71,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	if want.WebhookSecretName != "" {
 		status.WithWebhookSecretName(want.WebhookSecretName)
 	}
-	// The version keeps the status from what this pass has not seen: a newer spec, or another object of
-	// the same name. (The API server ignores a UID in what is applied to a status.)
+	// The resourceVersion prevents a write over a newer spec or over another object of the same name. (The API server
+	// ignores a UID in an apply to the status.)
 	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
 	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner))
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	return nil
 }
 
-// ownConditions are those the operator writes. WebhookHealthy is the dispatcher's, who writes the
-// status as well: to apply a condition is to own it, and to leave it out then is to remove it.
+// ownConditions are the conditions that the operator writes. WebhookHealthy belongs to the dispatcher: applying it
+// once and leaving it out later would remove it.
 func ownConditions(all []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.WebhookHealthyCondition

@@ -1,6 +1,5 @@
-// Package orphans removes published objects whose ApiKey or Merchant went without its finalizer, which somebody took
-// away by hand or by force. Such a key would work for ever, and no kubectl command on a Merchant or an ApiKey could end
-// it. It also removes tombstones, and the claims of an ApiKey that has ended, when they expire.
+// Package orphans deletes published objects whose ApiKey or Merchant was deleted without its finalizer, for example
+// by hand. Such a key would stay valid forever. It also deletes expired tombstones and the claims that end with them.
 package orphans
 
 import (
@@ -30,13 +29,13 @@ import (
 
 // Sweeper finds orphans and expired tombstones. Every field is required.
 type Sweeper struct {
-	// Client reads through the cache.
+	// Client reads from the cache.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clock says when a tombstone expires.
+	// Clock is used for the expiry of tombstones.
 	Clock clock.PassiveClock
-	// CredentialsNamespace is where published objects live.
+	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 	// Watched reports whether this operator manages the objects of a namespace.
 	Watched func(namespace string) bool
@@ -50,8 +49,8 @@ type (
 	claims    struct{ Sweeper }
 )
 
-// SetupWithManager registers the controllers. They check every published object when the operator
-// starts and when it changes, and that of each ApiKey or Merchant which is deleted.
+// SetupWithManager registers the controllers. They check every published object when the operator starts and when the
+// object changes, and the objects of each deleted ApiKey or Merchant.
 func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
 		return fmt.Errorf("index claims: %w", err)
@@ -113,7 +112,7 @@ func labelled(kind string) predicate.Predicate {
 	})
 }
 
-// onDelete lets pass that an object is gone.
+// onDelete passes deletions.
 func onDelete() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -121,8 +120,8 @@ func onDelete() predicate.Predicate {
 	}
 }
 
-// Reconcile deletes the published key if it is an orphan. One that cannot be decoded names nobody,
-// and opens nothing.
+// Reconcile deletes the published key if it is an orphan. A key that cannot be decoded is kept: its source is
+// unknown, and nothing accepts it.
 func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
 	record, err := published.DecodeKey(secret)
 	if err != nil || !k.Watched(record.Source.Namespace) {
@@ -156,8 +155,8 @@ func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconci
 	})
 }
 
-// Reconcile writes the tombstone of a claim's ApiKey that has ended without one, from which the time
-// counts that the claim stays.
+// Reconcile writes the tombstone of a claim's ApiKey that was deleted without one. The claim stays as long as the
+// tombstone.
 func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
 	claim, err := published.DecodeDigestClaim(secret)
 	if err != nil || !c.Watched(claim.Source.Namespace) {
@@ -168,7 +167,7 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	if err != nil || !orphaned {
 		return reconcile.Result{}, err
 	}
-	// An expired claim goes before its tombstone does, and the cache may not know yet.
+	// An expired claim is deleted before its tombstone, and the cache may be late.
 	err = c.Live.Get(ctx, client.ObjectKeyFromObject(secret), new(corev1.Secret))
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -176,7 +175,7 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	return reconcile.Result{}, c.writeTombstone(ctx, ended)
 }
 
-// sweep deletes the object if what it was published for has ended.
+// sweep deletes the object if its source was deleted.
 func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone) error {
 	orphaned, err := s.orphaned(ctx, ended)
 	if err != nil || !orphaned {
@@ -194,8 +193,8 @@ func (s Sweeper) sweep(ctx context.Context, object client.Object, ended publishe
 	return nil
 }
 
-// orphaned reports whether there is no such ApiKey or Merchant: none that the cache knows, wherever it
-// is, and not the one of the source's name, as the API server has it.
+// orphaned reports whether the source does not exist: no object with its UID in the cache, and none of its name with
+// that UID on the API server.
 func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool, error) {
 	var (
 		known  client.ObjectList = &v1alpha1.ApiKeyList{}
@@ -221,7 +220,7 @@ func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool,
 	return published.ID(source.GetUID()) != ended.ID, nil
 }
 
-// writeTombstone puts the id of a Merchant whose record has no UID in its place.
+// writeTombstone uses the id of a Merchant if its record has no UID.
 func (s Sweeper) writeTombstone(ctx context.Context, ended published.Tombstone) error {
 	ended.EndedAt = s.Clock.Now().UTC()
 	if ended.Source.UID == "" {

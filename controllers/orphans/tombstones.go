@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// tombstones is the Sweeper's controller for tombstones that expire.
+// tombstones is the controller for expired tombstones.
 type tombstones struct{ Sweeper }
 
 // claimKeyIndex finds claims by the key id of their owner.
@@ -32,8 +32,8 @@ func claimKey(object client.Object) []string {
 	return []string{claim.KeyID}
 }
 
-// Reconcile removes a tombstone that has expired: first the claims of its key id, then the tombstone
-// itself, so that an interrupted pass is repeated. One that cannot be decoded stays.
+// Reconcile deletes an expired tombstone: first the claims of its key id, then the tombstone, so that an interrupted
+// reconciliation is repeated. A tombstone that cannot be decoded stays.
 func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (reconcile.Result, error) {
 	tombstone, err := published.DecodeTombstone(configMap)
 	if err != nil || !t.Watched(tombstone.Source.Namespace) {
@@ -55,8 +55,7 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 	return reconcile.Result{}, nil
 }
 
-// releaseClaims deletes the claims of a key id that has ended. A claim which was taken over since is
-// of another key id, or of another version.
+// releaseClaims deletes the claims of a deleted key id. A claim that was taken over has another key id or version.
 func (t tombstones) releaseClaims(ctx context.Context, keyID string) error {
 	var claims corev1.SecretList
 	if err := t.Client.List(ctx, &claims, client.MatchingFields{claimKeyIndex: keyID}); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// addFinalizer makes sure that the object outlives its deletion until removeFinalizer. If it was missing (added), the
-// object is now as the API server has it, and no operator held it before.
+// addFinalizer adds the finalizer if it is missing. Then added is true, the object is current, and no operator has
+// worked on it before.
 func addFinalizer[T any, O Object[T]](ctx context.Context, b *Base, object O) (added bool, err error) {
 	before := O(object.DeepCopy())
 	if !controllerutil.AddFinalizer(object, v1alpha1.Finalizer) {
@@ -35,12 +35,12 @@ func removeFinalizer[T any, O Object[T]](ctx context.Context, b *Base, object O)
 	return nil
 }
 
-// patchFinalizers writes only while nobody else has changed the object, for a patch replaces the whole list.
+// patchFinalizers replaces the whole list, so it writes only if the object has not changed.
 func patchFinalizers(ctx context.Context, b *Base, before, after client.Object) error {
 	return b.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// withdraw lets the deletion finish once nothing is left of what was written for the object.
+// withdraw deletes everything that was written for the object, and then removes the finalizer.
 func withdraw[T any, O Object[T], P any](ctx context.Context, b *Base, object O, steps Steps[O, P]) error {
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
 		return nil

@@ -1,6 +1,5 @@
-// Package reconciler owns the pass that the operator makes over every Merchant and ApiKey: hold the object by a
-// finalizer, decide on what the caches say, confirm it with the API server, write, report. What is decided and written
-// is the business of packages merchants and apikeys.
+// Package reconciler has the reconciliation that Merchants and ApiKeys share: add the finalizer, decide from the
+// caches, confirm with the API server, write, report. Packages merchants and apikeys decide and write.
 package reconciler
 
 import (
@@ -21,9 +20,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// Base is what the reconcilers of all kinds share. Every exported field is required.
+// Base is shared by all reconcilers. Every exported field is required.
 type Base struct {
-	// Client reads through the cache; of Secrets and ConfigMaps, the cache holds the published ones only.
+	// Client reads from the cache, which has only the published Secrets and ConfigMaps.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
@@ -31,35 +30,35 @@ type Base struct {
 	Secrets tenantsecret.Secrets
 	Events  recorder.EventRecorder
 	Clock   clock.PassiveClock
-	// CredentialsNamespace is where published objects live.
+	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 
 	written versions
 }
 
-// Object is a custom resource, as its pointer type.
+// Object is a custom resource, as a pointer type.
 type Object[T any] interface {
 	*T
 	client.Object
 	DeepCopy() *T
 }
 
-// Steps are what a pass does for one kind of object. O is the object, P the plan, with the facts it was made from.
+// Steps are the steps for one kind of object. O is the object, P the plan with its facts.
 type Steps[O client.Object, P any] struct {
-	// Plan decides on what the caches say. The plan is certain if the API server need not be asked: nothing is to be
-	// done, or no operator held the object before (added) and all writes are creations, which fail if anything is there.
+	// Plan decides from the caches. The plan is certain if it needs no confirmation: there is nothing to do, or the
+	// object is new (added) and all writes are creations, which fail if anything exists.
 	Plan func(ctx context.Context, object O, added bool) (plan P, certain bool, err error)
-	// Confirm decides again, on what the API server says.
+	// Confirm decides again, from the API server.
 	Confirm func(ctx context.Context, object O) (P, error)
-	// Apply writes what the plan says, and brings the facts in it up to date.
+	// Apply executes the plan, and updates its facts.
 	Apply func(ctx context.Context, plan P) error
-	// Report emits events and writes the status. It returns after which time there will be something to do; 0: never.
+	// Report emits events and writes the status. It returns the time until the next check is due; 0: never.
 	Report func(ctx context.Context, plan P, failure error) (time.Duration, error)
-	// Withdraw deletes what was written for an object that is being deleted.
+	// Withdraw deletes everything that was written for a deleted object.
 	Withdraw func(ctx context.Context, object O) error
 }
 
-// Reconcile is one pass over one object.
+// Reconcile reconciles one object.
 func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O, steps Steps[O, P]) (reconcile.Result, error) {
 	if !object.GetDeletionTimestamp().IsZero() {
 		return Finish(withdraw(ctx, b, object, steps))
@@ -78,8 +77,8 @@ func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O
 	return report(ctx, plan, err, steps)
 }
 
-// decide acts on the caches only if that is certain. Else it asks the API server, so that a cache that is behind, such as
-// one of a new leader, takes nothing back and makes nothing twice.
+// decide uses the plan from the caches only if it is certain. Otherwise it asks the API server, so that a late cache,
+// such as that of a new leader, undoes or repeats nothing.
 func decide[T any, O Object[T], P any](ctx context.Context, b *Base, object O, added bool, steps Steps[O, P]) (P, error) {
 	plan, certain, err := steps.Plan(ctx, object, added)
 	if err != nil || certain {
@@ -92,7 +91,7 @@ func decide[T any, O Object[T], P any](ctx context.Context, b *Base, object O, a
 	return steps.Confirm(ctx, live)
 }
 
-// readLive returns the object as the API server has it. The error is errGone when there is nothing left to work for.
+// readLive returns the object from the API server. The error is errGone if it needs no reconciliation.
 func readLive[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
 	live := O(new(T))
 	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
@@ -118,13 +117,14 @@ func report[O client.Object, P any](ctx context.Context, plan P, failure error, 
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// errGone says that the object is being deleted, or is no more: its watch will report it, and this pass ends.
+// errGone: the object is being deleted or does not exist. Its watch reports that, so this reconciliation ends.
 var errGone = errors.New("the object is gone")
 
-// afterRace is how soon a pass follows one that lost a race. The watch usually starts it earlier.
+// afterRace is how soon to reconcile again after a lost race. The watch is usually faster.
 const afterRace = 200 * time.Millisecond
 
-// Finish ends a pass whose error has been reported. A lost race is no failure: the next pass sees what the winner wrote.
+// Finish ends a reconciliation whose error has been reported. A lost race is not an error: the next reconciliation
+// sees the new version.
 func Finish(err error) (reconcile.Result, error) {
 	switch {
 	case errors.Is(err, errGone):
@@ -136,8 +136,8 @@ func Finish(err error) (reconcile.Result, error) {
 	}
 }
 
-// lostRace reports whether a write was refused because its object is no longer as it was read. A
-// namespace that is not found is a failure, for no next pass will see it otherwise.
+// lostRace reports whether a write was refused because its object has changed. A missing namespace is an error,
+// because retrying does not help.
 func lostRace(err error) bool {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return true
@@ -147,12 +147,12 @@ func lostRace(err error) bool {
 		status.Status().Details != nil && status.Status().Details.Kind != "namespaces"
 }
 
-// Wrote notes the version that a write of the operator left of an object.
+// Wrote notes the version after a write of the operator.
 func (b *Base) Wrote(object client.Object, version string) {
 	b.written.wrote(object.GetUID(), version, b.Clock.Now())
 }
 
-// WriteTombstone says in the credentials namespace that the object has ended.
+// WriteTombstone records in the credentials namespace that the object was deleted.
 func (b *Base) WriteTombstone(ctx context.Context, kind published.TombstoneKind, object client.Object) error {
 	return writes.Tombstone(ctx, b.Client, b.Live, b.CredentialsNamespace, published.Tombstone{
 		Kind:    kind,
@@ -172,7 +172,7 @@ func (b *Base) Warn(object client.Object, reason, action, format string, args ..
 	b.Events.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, args...)
 }
 
-// Until returns the time from now to the first of the moments that is ahead; 0: none is.
+// Until returns the time from now to the first moment that is ahead; 0: none.
 func Until(now time.Time, moments ...time.Time) time.Duration {
 	var next time.Duration
 	for _, at := range moments {

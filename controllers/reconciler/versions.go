@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// versions remembers which version of an object this operator has written, so that no pass starts from an older one: it would
-// find undone what is done, and lose a race against its own write. The zero value is ready for use.
+// versions remembers the last version of each object that this operator wrote. A reconciliation of an older version
+// would lose a race against the operator's own write. The zero value is ready for use.
 type versions struct {
 	mu      sync.Mutex
 	written map[types.UID]written
@@ -23,14 +23,14 @@ type written struct {
 	at      time.Time
 }
 
-// afterWrite is how soon a pass follows one that found the cache behind what this operator wrote.
+// afterWrite is how soon to reconcile again if the cache is older than the operator's own write.
 const afterWrite = 50 * time.Millisecond
 
-// waitForCache is how long a cache is waited for. Versions go back when a database is restored, and then it would never come; a pass
-// that starts from an old version does no harm but a refused write.
+// waitForCache is the maximum wait for the cache. Versions go back when etcd is restored; reconciling an old version
+// then only causes a refused write.
 const waitForCache = 5 * time.Second
 
-// wrote notes the version of an object that a write left.
+// wrote notes the version of an object after a write.
 func (v *versions) wrote(object types.UID, version string, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -41,7 +41,7 @@ func (v *versions) wrote(object types.UID, version string, now time.Time) {
 	v.prune(now)
 }
 
-// prune forgets what no cache is waited for any more, such as the versions of deleted objects.
+// prune forgets versions older than waitForCache.
 func (v *versions) prune(now time.Time) {
 	if now.Sub(v.pruned) < waitForCache {
 		return
@@ -50,8 +50,7 @@ func (v *versions) prune(now time.Time) {
 	maps.DeleteFunc(v.written, func(_ types.UID, w written) bool { return now.Sub(w.at) >= waitForCache })
 }
 
-// behind reports whether the object is older than what was written. What is not is forgotten, so that only objects are remembered
-// that nothing has happened to since.
+// behind reports whether the object is older than the last write. If not, the version is forgotten.
 func (v *versions) behind(object client.Object, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

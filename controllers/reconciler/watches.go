@@ -20,13 +20,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// PublishedNameIndex finds a Merchant or an ApiKey by the name of its published object, for nothing
-// in an object that somebody broke can be relied upon.
+// PublishedNameIndex finds a Merchant or an ApiKey by the name of its published object, because the content of the
+// object may be damaged.
 const PublishedNameIndex = "published.name"
 
-// Changes lets pass a change of the spec, the loss of our finalizer or of the status, and another object of the name.
-// The operator's own status writes do not pass, or a failure whose message varies would be retried without back-off.
-// No cache holds the labels and annotations of others.
+// Changes passes changes of the spec, the loss of the finalizer or of the status, and another object of the same
+// name. The operator's own status writes do not pass: otherwise a failure with a varying message would be retried
+// without back-off.
 func Changes(conditionsOf func(client.Object) []metav1.Condition) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
@@ -37,13 +37,13 @@ func Changes(conditionsOf func(client.Object) []metav1.Condition) predicate.Pred
 	}}
 }
 
-// TenantSecrets watches the Secrets in the tenants' namespaces that belong to objects of owner's kind.
+// TenantSecrets watches the Secrets that belong to objects of owner's kind, in tenants' namespaces.
 func (b *Base) TenantSecrets(mgr manager.Manager, owner client.Object) source.Source {
 	return source.Kind(b.Secrets.Cache, tenantsecret.Metadata(), handler.TypedEnqueueRequestForOwner[*metav1.PartialObjectMetadata](
 		mgr.GetScheme(), mgr.GetRESTMapper(), owner, handler.OnlyControllerOwner()))
 }
 
-// Requests returns a request for each object that the cache finds. list is empty, of the kind to be found.
+// Requests returns a request for each object that the list finds in the cache.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {
 	if err := reader.List(ctx, list, options...); err != nil { // the cache is stopping
 		logf.FromContext(ctx).Error(err, "could not list the objects to reconcile")

@@ -1,6 +1,5 @@
-// Package tenantsecret owns the Secrets that the operator writes beside a Merchant or an ApiKey, for
-// the tenant to take: what marks them, whose they are, and that nobody else's is ever touched. What is
-// in them is their owner's business.
+// Package tenantsecret reads and writes the Secrets that the operator delivers to tenants. It never changes a Secret
+// of another owner.
 package tenantsecret
 
 import (
@@ -23,9 +22,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// Label marks a delivered Secret, beside the owner reference that says whose it is; its value says
-// what is in it. It is the Secret's only label: its owner's own ones would make a GitOps tool take the
-// Secret for its own.
+// Label marks a delivered Secret; its value is the kind of content. It is the only label: with labels of the owner a
+// GitOps tool would prune the Secret.
 const Label = "merchant-operator.io/delivered"
 
 // Values of Label.
@@ -43,7 +41,7 @@ func Selector() (labels.Selector, error) {
 	return labels.NewSelector().Add(*marked), nil
 }
 
-// OwnedBy reports whether the object is that owner's, by its controller's UID.
+// OwnedBy reports whether the owner controls the object, by UID.
 func OwnedBy(object metav1.Object, uid types.UID) bool {
 	owner := metav1.GetControllerOf(object)
 	return owner != nil && owner.UID == uid
@@ -70,7 +68,7 @@ func HeldBy(secret metav1.Object, object client.Object, kind string) string {
 	}
 }
 
-// ownerIndex finds the delivered Secrets of an owner by its UID, whatever their names.
+// ownerIndex finds the delivered Secrets of an owner by its UID.
 const ownerIndex = "metadata.controller.uid"
 
 // Index lets List find Secrets in the cache.
@@ -89,7 +87,7 @@ func ownerUID(object client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// Metadata asks for a Secret without its data.
+// Metadata returns an empty Secret for metadata only.
 func Metadata() *metav1.PartialObjectMetadata {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -101,11 +99,11 @@ type Secrets struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Cache holds the metadata of the delivered Secrets, never their data.
+	// Cache has the metadata of the delivered Secrets, never their data.
 	Cache cache.Cache
 }
 
-// List returns the owner's Secrets, whatever their names, as the cache knows them.
+// List returns the owner's Secrets of any name, from the cache.
 func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.ObjectMeta, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -120,7 +118,7 @@ func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.Object
 	return found, nil
 }
 
-// Get returns the metadata of a Secret, anybody's, as the API server has it; nil: there is none.
+// Get returns the metadata of a Secret of any owner from the API server; nil: it does not exist.
 func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	secret := Metadata()
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
@@ -133,12 +131,11 @@ func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.Parti
 	return secret, nil
 }
 
-// Deliver writes the Secret for its owner: a new one, or the version of the owner's own that was read.
-// Create fails if anybody else has taken the name since. What others have put on it stays, such as a
-// replicator's annotations.
+// Deliver creates the Secret, or updates the version that was read. It fails if another owner has created one of that
+// name. Labels and annotations of others stay, such as those of a replicator.
 func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, secret *corev1.Secret) error {
 	secret.Labels = withEntry(secret.Labels, Label, kind)
-	// Blocking the owner's deletion would need a right of its own, and serves nothing: there is a finalizer.
+	// Blocking the owner's deletion would need another right, and the finalizer makes it unnecessary.
 	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if err == nil {
 		err = writes.CreateOrUpdate(ctx, s.Client, secret)
@@ -149,8 +146,8 @@ func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, 
 	return nil
 }
 
-// DeleteOwned deletes the Secrets of these names that are the owner's. One that nobody knows of any more,
-// for it lost its label and its name is no longer in the spec, is left to its owner reference.
+// DeleteOwned deletes the Secrets of these names that belong to the owner. A Secret that lost its label and is not
+// named is deleted through its owner reference.
 func (s Secrets) DeleteOwned(ctx context.Context, owner client.Object, names []string) error {
 	for _, name := range names {
 		secret, err := s.Get(ctx, owner.GetNamespace(), name)
@@ -167,7 +164,7 @@ func (s Secrets) DeleteOwned(ctx context.Context, owner client.Object, names []s
 	return nil
 }
 
-// Delete deletes a Secret that keeps the preconditions. One that is gone already is no error.
+// Delete deletes a Secret if the preconditions hold. A missing Secret is not an error.
 func (s Secrets) Delete(ctx context.Context, secret metav1.Object, preconditions client.Preconditions) error {
 	return writes.DeleteSecret(ctx, s.Client, secret.GetNamespace(), secret.GetName(), preconditions)
 }

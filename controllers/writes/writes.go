@@ -1,5 +1,4 @@
-// Package writes owns the requests by which the operator changes objects: under one field owner, and never over a
-// version that it has not read.
+// Package writes has the writes of the operator: with one field owner, and never over a version that was not read.
 package writes
 
 import (
@@ -16,10 +15,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// FieldOwner is the one field manager of everything the operator writes.
+// FieldOwner is the field manager of everything the operator writes.
 const FieldOwner = "merchant-operator"
 
-// CreateOrUpdate creates an object, or updates the version of it that was read.
+// CreateOrUpdate creates an object, or updates the version that was read.
 func CreateOrUpdate(ctx context.Context, c client.Client, object client.Object) error {
 	if object.GetResourceVersion() == "" {
 		return c.Create(ctx, object, client.FieldOwner(FieldOwner))
@@ -27,7 +26,7 @@ func CreateOrUpdate(ctx context.Context, c client.Client, object client.Object) 
 	return c.Update(ctx, object, client.FieldOwner(FieldOwner))
 }
 
-// ReplaceSecret writes a published Secret in place of what was read: nothing, or exactly that version (compare-and-swap).
+// ReplaceSecret creates a published Secret, or replaces the version that was read (compare-and-swap).
 func ReplaceSecret(ctx context.Context, c client.Client, read, want *corev1.Secret) error {
 	switch {
 	case read == nil:
@@ -42,7 +41,7 @@ func ReplaceSecret(ctx context.Context, c client.Client, read, want *corev1.Secr
 	return CreateOrUpdate(ctx, c, want)
 }
 
-// DeleteSecret deletes a Secret that keeps the preconditions. One that is gone already is no error.
+// DeleteSecret deletes a Secret if the preconditions hold. A missing Secret is not an error.
 func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, preconditions client.Preconditions) error {
 	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -52,8 +51,8 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 	return nil
 }
 
-// Tombstone says in the credentials namespace that an object has ended. One that says so already
-// stays as it is. Nothing is written into a namespace that is being deleted: nobody reads it again.
+// Tombstone records in the credentials namespace that an object was deleted. An existing tombstone stays. Nothing is
+// written into a namespace that is being deleted.
 func Tombstone(ctx context.Context, c client.Client, live client.Reader, namespace string, tombstone published.Tombstone) error {
 	want, err := published.EncodeTombstone(namespace, tombstone)
 	if err != nil {
