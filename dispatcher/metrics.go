@@ -103,7 +103,7 @@ func (m *metrics) initialize() {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
 	m.expiredEvents(0)
-	for _, kind := range kinds() {
+	for _, kind := range delivery.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}
@@ -115,13 +115,6 @@ func failureReasons() []string {
 	return slices.DeleteFunc(delivery.Reasons(), func(reason string) bool {
 		return reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted
 	})
-}
-
-func kinds() []v1alpha1.WebhookEvent {
-	return []v1alpha1.WebhookEvent{
-		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired,
-		v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
-	}
 }
 
 func (m *metrics) attempted(result string, duration time.Duration) {
