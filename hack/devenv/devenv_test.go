@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,13 +20,14 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/devenvtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // TestRun is the contract that scripts rely on: .dev/env appears when everything works. After any kind of stop it disappears, and
 // nothing keeps running.
 func TestRun(t *testing.T) {
-	root := buildRoot(t)
+	root := devenvtest.Build(t)
 	server, err := redistest.Binary()
 	if err != nil {
 		t.Fatal(err)
@@ -46,26 +46,26 @@ func TestRun(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			run := start(t, root, test.env...)
-			env := run.waitForEnv(t)
+			run := devenvtest.Start(t, root, test.env...)
+			env := run.WaitForEnv(t)
 			chargeAndSettle(t, env)
-			if output := run.printed(t); !strings.Contains(output, test.redis) || !strings.Contains(output, "curl -s "+env["API_URL"]) {
+			if output := run.Output(t); !strings.Contains(output, test.redis) || !strings.Contains(output, "curl -s "+env["API_URL"]) {
 				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, output)
 			}
 
-			second := start(t, root, test.env...)
-			<-second.ended
-			if output := second.printed(t); second.exitCode() == 0 || !strings.Contains(output, "already") {
-				t.Errorf("a second one ended with %d; output:\n%s", second.exitCode(), output)
+			second := devenvtest.Start(t, root, test.env...)
+			<-second.Ended
+			if output := second.Output(t); second.ExitCode() == 0 || !strings.Contains(output, "already") {
+				t.Errorf("a second one ended with %d; output:\n%s", second.ExitCode(), output)
 			}
 
 			listeners := listeners(t, env)
-			if err := run.process.Process.Signal(test.stop); err != nil {
+			if err := run.Process.Signal(test.stop); err != nil {
 				t.Fatal(err)
 			}
-			<-run.ended
-			if run.exitCode() != test.wantExit {
-				t.Errorf("exit code %d, want %d; output:\n%s", run.exitCode(), test.wantExit, run.printed(t))
+			<-run.Ended
+			if run.ExitCode() != test.wantExit {
+				t.Errorf("exit code %d, want %d; output:\n%s", run.ExitCode(), test.wantExit, run.Output(t))
 			}
 			waitUntil(t, "everything has stopped", func() bool {
 				_, err := os.Stat(filepath.Join(root, ".dev", "env"))
@@ -93,94 +93,6 @@ func chargeAndSettle(t *testing.T, env map[string]string) {
 			return e.Type == "session.completed" && e.Verified && strings.Contains(e.Body, session.SessionID)
 		})
 	})
-}
-
-// buildRoot makes a copy of what devenv needs from the repository, beside a `make run` that may be running in it.
-func buildRoot(t *testing.T) string {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("this test needs a kube-apiserver; run `make test`, or export KUBEBUILDER_ASSETS=$(hack/controlplane/build.sh)")
-	}
-	root := t.TempDir()
-	config, err := filepath.Abs("../../config")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(config, filepath.Join(root, "config")); err != nil {
-		t.Fatal(err)
-	}
-	for binary, source := range map[string]string{"merchant-operator": "../..", "devenv": ".", "receiver": "../receiver"} {
-		if output, err := exec.Command("go", "build", "-o", filepath.Join(root, "bin", binary), source).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", binary, err, output)
-		}
-	}
-	return root
-}
-
-// run is one devenv.
-type run struct {
-	root    string
-	process *exec.Cmd
-	ended   chan struct{}
-	output  string // path of its output
-}
-
-func start(t *testing.T, root string, env ...string) *run {
-	t.Helper()
-	output, err := os.CreateTemp(root, "output")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = output.Close() }()
-	r := &run{root: root, process: exec.Command(filepath.Join(root, "bin", "devenv")), ended: make(chan struct{}), output: output.Name()}
-	r.process.Dir = root
-	r.process.Env = append(os.Environ(), env...)
-	r.process.Stdout, r.process.Stderr = output, output
-	if err := r.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = r.process.Wait()
-		close(r.ended)
-	}()
-	t.Cleanup(func() {
-		_ = r.process.Process.Signal(syscall.SIGTERM)
-		<-r.ended
-	})
-	return r
-}
-
-func (r *run) exitCode() int { return r.process.ProcessState.ExitCode() }
-
-func (r *run) printed(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile(r.output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
-// waitForEnv reads .dev/env as soon as there is one.
-func (r *run) waitForEnv(t *testing.T) map[string]string {
-	t.Helper()
-	var content []byte
-	waitUntil(t, ".dev/env is there", func() bool {
-		select {
-		case <-r.ended:
-			t.Fatalf("it ended; output:\n%s", r.printed(t))
-		default:
-		}
-		var err error
-		content, err = os.ReadFile(filepath.Join(r.root, ".dev", "env"))
-		return err == nil
-	})
-	env := map[string]string{}
-	for line := range strings.Lines(string(content)) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		env[name] = value
-	}
-	return env
 }
 
 // waitUntil is generous: on an idle machine everything is much faster.

@@ -25,6 +25,10 @@ func (e *environment) writeEnv() error {
 		{"REDIS_URL", e.redisURL()},
 		{"RAIL_TOKEN", e.railToken},
 		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
+		{"OPERATOR_OPS_URL", "http://" + e.addresses.operatorOps},
+		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
+		{"API_OPS_URL_2", "http://" + e.addresses.ops[1]},
+		{"DISPATCHER_OPS_URL", "http://" + e.addresses.dispatcherOps},
 	} {
 		fmt.Fprintf(&text, "%s=%s\n", line[0], quote(line[1]))
 	}

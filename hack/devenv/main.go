@@ -28,10 +28,10 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   8082   the API, second replica         $API_URL_2
   8081   internal API, first replica     $INTERNAL_URL
   8083   internal API, second replica
-  9090   operator: health and metrics
-  9091   first replica: health and metrics
-  9092   second replica: health and metrics
-  9093   dispatcher: health and metrics
+  9090   operator: health, metrics       $OPERATOR_OPS_URL
+  9091   first replica: health, metrics  $API_OPS_URL
+  9092   second replica: health, metrics $API_OPS_URL_2
+  9093   dispatcher: health, metrics     $DISPATCHER_OPS_URL
   8090   webhook receiver                $WEBHOOK_SINK_URL
   16379  Redis                           $REDIS_URL
 
