@@ -64,12 +64,12 @@ test: redis compiler ## Test the code, with the race detector; PKG and ARGS sele
 	go test -race -timeout 20m $(ARGS) $(PKG)
 
 .PHONY: test-files
-test-files: redis nodejs ## Test the chart, the manifests, alerts, OpenAPI documents, pages and workflows
+test-files: redis nodejs ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
-	echo "==> building promtool, which tests the alerts (minutes the first time)"; \
-	GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) promtool --version >/dev/null; \
+	echo "==> building promtool and Prometheus, which test the alerts and the dashboard (minutes the first time)"; \
+	for tool in promtool prometheus; do GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) $$tool --version >/dev/null; done; \
 	hack/compile.sh -C test/verify ./...; \
-	echo "==> testing chart, manifests, alerts, OpenAPI documents, pages and workflows (two minutes)"; \
+	echo "==> testing chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows (minutes)"; \
 	go -C test/verify test -count=1 ./...
 
 .PHONY: test-redis

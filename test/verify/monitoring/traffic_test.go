@@ -1,0 +1,174 @@
+package monitoring
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/devenvtest"
+)
+
+// namespace is where the roles of a cluster run.
+const namespace = "merchant-operator-system"
+
+// traffic uses the product of `make run`, well and badly.
+type traffic struct {
+	t   *testing.T
+	env map[string]string
+	// key is of a merchant whose webhook answers 410 and that may send few requests.
+	key string
+}
+
+const goneMerchant = `
+apiVersion: merchant-operator.io/v1alpha1
+kind: Merchant
+metadata: {name: gone, namespace: shops}
+spec:
+  displayName: Gone
+  rateLimit: {requestsPerSecond: 5, burst: 10}
+  webhook: {url: %q}
+---
+apiVersion: merchant-operator.io/v1alpha1
+kind: ApiKey
+metadata: {name: gone, namespace: shops}
+spec:
+  merchantRef: {name: gone}
+  delivery: {secretName: gone}
+`
+
+func newTraffic(t *testing.T, run *devenvtest.Run) *traffic {
+	t.Helper()
+	tr := &traffic{t: t, env: run.WaitForEnv(t)}
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	t.Cleanup(gone.Close)
+	kubectl := func(input string, arguments ...string) string {
+		command := exec.CommandContext(t.Context(), filepath.Join(run.Root, "bin", "kubectl"), append([]string{"--kubeconfig", tr.env["KUBECONFIG"]}, arguments...)...)
+		command.Stdin = strings.NewReader(input)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %v: %v\n%s", arguments, err, output)
+		}
+		return string(output)
+	}
+	kubectl(fmt.Sprintf(goneMerchant, gone.URL), "apply", "-f", "-")
+	kubectl("", "wait", "--for=condition=Ready", "apikey/gone", "--timeout=60s")
+	key, err := base64.StdEncoding.DecodeString(kubectl("", "get", "secret", "gone", "-o", "jsonpath={.data.apiKey}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.key = string(key)
+	for _, replica := range []string{"API_URL", "API_URL_2"} {
+		await.Until(t, patience, "the key works", func() bool {
+			return tr.call(http.MethodGet, tr.env[replica]+"/api/v1/merchant/me", tr.key, "", nil) != http.StatusUnauthorized
+		})
+	}
+	return tr
+}
+
+// send makes every metric of the dashboard count something.
+func (tr *traffic) send() {
+	tr.t.Helper()
+	api, internal := tr.env["API_URL"], tr.env["INTERNAL_URL"]
+	settle := func(id, token, payment string) {
+		tr.call(http.MethodPost, internal+"/internal/v1/sessions/"+id+"/settlement", token,
+			fmt.Sprintf(`{"paymentRef": %q, "outcome": "COMPLETED", "amountCents": 1250}`, payment), nil)
+	}
+	paid, unpaid := tr.charge(tr.env["API_KEY"]), tr.charge(tr.env["API_KEY"])
+	if paid == "" || unpaid == "" {
+		return // over the merchant's limit for a moment
+	}
+	settle(paid, tr.env["RAIL_TOKEN"], "card-1")
+	settle(paid, tr.env["RAIL_TOKEN"], "card-2") // late
+	settle(paid, "not.a.token", "card-3")
+	tr.call(http.MethodGet, api+"/api/v1/sessions/"+paid, "not a key", "", nil)
+
+	tr.expire(unpaid)
+
+	var rotated struct{ FullKey string }
+	if tr.call(http.MethodPost, api+"/api/v1/keys/rotate", tr.key, "", &rotated) == http.StatusOK {
+		tr.key = rotated.FullKey
+	}
+	if id := tr.charge(tr.key); id != "" { // else this merchant is over its limit
+		tr.call(http.MethodPost, api+"/api/v1/sessions/"+id+"/cancel", tr.key, "", nil)
+	}
+
+	// What no role would write there: a request and the dispatcher's poll get an error.
+	tr.redis("SET {b00}:session:ps_00abcdefghijklmnopqrstuvwx text")
+	tr.call(http.MethodGet, api+"/api/v1/public/sessions/ps_00abcdefghijklmnopqrstuvwx", "", "", nil)
+}
+
+// charge returns the id of a new session, or nothing when the merchant is over its limit.
+func (tr *traffic) charge(key string) string {
+	var session struct{ SessionID string }
+	tr.call(http.MethodPost, tr.env["API_URL"]+"/api/v1/sessions", key, `{"amountCents": 1250}`, &session)
+	return session.SessionID
+}
+
+// expire makes a session due, which takes a minute without reaching into Redis.
+func (tr *traffic) expire(id string) {
+	bucket, err := strconv.ParseUint(strings.TrimPrefix(id, "ps_")[:2], 16, 8)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Second).UnixMilli()
+	tr.redis(fmt.Sprintf("HSET {b%02d}:session:%s x %d", bucket, id, past))
+	tr.redis(fmt.Sprintf("ZADD {b%02d}:expiry %d %s", bucket, past, id))
+}
+
+// redis sends a command and reads the beginning of its answer.
+func (tr *traffic) redis(command string) {
+	tr.t.Helper()
+	address, err := url.Parse(tr.env["REDIS_URL"])
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", address.Host)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		tr.t.Fatal(err)
+	}
+	answer := make([]byte, 100)
+	if n, err := conn.Read(answer); err != nil || answer[0] == '-' {
+		tr.t.Fatalf("%s: %s (%v)", command, answer[:n], err)
+	}
+}
+
+// call sends a request, decodes the answer if somebody wants it, and returns its status.
+func (tr *traffic) call(method, address, key, body string, answer any) int {
+	tr.t.Helper()
+	request, err := http.NewRequestWithContext(tr.t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	if answer != nil {
+		if err := json.Unmarshal(text, answer); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	return response.StatusCode
+}
