@@ -1,5 +1,5 @@
-// What only checks files of this repository: the chart, the manifests, the alerts, the OpenAPI documents, the pages and the
-// workflows. It is a module of its own, so that Helm and Prometheus stay out of the product's dependency graph and out of
+// What only checks files of this repository: the chart, the manifests, the alerts and the dashboard, the OpenAPI documents, the
+// pages with their examples, and the workflows. It is a module of its own, so that Helm and Prometheus stay out of the product's dependency graph and out of
 // the race detector. `make verify` runs it.
 module github.com/merchant-operator/merchant-operator/test/verify
 
@@ -15,6 +15,7 @@ require (
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.1
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/prometheus v0.314.0
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/yuin/gopher-lua v1.1.2
 	helm.sh/helm/v3 v3.22.0
 	k8s.io/api v0.37.2
