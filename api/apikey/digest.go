@@ -10,16 +10,15 @@ import (
 	"log/slog"
 )
 
-// Digest is the SHA-256 of a whole API key string. A key has 190 random bits, so one fast hash is
-// enough: there is no dictionary to walk.
+// Digest is the SHA-256 of a whole API key string. A key has 190 random bits, so one fast hash is enough.
 type Digest [sha256.Size]byte
 
-// ErrBadDigest says that a text is not 64 lower-case hex digits.
+// ErrBadDigest: the text is not 64 lower-case hex digits.
 var ErrBadDigest = errors.New("not a SHA-256 digest of 64 lower-case hex digits")
 
-// DigestOf returns the digest of the key a caller presented.
+// DigestOf returns the digest of a presented key.
 func DigestOf(presented string) Digest {
-	// A copy on the stack; a conversion of more than 32 bytes would be one on the heap, with each request.
+	// A copy on the stack; converting more than 32 bytes would allocate on the heap in each request.
 	var copied [MaxLength]byte
 	if len(presented) > len(copied) {
 		return sha256.Sum256([]byte(presented))
@@ -69,8 +68,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 // String keeps digests out of logs and messages; Hex is the way to the value.
 func (d Digest) String() string { return "[digest]" }
 
-// Format keeps every verb of fmt from the value, also %d and %#v, which String does not reach.
+// Format hides the value from every verb of fmt, also %d and %#v, which do not call String.
 func (d Digest) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, d.String()) }
 
-// LogValue keeps slog's handlers from the digest's text form.
+// LogValue hides the text form of the digest from slog's handlers.
 func (d Digest) LogValue() slog.Value { return slog.StringValue(d.String()) }

@@ -1,8 +1,8 @@
-// Package apikey owns the API key: its grammar, how one is made, and its digest.
+// Package apikey has the format of API keys, and generates, parses and digests them.
 //
-// A key reads mk_live_<key id>_<secret><checksum>. The key id is public and stays the same for the
-// life of an ApiKey object; the secret is 32 random base62 characters; the checksum lets a typo, or
-// a secret scanner's false hit, be refused without a look-up. Only digests are ever stored.
+// A key is mk_live_<key id>_<secret><checksum>. The key id is public and the same for the life of an ApiKey object.
+// The secret is 32 random base62 characters. The checksum detects typing errors and false hits of secret scanners
+// without a look-up. Only digests are stored.
 package apikey
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// The parts of a key, in characters.
+// Lengths of the parts of a key, in characters.
 const (
 	label       = "mk_live_"
 	idLength    = 12
@@ -30,24 +30,24 @@ const (
 	prefixLength = secretStart + 4
 )
 
-// The lengths of any API key, also an externally generated one.
+// Limits of the length of any API key, also an externally generated one.
 const (
 	MinLength = 32
 	MaxLength = 256
 )
 
-// ErrMalformed says that a string is not a key of this package's grammar. It never quotes the string.
+// ErrMalformed: the string does not have the key format. The error never quotes the string.
 var ErrMalformed = errors.New("not a well-formed API key")
 
-// Key is the plaintext of a generated key. It prints as its prefix, so that a key which strays into
-// a log or an error does not leak; Reveal is the one way to the plaintext. The zero Key is no key.
+// Key is the plaintext of a generated key. It prints as its prefix, so that a key in a log or an error does not leak;
+// only Reveal returns the plaintext. The zero Key is no key.
 //
-// The plaintext is behind a pointer because fmt does not ask the methods of an unexported field: a
-// struct that holds a Key then prints an address. Keys are therefore not comparable with ==.
+// The plaintext is behind a pointer because fmt does not call methods of unexported fields; it then prints an
+// address. So Keys are not comparable with ==.
 type Key struct{ plaintext *string }
 
-// New makes a key with a fresh random secret for the key id, which must be 12 characters of
-// lower-case base32 (published.ID makes them).
+// New generates a key with a new random secret. The key id must be 12 characters of lower-case base32 (see
+// published.ID).
 func New(keyID string) (Key, error) {
 	if !validID(keyID) {
 		return Key{}, fmt.Errorf("key id %q: want %d characters of lower-case base32", keyID, idLength)
@@ -57,7 +57,7 @@ func New(keyID string) (Key, error) {
 	return keyOf(body + string(sum[:])), nil
 }
 
-// Parse reads a generated key. The error is ErrMalformed whatever is wrong.
+// Parse reads a generated key. The error is always ErrMalformed.
 func Parse(s string) (Key, error) {
 	if _, ok := IDOf(s); !ok {
 		return Key{}, ErrMalformed
@@ -65,7 +65,7 @@ func Parse(s string) (Key, error) {
 	return keyOf(s), nil
 }
 
-// IDOf returns the key id of a generated key; false: s is none. It shares the memory of s.
+// IDOf returns the key id of a generated key; false: s is not one. The id shares the memory of s.
 func IDOf(s string) (id string, ok bool) {
 	if len(s) != Length || !strings.HasPrefix(s, label) || s[secretStart-1] != '_' {
 		return "", false
@@ -80,8 +80,7 @@ func IDOf(s string) (id string, ok bool) {
 	return id, true
 }
 
-// Plausible reports whether s could be an API key at all, ours or externally generated: 32 to 256
-// visible ASCII characters.
+// Plausible reports whether s may be an API key, generated here or externally: 32 to 256 visible ASCII characters.
 func Plausible(s string) bool {
 	if len(s) < MinLength || len(s) > MaxLength {
 		return false
@@ -96,7 +95,7 @@ func Plausible(s string) bool {
 
 func keyOf(plaintext string) Key { return Key{&plaintext} }
 
-// Reveal returns the plaintext, empty for the zero Key. Whoever calls it answers for where it goes.
+// Reveal returns the plaintext, empty for the zero Key. The caller must not log or store it.
 func (k Key) Reveal() string {
 	if k.plaintext == nil {
 		return ""
@@ -107,14 +106,14 @@ func (k Key) Reveal() string {
 // ID returns the key id, empty for the zero Key.
 func (k Key) ID() string { return k.part(len(label), secretStart-1) }
 
-// Prefix returns the leading part that may be shown to people: label, key id and the first four
-// characters of the secret. It is empty for the zero Key.
+// Prefix returns the first part, which may be shown to people: label, key id and the first four characters of the
+// secret. It is empty for the zero Key.
 func (k Key) Prefix() string { return k.part(0, prefixLength) }
 
-// PrefixOf returns the prefix of a text that is known to be a generated key, for its digest is stored as one's.
+// PrefixOf returns the prefix of a generated key. The caller has checked its digest.
 func PrefixOf(generated string) string { return generated[:min(prefixLength, len(generated))] }
 
-// Digest returns what is stored of the key.
+// Digest returns the digest of the key.
 func (k Key) Digest() Digest { return DigestOf(k.Reveal()) }
 
 func (k Key) part(from, to int) string {
@@ -124,8 +123,8 @@ func (k Key) part(from, to int) string {
 	return (*k.plaintext)[from:to]
 }
 
-// checksum is CRC-32 (IEEE) of all before it, as six base62 digits. It is no secret: it only tells
-// a mistyped key from a wrong one. Every request computes it: crc32.ChecksumIEEE would need a copy of the text on the heap.
+// checksum is CRC-32 (IEEE) of everything before it, as six base62 digits. It is no secret. It runs in every request:
+// crc32.ChecksumIEEE would need a copy of the text on the heap.
 func checksum(body string) [checkSize]byte {
 	sum := ^uint32(0)
 	for i := range len(body) {
@@ -154,22 +153,22 @@ func (k Key) String() string {
 	return k.Prefix() + "…"
 }
 
-// Format keeps every verb of fmt from the plaintext, also %d and %#v, which String does not reach.
+// Format hides the plaintext from every verb of fmt, also %d and %#v, which do not call String.
 func (k Key) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, k.String()) }
 
-// LogValue keeps slog's handlers from looking into the Key.
+// LogValue hides the content of the Key from slog's handlers.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// randomBase62 returns n characters, each uniformly random. Bytes of 248 and above are drawn again,
-// for taking them modulo 62 would favour the first characters of the alphabet.
+// randomBase62 returns n uniformly random characters. Bytes of 248 and above are drawn again, because modulo 62 would
+// favour the first characters.
 func randomBase62(n int) string {
 	const unbiased = 256 - 256%len(alphabet)
 	out := make([]byte, 0, n)
 	var pool [64]byte
 	for {
-		// crypto/rand.Read never fails: it ends the program when the system has no randomness.
+		// crypto/rand.Read never fails: without randomness it ends the program.
 		_, _ = rand.Read(pool[:])
 		for _, b := range pool {
 			if int(b) >= unbiased {

@@ -11,12 +11,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 )
 
-// DigestClaim is the one claim to the digest of an externally generated key. Its name follows from
-// the digest, so that of two that are created at once one fails.
+// DigestClaim is the claim of an ApiKey to the digest of an externally generated key. Its name is derived from the
+// digest, so of two concurrent creations one fails.
 type DigestClaim struct {
 	Version int           `json:"version"`
 	Digest  apikey.Digest `json:"digest"`
-	// Source is the ApiKey that has the claim, and KeyID its key id.
+	// Source is the owner, KeyID its key id.
 	Source    Source    `json:"source"`
 	KeyID     string    `json:"keyID"`
 	ClaimedAt time.Time `json:"claimedAt"`
@@ -25,15 +25,14 @@ type DigestClaim struct {
 // digestNameLength is in characters: 130 bits of a hash.
 const digestNameLength = 26
 
-// DigestClaimName is the name of the Secret with the claim to a digest. It is a hash of the digest, for
+// DigestClaimName returns the name of the Secret with the claim to a digest. It is a hash of the digest, because
 // names appear in logs.
 func DigestClaimName(digest apikey.Digest) string {
 	sum := sha256.Sum256(digest[:])
 	return digestPrefix + idEncoding.EncodeToString(sum[:])[:digestNameLength]
 }
 
-// EncodeDigestClaim returns the Secret of a claim in the credentials namespace. An invalid one is
-// refused with ErrInvalid.
+// EncodeDigestClaim returns the Secret of a claim. The error for an invalid claim is ErrInvalid.
 func EncodeDigestClaim(namespace string, claim DigestClaim) (*corev1.Secret, error) {
 	claim.Version = recordVersion
 	if err := claim.validate(); err != nil {
@@ -72,7 +71,7 @@ func DecodeDigestClaim(secret *corev1.Secret) (DigestClaim, error) {
 	return claim, nil
 }
 
-// validate refuses a claim that is nobody's.
+// validate refuses a claim without an owner.
 func (c DigestClaim) validate() error {
 	switch {
 	case c.Digest.IsZero():

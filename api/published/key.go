@@ -14,55 +14,54 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// KeyRecord is what the data plane knows of one ApiKey. It holds digests, never a key.
+// KeyRecord is the published state of one ApiKey. It contains digests, never a key.
 type KeyRecord struct {
 	Version    int    `json:"version"`
 	KeyID      string `json:"keyID"`
 	MerchantID string `json:"merchantID"`
 	Source     Source `json:"source"`
 
-	// Generation counts the rotations; it never falls.
+	// Generation counts the rotations; it never decreases.
 	Generation int64 `json:"generation"`
-	// Revision orders what is known of the key: it rises with every change of the record, rotation or
-	// not, whoever makes it. It is the time of the change in Unix milliseconds, or one more than the
-	// last, so that it rises even when record and status were lost together.
+	// Revision orders the versions of a record: every change increases it. It is the time of the change in Unix
+	// milliseconds, or one more than the last, so it increases even if record and status are both lost.
 	Revision int64 `json:"revision"`
-	// Current is the digest in force.
+	// Current is the current digest.
 	Current Current `json:"current"`
 	// Previous are older digests still in their overlap, the newest first.
 	Previous []Previous `json:"previous,omitempty"`
 
-	// Superseded is set by the API on a record that was put back although a newer key was in force
-	// already. It opens nothing, and the operator issues a new key.
+	// Superseded is set by the API on a restored record, if a newer key exists. No key is accepted by it, and the
+	// operator issues a new key.
 	Superseded bool `json:"superseded,omitempty"`
 
 	State     v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt *time.Time           `json:"expiresAt,omitempty"`
 
 	LastRotation RotationEvent `json:"lastRotation"`
-	// HandledTrigger is the spec.rotation.trigger that was handled last. It is kept here as well as
-	// in status, so that losing the status rotates nothing.
+	// HandledTrigger is the last handled spec.rotation.trigger. It is also here, so that a lost status rotates
+	// nothing.
 	HandledTrigger string `json:"handledTrigger,omitempty"`
-	// HandledDigest is the spec.keyDigest that was handled last, so that a rotation over HTTP is not
-	// undone by the unchanged digest in Git.
+	// HandledDigest is the last handled spec.keyDigest, so that the unchanged digest in Git does not undo a rotation
+	// over HTTP.
 	HandledDigest *apikey.Digest `json:"handledDigest,omitempty"`
 }
 
-// Equal reports whether both records would be published alike.
+// Equal reports whether both records have the same encoding.
 func (r KeyRecord) Equal(other KeyRecord) bool {
 	mine, myErr := json.Marshal(r)
 	theirs, theirErr := json.Marshal(other)
 	return myErr == nil && theirErr == nil && bytes.Equal(mine, theirs)
 }
 
-// Source is the ApiKey or Merchant a record was published for.
+// Source is the ApiKey or Merchant of a record.
 type Source struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 }
 
-// Current is the key in force. Prefix is empty for an externally generated key.
+// Current is the current key. Prefix is empty for an externally generated key.
 type Current struct {
 	Digest    apikey.Digest `json:"digest"`
 	Prefix    string        `json:"prefix,omitempty"`
@@ -76,14 +75,14 @@ type Previous struct {
 	ValidUntil time.Time     `json:"validUntil"`
 }
 
-// RotationEvent is when and why the current key was issued.
+// RotationEvent says when and why the current key was issued.
 type RotationEvent struct {
 	Time  time.Time              `json:"time"`
 	Cause v1alpha1.RotationCause `json:"cause"`
 }
 
-// EncodeKey returns the Secret that publishes a record in the credentials namespace. An invalid
-// record is refused with ErrInvalid, so that nothing is written that a reader would skip.
+// EncodeKey returns the Secret of a record. The error for an invalid record is ErrInvalid, so that nothing is written
+// that a reader would skip.
 func EncodeKey(namespace string, record KeyRecord) (*corev1.Secret, error) {
 	record.Version = recordVersion
 	if err := record.validate(); err != nil {
@@ -122,8 +121,8 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 	return record, nil
 }
 
-// validate refuses a record the data plane could not act on. An unknown cause of a rotation passes,
-// for it is only shown, and an older reader must not lose a key over a newer word.
+// validate refuses a record that the data plane cannot use. An unknown cause of a rotation is valid, so that an older
+// reader does not lose a key because of a newer cause.
 func (r KeyRecord) validate() error {
 	switch {
 	case !validID(r.KeyID):
@@ -159,16 +158,16 @@ func (r KeyRecord) validate() error {
 
 func (s Source) incomplete() bool { return s.Namespace == "" || s.Name == "" || s.UID == "" }
 
-// Order places what is known of one key. The later its current digest was issued, the newer; of one digest the higher
-// revision is newer. A record that was put back has an older digest, whatever its revision became since.
+// Order orders the versions of one key: first by when the current digest was issued, then by revision. A restored
+// record has an older digest, so its revision does not matter.
 type Order struct {
 	// Issued is when the current digest was issued, in Unix milliseconds.
 	Issued int64
-	// Revision is that of the record.
+	// Revision is the revision of the record.
 	Revision int64
 }
 
-// Order returns the record's place among all that was published of its key.
+// Order returns the place of the record among all versions of its key.
 func (r KeyRecord) Order() Order {
 	return Order{Issued: max(r.Current.CreatedAt.UnixMilli(), 0), Revision: r.Revision}
 }
@@ -178,12 +177,11 @@ func (o Order) Compare(other Order) int {
 	return cmp.Or(cmp.Compare(o.Issued, other.Issued), cmp.Compare(o.Revision, other.Revision))
 }
 
-// maxNumber is what a number in JSON and in Lua still holds exactly.
+// maxNumber is the largest integer that JSON and Lua represent exactly.
 const maxNumber = 1 << 53
 
-// ReadableGeneration returns the generation a published key's Secret tells of although DecodeKey may
-// refuse the rest, and 0 when it tells none. Generations never fall, so a record that takes the place
-// of a broken one counts on from there.
+// ReadableGeneration returns the generation in a published key's Secret even if DecodeKey refuses it; 0: none. A
+// record that replaces a broken one continues from it, because generations never decrease.
 func ReadableGeneration(secret *corev1.Secret) int64 {
 	var record struct {
 		Generation int64 `json:"generation"`

@@ -14,13 +14,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// MerchantRecord is what the data plane knows of one Merchant.
+// MerchantRecord is the published state of one Merchant.
 type MerchantRecord struct {
 	Version    int    `json:"version"`
 	MerchantID string `json:"merchantID"`
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
-	// UID is the Merchant's, to guard a write to its status; empty in records of older operators.
+	// UID is the UID of the Merchant, to guard writes of its status; empty in records of older operators.
 	UID         types.UID                `json:"uid,omitempty"`
 	DisplayName string                   `json:"displayName"`
 	State       v1alpha1.MerchantState   `json:"state"`
@@ -30,7 +30,7 @@ type MerchantRecord struct {
 	Webhook     *v1alpha1.Webhook        `json:"webhook,omitempty"`
 }
 
-// NewMerchantRecord translates a Merchant. The CRD's rules have checked it; EncodeMerchant checks again.
+// NewMerchantRecord converts a Merchant, which the CRD has validated.
 func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 	return MerchantRecord{
 		Version:     recordVersion,
@@ -47,8 +47,7 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 	}
 }
 
-// EncodeMerchant returns the ConfigMap that publishes a record in the credentials namespace. An
-// invalid record is refused with ErrInvalid.
+// EncodeMerchant returns the ConfigMap of a record. The error for an invalid record is ErrInvalid.
 func EncodeMerchant(namespace string, record MerchantRecord) (*corev1.ConfigMap, error) {
 	record.Version = recordVersion
 	if err := record.validate(); err != nil {
@@ -83,8 +82,8 @@ func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 	return record, nil
 }
 
-// validate refuses a record the data plane could not act on. Unknown kinds of webhook event pass:
-// nobody sends them.
+// validate refuses a record that the data plane cannot use. Unknown types of webhook events are valid; they are never
+// sent.
 func (r MerchantRecord) validate() error {
 	switch {
 	case !validID(r.MerchantID):
@@ -111,8 +110,8 @@ func (r MerchantRecord) validate() error {
 	return err
 }
 
-// Allowlist returns the blocks a caller's address must be in; none means any address. One entry
-// that cannot be read is an error, for an allowlist that lost it could let everyone in.
+// Allowlist returns the blocks that a caller's address must be in; none: any address. One invalid entry is an error,
+// because a shorter allowlist could admit everyone.
 func (r MerchantRecord) Allowlist() ([]netip.Prefix, error) {
 	blocks := make([]netip.Prefix, 0, len(r.IPAllowlist))
 	for i, entry := range r.IPAllowlist {
@@ -127,8 +126,8 @@ func (r MerchantRecord) Allowlist() ([]netip.Prefix, error) {
 
 var errBlock = errors.New("not a block")
 
-// parseBlock reads an address, as a block of one, or a CIDR block, by the rules of the CRD. Host
-// bits, zones and IPv4 in IPv6 are refused: whoever wrote them meant something that it would not do.
+// parseBlock reads a CIDR block, or an address as a block of one. Like the CRD it refuses host bits, zones and IPv4
+// in IPv6.
 func parseBlock(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		addr, err := netip.ParseAddr(s)

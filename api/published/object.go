@@ -1,13 +1,8 @@
-// Package published is the contract between the operator and the data plane: the objects the
-// operator writes into the credentials namespace and the API reads from it.
+// Package published is the contract between the operator and the data plane: the objects that the operator writes
+// into the credentials namespace, and the API and the dispatcher read.
 //
-// A key is a Secret key-<key id> with a KeyRecord; a merchant is a ConfigMap merchant-<id> with a
-// MerchantRecord; what its events are signed with is a Secret webhook-<id> with a WebhookRecord. The
-// end of a key or merchant is a ConfigMap tombstone-key-<key id> or tombstone-merchant-<id> with a
-// Tombstone. The claim to the digest of an externally generated key is a Secret digest-<hash> with a
-// DigestClaim. The package owns their names, labels, encoding and checks, and what a rotation does to
-// a record. Records carry a version: a reader refuses a newer one with ErrNewerVersion rather than
-// guess, and ignores fields it does not know.
+// It has their names, labels, encoding and validation, and the rotation of records. Records have a version: a reader
+// refuses a newer one with ErrNewerVersion, and ignores unknown fields.
 package published
 
 import (
@@ -22,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Label marks every published object; its value says which kind it is.
+// Label marks every published object; its value is the kind.
 const Label = "merchant-operator.io/published"
 
 // Values of Label.
@@ -30,7 +25,7 @@ const (
 	LabelKey      = "key"
 	LabelMerchant = "merchant"
 	LabelWebhook  = "webhook"
-	// LabelTombstone is of a Tombstone, LabelDigest of a DigestClaim.
+	// LabelTombstone marks a Tombstone, LabelDigest a DigestClaim.
 	LabelTombstone = "tombstone"
 	LabelDigest    = "digest"
 )
@@ -57,35 +52,35 @@ const (
 	tombstoneData = "tombstone.json"
 	claimData     = "claim.json"
 
-	// recordVersion is of all records. It rises only when an older reader would misread.
+	// recordVersion is the version of all records. It increases only if an older reader would misread a record.
 	recordVersion = 1
 )
 
-// KeyName is the name of the Secret of a key id.
+// KeyName returns the name of the Secret of a key id.
 func KeyName(keyID string) string { return keyPrefix + keyID }
 
-// KeyID is the key id of the Secret of that name; it shares its memory.
+// KeyID returns the key id of a Secret name; it shares its memory.
 func KeyID(name string) string { return strings.TrimPrefix(name, keyPrefix) }
 
-// MerchantName is the name of the ConfigMap of a merchant id.
+// MerchantName returns the name of the ConfigMap of a merchant id.
 func MerchantName(merchantID string) string { return merchantPrefix + merchantID }
 
-// MerchantID is the merchant id of the ConfigMap of that name; it shares its memory.
+// MerchantID returns the merchant id of a ConfigMap name; it shares its memory.
 func MerchantID(name string) string { return strings.TrimPrefix(name, merchantPrefix) }
 
-// WebhookName is the name of the Secret that a merchant id's events are signed with.
+// WebhookName returns the name of the Secret with the signing secrets of a merchant id.
 func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 
-// KeyTombstoneName is the name of the ConfigMap that remembers the end of a key id.
+// KeyTombstoneName returns the name of the ConfigMap with the tombstone of a key id.
 func KeyTombstoneName(keyID string) string { return keyTombstonePrefix + keyID }
 
-// TombstoneKeyID is the key id of the tombstone of that name.
+// TombstoneKeyID returns the key id of a tombstone's name.
 func TombstoneKeyID(name string) string { return strings.TrimPrefix(name, keyTombstonePrefix) }
 
-// MerchantTombstoneName is the name of the ConfigMap that remembers the end of a merchant id.
+// MerchantTombstoneName returns the name of the ConfigMap with the tombstone of a merchant id.
 func MerchantTombstoneName(merchantID string) string { return merchantTombstonePrefix + merchantID }
 
-// decode reads one record of this package's version, which is where the record's own Version is.
+// decode reads a record of this package's version; version points to its Version.
 func decode(data []byte, record any, version *int) error {
 	if len(data) == 0 {
 		return invalid("the record is missing")
@@ -94,7 +89,7 @@ func decode(data []byte, record any, version *int) error {
 	if err == nil && *version == recordVersion {
 		return nil
 	}
-	// What is wrong with it may be the version alone, for a newer record may have any other shape.
+	// A newer record may have another shape, so read the version alone.
 	var header struct {
 		Version int `json:"version"`
 	}
@@ -110,7 +105,7 @@ func decode(data []byte, record any, version *int) error {
 	return err
 }
 
-// unmarshal says where a text is wrong. It drops the decoder's own error, which quotes the text.
+// unmarshal reports where a text is invalid. It drops the decoder's error, which quotes the text.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	var typeError *json.UnmarshalTypeError
@@ -124,12 +119,12 @@ func unmarshal(data []byte, into any) error {
 	}
 }
 
-// ErrInvalid is wrapped by every error that says a published object cannot be used as it is. Such
-// an error says which field is wrong, never what it holds.
+// ErrInvalid is wrapped by every error about an unusable published object. The error names the field, never its
+// value.
 var ErrInvalid = errors.New("invalid published object")
 
-// ErrNewerVersion is wrapped, beside ErrInvalid, when the object was written by a newer program. It is
-// left as it is: to replace it would undo what the newer program knows.
+// ErrNewerVersion is wrapped, with ErrInvalid, if a newer program wrote the object. Such an object must not be
+// replaced.
 var ErrNewerVersion = errors.New("written by a newer version")
 
 var errNewer = fmt.Errorf("%w: %w", ErrInvalid, ErrNewerVersion)
@@ -138,20 +133,19 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// idLength is in characters; 60 bits of a hash keep a million objects apart.
+// idLength is in characters; 60 bits of a hash distinguish a million objects.
 const idLength = 12
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ID returns the identity the data plane knows an object by: 12 characters of lower-case base32 of
-// the SHA-256 of its UID. A restarted operator finds what it made by it, and an object that was
-// deleted and created again is another one.
+// ID returns the id of an object in the data plane: 12 characters of lower-case base32 of the SHA-256 of its UID. A
+// restarted operator finds its objects by it, and a recreated object has another id.
 func ID(uid types.UID) string {
 	sum := sha256.Sum256([]byte(uid))
 	return idEncoding.EncodeToString(sum[:])[:idLength]
 }
 
-// PublicMerchantID is a merchant's id as people and callers of the API see it.
+// PublicMerchantID returns a merchant's id as callers of the API see it.
 func PublicMerchantID(id string) string { return "mer_" + id }
 
 func validID(id string) bool {

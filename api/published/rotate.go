@@ -8,11 +8,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// MaxPrevious bounds how many rotated keys may be in their overlap at once; the oldest leave first.
+// MaxPrevious is the maximum number of rotated keys in their overlap; the oldest are dropped.
 const MaxPrevious = 8
 
-// Live reports whether the digest is accepted at the time now: the key is Active and unexpired, and
-// the digest is the current one or a previous one in its overlap.
+// Live reports whether the digest is accepted at the time now: the key is Active and not expired, and the digest is
+// the current one or a previous one in its overlap.
 func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
 	if !r.Usable(now) {
 		return false
@@ -30,13 +30,13 @@ func (r KeyRecord) Usable(now time.Time) bool {
 	return !r.Superseded && r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
 }
 
-// Accepted is a digest that a record accepts until a time; zero: without an end.
+// Accepted is a digest with the end of its acceptance; zero: no end.
 type Accepted struct {
 	Digest apikey.Digest
 	Until  time.Time
 }
 
-// Accepts returns every digest for which Live is true at the time now, and until when it will be.
+// Accepts returns every digest for which Live is true at the time now, with its end.
 func (r KeyRecord) Accepts(now time.Time) []Accepted {
 	if !r.Usable(now) {
 		return nil
@@ -56,16 +56,15 @@ func (r KeyRecord) Accepts(now time.Time) []Accepted {
 	return accepted
 }
 
-// NextRevision returns the revision of a change made to the record at the time now.
+// NextRevision returns the revision for a change of the record at the time now.
 func (r KeyRecord) NextRevision(now time.Time) int64 {
 	return max(r.Revision+1, now.UnixMilli())
 }
 
-// Rotated returns the record after one rotation: the generation and the revision rise and next is in force.
-// The key that was in force stays valid for the overlap. Older ones end at their own end, or with it if
-// that is earlier: a rotation shortens an overlap and never lengthens one, and one without an overlap
-// ends them all at once. Times of creation rise by a millisecond at least, whatever the clocks say,
-// because replicas order what they know by them.
+// Rotated returns the record after a rotation: higher generation and revision, next as the current key. The former
+// key stays valid for the overlap. A rotation can shorten the overlap of older keys and never extends it; without an
+// overlap it ends them all. Creation times increase by at least a millisecond, whatever the clocks say, because
+// replicas order versions by them.
 func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap time.Duration, now time.Time) KeyRecord {
 	out := r
 	out.Previous = nil
@@ -91,7 +90,7 @@ func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap t
 	return out
 }
 
-// PreviousAt returns the previous keys still in their overlap at the time now.
+// PreviousAt returns the previous keys in their overlap at the time now.
 func (r KeyRecord) PreviousAt(now time.Time) []Previous {
 	var live []Previous
 	for _, p := range r.Previous {

@@ -11,37 +11,36 @@ import (
 	"strings"
 )
 
-// signingLabel is the fixed beginning of a signing secret, by the Standard Webhooks specification.
+// signingLabel is the prefix of a signing secret in the Standard Webhooks specification.
 const signingLabel = "whsec_"
 
-// The sizes of a signing secret, in bytes. The specification allows 24 to 64.
+// Sizes of a signing secret, in bytes. The specification allows 24 to 64.
 const (
 	signingSize    = 32
 	minSigningSize = 24
 	maxSigningSize = 64
 )
 
-// ErrMalformedSecret says that a string is no signing secret. It never quotes the string.
+// ErrMalformedSecret: the string is not a signing secret. The error never quotes the string.
 var ErrMalformedSecret = errors.New("not a well-formed signing secret")
 
-// SigningSecret is what a merchant's events are signed with. Unlike an API key it must be kept, for
-// the dispatcher signs with it. It prints as a fixed word and encodes as nothing, so that one which
-// strays into a log or an error does not leak; Reveal and Key are the ways to it. The zero
-// SigningSecret is no secret.
+// SigningSecret signs the events of a merchant. Unlike an API key it is stored. It prints as a fixed word and encodes
+// as nothing, so that it does not leak into a log or an error; only Reveal and Key return it. The zero SigningSecret
+// is no secret.
 //
-// The bytes are a string behind a pointer because fmt does not ask the methods of an unexported field:
-// a struct that holds a SigningSecret then prints an address. It would follow a pointer to a slice.
+// The bytes are a string behind a pointer because fmt does not call methods of unexported fields; it then prints an
+// address.
 type SigningSecret struct{ key *string }
 
-// NewSigningSecret makes a fresh random secret of 32 bytes.
+// NewSigningSecret generates a random secret of 32 bytes.
 func NewSigningSecret() SigningSecret {
 	key := make([]byte, signingSize)
 	_, _ = rand.Read(key) // it never fails: the program ends rather
 	return signingSecretOf(key)
 }
 
-// ParseSigningSecret reads "whsec_" and the standard base64 of 24 to 64 bytes. The error is
-// ErrMalformedSecret whatever is wrong.
+// ParseSigningSecret reads "whsec_" and the standard base64 of 24 to 64 bytes. The error is always
+// ErrMalformedSecret.
 func ParseSigningSecret(s string) (SigningSecret, error) {
 	encoded, labelled := strings.CutPrefix(s, signingLabel)
 	if !labelled || strings.ContainsAny(encoded, "\r\n") { // which the decoder would skip
@@ -56,8 +55,8 @@ func ParseSigningSecret(s string) (SigningSecret, error) {
 
 func signingSecretOf(key []byte) SigningSecret { return SigningSecret{new(string(key))} }
 
-// Reveal returns the secret as it is delivered to the merchant, empty for the zero SigningSecret.
-// Whoever calls it answers for where it goes.
+// Reveal returns the secret in the form that is delivered to the merchant, empty for the zero SigningSecret. The
+// caller must not log it.
 func (s SigningSecret) Reveal() string {
 	if s.IsZero() {
 		return ""
@@ -65,8 +64,7 @@ func (s SigningSecret) Reveal() string {
 	return signingLabel + base64.StdEncoding.EncodeToString(s.Key())
 }
 
-// Key returns the bytes to sign with, none for the zero SigningSecret. Whoever calls it answers for
-// where they go.
+// Key returns the bytes to sign with, none for the zero SigningSecret. The caller must not log them.
 func (s SigningSecret) Key() []byte {
 	if s.IsZero() {
 		return nil
@@ -74,7 +72,7 @@ func (s SigningSecret) Key() []byte {
 	return []byte(*s.key)
 }
 
-// IsZero reports whether this is no secret.
+// IsZero reports whether there is no secret.
 func (s SigningSecret) IsZero() bool { return s.key == nil }
 
 // Equal compares in constant time.
@@ -85,7 +83,7 @@ func (s SigningSecret) Equal(other SigningSecret) bool {
 	return subtle.ConstantTimeCompare(s.Key(), other.Key()) == 1
 }
 
-// String never returns the secret, nor a part of it.
+// String never returns any part of the secret.
 func (s SigningSecret) String() string {
 	if s.IsZero() {
 		return "no signing secret"
@@ -93,8 +91,8 @@ func (s SigningSecret) String() string {
 	return "[signing secret]"
 }
 
-// Format keeps every verb of fmt from the secret, also %d and %#v, which String does not reach.
+// Format hides the secret from every verb of fmt, also %d and %#v, which do not call String.
 func (s SigningSecret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, s.String()) }
 
-// LogValue keeps slog's handlers from looking into the SigningSecret.
+// LogValue hides the content of the SigningSecret from slog's handlers.
 func (s SigningSecret) LogValue() slog.Value { return slog.StringValue(s.String()) }

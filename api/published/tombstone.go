@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TombstoneRetention is how long the end of an ApiKey or a Merchant is remembered.
+// TombstoneRetention is how long the deletion of an ApiKey or a Merchant is remembered.
 const TombstoneRetention = 90 * 24 * time.Hour
 
 // The kinds of a Tombstone.
@@ -17,11 +17,11 @@ const (
 	TombstoneMerchant TombstoneKind = "Merchant"
 )
 
-// TombstoneKind says what a Tombstone is of.
+// TombstoneKind is the kind of the deleted object.
 type TombstoneKind string
 
-// Tombstone says that an ApiKey or a Merchant has really ended. A published object that is gone
-// without one may be an accident.
+// Tombstone records that an ApiKey or a Merchant was deleted. A published object that is missing without one may be
+// an accident.
 type Tombstone struct {
 	Version int           `json:"version"`
 	Kind    TombstoneKind `json:"kind"`
@@ -31,7 +31,7 @@ type Tombstone struct {
 	EndedAt time.Time `json:"endedAt"`
 }
 
-// Expires is when the tombstone may be removed.
+// Expires is when the tombstone may be deleted.
 func (t Tombstone) Expires() time.Time { return t.EndedAt.Add(TombstoneRetention) }
 
 // Name is the name of the tombstone's ConfigMap.
@@ -42,8 +42,7 @@ func (t Tombstone) Name() string {
 	return KeyTombstoneName(t.ID)
 }
 
-// EncodeTombstone returns the ConfigMap of a tombstone in the credentials namespace. An invalid one is
-// refused with ErrInvalid.
+// EncodeTombstone returns the ConfigMap of a tombstone. The error for an invalid tombstone is ErrInvalid.
 func EncodeTombstone(namespace string, tombstone Tombstone) (*corev1.ConfigMap, error) {
 	tombstone.Version = recordVersion
 	if err := tombstone.validate(); err != nil {
@@ -78,7 +77,7 @@ func DecodeTombstone(configMap *corev1.ConfigMap) (Tombstone, error) {
 	return tombstone, nil
 }
 
-// validate refuses a tombstone that says nobody's end.
+// validate refuses a tombstone without an object.
 func (t Tombstone) validate() error {
 	switch {
 	case t.Kind != TombstoneApiKey && t.Kind != TombstoneMerchant:

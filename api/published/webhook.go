@@ -11,31 +11,30 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// SigningOverlap is how long a rotated signing secret goes on to sign beside the new one.
+// SigningOverlap is how long a rotated signing secret signs in addition to the new one.
 const SigningOverlap = 24 * time.Hour
 
-// MaxRetired bounds how many rotated signing secrets sign at once; the oldest leave first. Each makes
-// the signature header of every event longer.
+// MaxRetired is the maximum number of rotated signing secrets that sign; the oldest are dropped. Each makes the
+// signature header longer.
 const MaxRetired = 4
 
-// WebhookRecord is what the dispatcher signs a merchant's events with. encoding/json writes none of
-// its secrets: EncodeWebhook alone does.
+// WebhookRecord has the signing secrets of a merchant. encoding/json does not write them; only EncodeWebhook does.
 type WebhookRecord struct {
 	Version    int
 	MerchantID string
 	// Source is the Merchant.
 	Source Source
 
-	// Current is the secret the merchant's own copy holds.
+	// Current is the secret in the merchant's copy.
 	Current IssuedSecret
-	// Retired are older secrets still in their overlap, the newest first.
+	// Retired are older secrets in their overlap, the newest first.
 	Retired []RetiredSecret
 
-	// HandledTrigger is the spec.webhook.rotationTrigger that was handled last.
+	// HandledTrigger is the last handled spec.webhook.rotationTrigger.
 	HandledTrigger string
 }
 
-// IssuedSecret is the signing secret in force.
+// IssuedSecret is the current signing secret.
 type IssuedSecret struct {
 	Secret    SigningSecret
 	CreatedAt time.Time
@@ -47,7 +46,7 @@ type RetiredSecret struct {
 	ValidUntil time.Time
 }
 
-// NewWebhookRecord returns the first record of a Merchant that has a webhook, with a fresh secret.
+// NewWebhookRecord returns the first record of a Merchant with a webhook, with a new secret.
 func NewWebhookRecord(merchant *v1alpha1.Merchant, now time.Time) WebhookRecord {
 	record := WebhookRecord{
 		Version:    recordVersion,
@@ -70,7 +69,7 @@ func (r WebhookRecord) SigningSecrets(now time.Time) []SigningSecret {
 	return secrets
 }
 
-// RetiredAt returns the retired secrets still in their overlap at the time now.
+// RetiredAt returns the retired secrets in their overlap at the time now.
 func (r WebhookRecord) RetiredAt(now time.Time) []RetiredSecret {
 	var signing []RetiredSecret
 	for _, retired := range r.Retired {
@@ -81,8 +80,8 @@ func (r WebhookRecord) RetiredAt(now time.Time) []RetiredSecret {
 	return signing
 }
 
-// Rotated returns the record after one rotation: a fresh secret is in force, and the one that was
-// signs for SigningOverlap more, beside older ones until their own end.
+// Rotated returns the record after a rotation: a new current secret; the former one signs for SigningOverlap, older
+// ones until their own end.
 func (r WebhookRecord) Rotated(handledTrigger string, now time.Time) WebhookRecord {
 	last := RetiredSecret{Secret: r.Current.Secret, ValidUntil: now.Add(SigningOverlap).UTC()}
 	out := r
@@ -93,8 +92,7 @@ func (r WebhookRecord) Rotated(handledTrigger string, now time.Time) WebhookReco
 	return out
 }
 
-// EncodeWebhook returns the Secret that publishes a record in the credentials namespace. An invalid
-// record is refused with ErrInvalid.
+// EncodeWebhook returns the Secret of a record. The error for an invalid record is ErrInvalid.
 func EncodeWebhook(namespace string, record WebhookRecord) (*corev1.Secret, error) {
 	if err := record.validate(); err != nil {
 		return nil, err
@@ -136,7 +134,7 @@ func DecodeWebhook(secret *corev1.Secret) (WebhookRecord, error) {
 	return record, nil
 }
 
-// webhookWire is a WebhookRecord as it is written: the one form that spells its secrets out.
+// webhookWire is the encoded form of a WebhookRecord, the only one with the secrets.
 type webhookWire struct {
 	Version        int                 `json:"version"`
 	MerchantID     string              `json:"merchantID"`
@@ -192,7 +190,7 @@ func (w webhookWire) record() (WebhookRecord, error) {
 	return record, nil
 }
 
-// validate refuses a record that nothing could be signed with.
+// validate refuses a record that cannot be used to sign.
 func (r WebhookRecord) validate() error {
 	switch {
 	case !validID(r.MerchantID):
