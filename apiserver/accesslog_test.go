@@ -40,7 +40,7 @@ func entries(t *testing.T, log *logtest.Buffer) []logged {
 
 // identified sends a request through a proxy that calls it by an id. The answer has a header that the OpenAPI document does
 // not know, for it depends on how the platform runs the API.
-func (r *replica) identified(method, path, key, body, id string) answer {
+func (r *replica) identified(method, path, key, body, id string) result {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *replica) identified(method, path, key, body, id string) answer {
 		r.t.Fatal(err)
 	}
 	defer func() { _ = received.Body.Close() }()
-	a := answer{status: received.StatusCode, header: received.Header}
+	a := result{status: received.StatusCode, header: received.Header}
 	if err := json.NewDecoder(received.Body).Decode(&a.body); err != nil {
 		r.t.Fatal(err)
 	}
@@ -62,10 +62,10 @@ func (r *replica) identified(method, path, key, body, id string) answer {
 }
 
 func TestEachRequestCanBeLoggedWithoutEverythingElse(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	log := &logtest.Buffer{}
-	r := s.start(trustLoopback, func(o *apiserver.Options) {
+	r := f.start(trustLoopback, func(o *apiserver.Options) {
 		o.AccessLog = true
 		o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)})
 	})
@@ -101,9 +101,9 @@ func TestEachRequestCanBeLoggedWithoutEverythingElse(t *testing.T) {
 }
 
 func TestRequestsAreNotLoggedUnlessAskedFor(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	log := &logtest.Buffer{}
-	r := s.start(func(o *apiserver.Options) { o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)}) })
+	r := f.start(func(o *apiserver.Options) { o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)}) })
 	answer := r.call(http.MethodGet, me, "", "", "X-Request-Id", "mine")
 	answer.want(t, http.StatusUnauthorized)
 	if found := entries(t, log); len(found) != 0 || answer.header.Get("X-Request-Id") != "" {

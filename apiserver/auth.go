@@ -14,17 +14,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// caller is who an authenticated request is from, as far as the directory can tell. The store has
-// the last word on the key.
+// caller is who sent a request, as far as the directory knows. The store makes the final decision about the key.
 type caller struct{ directory.Principal }
 
-// withKey makes an endpoint of one that needs to know its caller.
-func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) error) endpoint {
+// withKey authenticates the caller before next.
+func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if a.directory.Age() >= store.OverrideLifetime {
-			return errStale // a revocation may have been missed for good
+			return errStale // this replica may have missed a revocation
 		}
-		presented, err := bearer(r.Header)
+		presented, err := presentedKey(r.Header)
 		if err != nil {
 			return err
 		}
@@ -48,9 +47,9 @@ func (a *api) withKey(next func(http.ResponseWriter, *http.Request, caller) erro
 	}
 }
 
-// identify finds the caller by key and address. Both are decided in memory, so that neither timing
-// nor Redis tells an unknown key from a foreign address. The error is an unauthorizedError.
-func (a *api) identify(presented string, address netip.Addr) (caller, error) {
+// identify finds the caller by key and address, in memory only, so that timing does not distinguish an unknown key from a
+// disallowed address. The error is an unauthorizedError.
+func (a *publicAPI) identify(presented string, address netip.Addr) (caller, error) {
 	principal, err := a.directory.Identify(presented, a.now())
 	switch {
 	case errors.Is(err, directory.ErrUnusableKey):
@@ -66,21 +65,21 @@ func (a *api) identify(presented string, address netip.Addr) (caller, error) {
 	return caller{principal}, nil
 }
 
-// bearer returns the presented key.
-func bearer(header http.Header) (string, error) {
+// presentedKey returns the API key of a request. The error is an unauthorizedError.
+func presentedKey(header http.Header) (string, error) {
 	if len(header.Values("Authorization")) == 0 {
 		return "", unauthorizedError{reasonNoKey}
 	}
-	key := credential(header)
+	key := bearerToken(header)
 	if !apikey.Plausible(key) {
 		return "", unauthorizedError{reasonMalformedKey}
 	}
 	return key, nil
 }
 
-// credential returns what the one Authorization header presents (RFC 6750, section 2.1); empty: nothing.
-// More than one header is none: which of them a proxy had looked at could not be told.
-func credential(header http.Header) string {
+// bearerToken returns the token of the Authorization header (RFC 6750, section 2.1); empty: none. Several headers count as
+// none, because a proxy may have checked another one.
+func bearerToken(header http.Header) string {
 	lines := header.Values("Authorization")
 	if len(lines) != 1 {
 		return ""
@@ -108,21 +107,29 @@ func policyOf(limit v1alpha1.RateLimit) ratelimit.Policy {
 	return ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)}
 }
 
-// admit decides about the key and the limit, and does nothing else. A request that is going to be
-// refused as wrong spends its one round trip here, for a dead key and a spent limit come first.
-func (a *api) admit(w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
+// admit checks the key and the limit in Redis, and does nothing else.
+func (a *publicAPI) admit(w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
 	admitted, err := a.store.Admit(r.Context(), from.admission())
-	a.tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
 	return admitted, err
 }
 
-// Why a request was answered 401. They label a metric, and callers are never told.
+// admitInvalid returns the error of an invalid request, unless admit refuses it: a rotated key gets 401 and an exceeded limit
+// 429, whatever else is wrong.
+func (a *publicAPI) admitInvalid(w http.ResponseWriter, r *http.Request, from caller, invalid error) error {
+	if _, err := a.admit(w, r, from); err != nil {
+		return err
+	}
+	return invalid
+}
+
+// The reasons of a 401. They label a metric; callers never see them.
 const (
 	reasonNoKey            = "no_key"
 	reasonMalformedKey     = "malformed_key"
 	reasonUnknownKey       = "unknown_key"
 	reasonUnusableKey      = "unusable_key" // disabled or expired
-	reasonDeadKey          = "dead_key"     // rotated, says Redis
+	reasonDeadKey          = "dead_key"     // rotated, according to Redis
 	reasonUnknownMerchant  = "unknown_merchant"
 	reasonForeignAddress   = "foreign_address"
 	reasonMalformedAddress = "malformed_address"
@@ -136,7 +143,7 @@ func unauthorizedReasons() []string {
 	}
 }
 
-// reasonOf names the cause of a 401 for the metric.
+// reasonOf returns the reason of a 401 for the metric.
 func reasonOf(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
@@ -144,5 +151,5 @@ func reasonOf(err error) string {
 	if errors.Is(err, authz.ErrUnauthenticated) {
 		return reasonRailToken
 	}
-	return reasonDeadKey // the store's verdict
+	return reasonDeadKey // store.ErrKeyRejected
 }

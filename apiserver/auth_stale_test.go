@@ -20,9 +20,9 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
-	a := &api{
-		edge:      edge{log: log, metrics: newMetrics(registry)},
-		directory: directory.New(directory.Options{Log: log, Registerer: registry, Announcer: &announcer{}, Now: clock.Now}),
+	a := &publicAPI{
+		base:      base{log: log, metrics: newMetrics(registry)},
+		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: &overrideWriter{}, Now: clock.Now}),
 	}
 	reached := false
 	ask := func() int {
@@ -33,7 +33,7 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 		request := httptest.NewRequest(http.MethodGet, "/api/v1/merchant/me", http.NoBody)
 		answered := httptest.NewRecorder()
 		if err := handler(answered, request); err != nil {
-			a.refuse(answered, request, err)
+			a.respondError(answered, request, err)
 		}
 		if answered.Code == http.StatusServiceUnavailable && answered.Header().Get("Retry-After") == "" {
 			t.Error("no Retry-After")

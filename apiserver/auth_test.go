@@ -24,23 +24,23 @@ func trustLoopback(o *apiserver.Options) {
 
 // Whatever is wrong with a key or its caller, the answer is the same to the byte.
 func TestEvery401IsTheSame(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
-	suspended := s.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended })
-	good := s.key("good", acme)
-	stale := s.newKey(published.ID("previous of rotated")).Reveal()
-	expired := s.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Second)) })
-	disabled := s.key("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
-	s.key("rotated", acme, func(r *published.KeyRecord) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
+	suspended := f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended })
+	good := f.key("good", acme)
+	stale := f.newKey(published.ID("previous of rotated")).Reveal()
+	expired := f.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Second)) })
+	disabled := f.key("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	f.key("rotated", acme, func(r *published.KeyRecord) {
 		r.Previous = []published.Previous{{Digest: apikey.DigestOf(stale), ValidUntil: time.Now().Add(-time.Second)}}
 	})
-	orphan := s.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
-	undecodable := s.key("undecodable", acme)
-	secret := s.secretOf(undecodable)
+	orphan := f.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
+	undecodable := f.key("undecodable", acme)
+	secret := f.secretOf(undecodable)
 	secret.Data["record.json"] = []byte("{")
-	s.updateSecret(secret)
-	ofSuspended := s.key("of-suspended", suspended)
-	r := s.start(trustLoopback)
+	f.updateSecret(secret)
+	ofSuspended := f.key("of-suspended", suspended)
+	r := f.start(trustLoopback)
 
 	id := func(key string) string {
 		parsed, err := apikey.Parse(key)
@@ -67,18 +67,18 @@ func TestEvery401IsTheSame(t *testing.T) {
 		"too short for a key":                    bearer("hunter2"),
 		"too long for a key":                     bearer(strings.Repeat("k", 257)),
 		"an umlaut":                              bearer(good[:58] + "ä"),
-		"an unknown key":                         bearer(s.newKey(published.ID("unknown")).Reveal()),
+		"an unknown key":                         bearer(f.newKey(published.ID("unknown")).Reveal()),
 		"an unknown key made elsewhere":          bearer(strings.Repeat("k", 40)),
 		"a mistyped key":                         bearer(good[:30] + flip(good[30]) + good[31:]),
 		"a key in other case":                    bearer(strings.ToUpper(good)),
-		"a key never issued, of a good key's id": bearer(s.newKey(id(good)).Reveal()),
+		"a key never issued, of a good key's id": bearer(f.newKey(id(good)).Reveal()),
 		"a digest for a key":                     bearer(apikey.DigestOf(good).Hex()),
 		"an expired key":                         bearer(expired),
 		"a disabled key":                         bearer(disabled),
 		"a key past its overlap":                 bearer(stale),
 		"a key whose merchant is unknown":        bearer(orphan),
 		"a key whose record is broken":           bearer(undecodable),
-		"a dead key of a suspended merchant":     bearer(s.newKey(id(ofSuspended)).Reveal()),
+		"a dead key of a suspended merchant":     bearer(f.newKey(id(ofSuspended)).Reveal()),
 		"a good key from elsewhere":              request(foreign, "Bearer "+good),
 		"a good key from a forged address":       request(home+", "+foreign, "Bearer "+good),
 		"a good key from a malformed address":    request("nonsense", "Bearer "+good),
@@ -96,7 +96,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 		{http.MethodPost, sessions, strings.Repeat(" ", 200_000)},
 		{http.MethodPost, sessions, strings.Repeat(" ", 256<<10+1)}, // more than net/http reads to keep a connection
 	} {
-		var first *answer
+		var first *result
 		for cause, header := range causes {
 			request, err := http.NewRequestWithContext(t.Context(), route.method, r.url+route.path, strings.NewReader(route.body))
 			if err != nil {
@@ -108,7 +108,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 			if first == nil {
 				first = &got
 			}
-			if diff := cmp.Diff(*first, got, cmp.AllowUnexported(answer{})); diff != "" {
+			if diff := cmp.Diff(*first, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("%s %s, %s: not the same answer:\n%s", route.method, route.path, cause, diff)
 			}
 			if got.header.Get("WWW-Authenticate") != "Bearer" || got.header.Get("RateLimit") != "" {
@@ -128,33 +128,33 @@ func flip(digit byte) string {
 }
 
 func TestAuthorizationIsReadAsRFC6750Says(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for _, value := range []string{"Bearer " + key, "bearer " + key, "BEARER  " + key, "Bearer " + key + " "} {
 		r.call(http.MethodGet, me, "", "", "Authorization", value).want(t, http.StatusOK)
 	}
 }
 
 func TestAKeyMadeElsewhereIsGood(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	elsewhere := "made-elsewhere!" + strings.Repeat("~", 241)
-	s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
 		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
 	})
-	got := s.start().call(http.MethodGet, me, elsewhere, "").want(t, http.StatusOK)
+	got := f.start().call(http.MethodGet, me, elsewhere, "").want(t, http.StatusOK)
 	if prefix := got.body["apiKey"].(map[string]any)["prefix"]; prefix != "" {
 		t.Errorf("prefix %q, want none", prefix)
 	}
 }
 
 func TestAllowlist(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "198.51.100.7", "2001:db8:1::/48"}
 	}))
-	anyone := s.key("anyone", s.merchant("open"))
-	r := s.start(trustLoopback)
+	anyone := f.key("anyone", f.merchant("open"))
+	r := f.start(trustLoopback)
 	for address, want := range map[string]int{
 		"203.0.113.255":            http.StatusOK,
 		"203.0.114.0":              http.StatusUnauthorized,
@@ -186,10 +186,10 @@ func TestAllowlist(t *testing.T) {
 }
 
 func TestForwardedForIsNotBelievedFromStrangers(t *testing.T) {
-	s := newScene(t)
-	local := s.key("local", s.merchant("local", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1"} }))
-	remote := s.key("remote", s.merchant("remote", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
-	r := s.start() // trusts nobody
+	f := newFixture(t)
+	local := f.key("local", f.merchant("local", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1"} }))
+	remote := f.key("remote", f.merchant("remote", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
+	r := f.start() // trusts nobody
 	r.call(http.MethodGet, me, remote, "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusUnauthorized)
 	r.call(http.MethodGet, me, local, "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, local, "", "X-Forwarded-For", "nonsense").want(t, http.StatusOK)

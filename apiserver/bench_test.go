@@ -25,8 +25,8 @@ func BenchmarkCreate(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = redis.Close() }()
-	a := &api{
-		edge:     edge{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
+	a := &publicAPI{
+		base:     base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
 		store:    redis,
 		qrScheme: "pay",
 		now:      time.Now,

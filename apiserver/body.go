@@ -4,46 +4,47 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// maxBodyBytes bounds a request's body.
+// maxBodyBytes limits the body of a request.
 const maxBodyBytes = 16 << 10
 
-const errNotAnObject = requestError("the body must be one JSON object")
+const errNotAnObject = requestError("body must be one JSON object")
 
-// readObject reads a body that is exactly one JSON object of UTF-8 text. Its fields go by their exact names. encoding/json would
-// take the last of two equal names, match names in any case and mend broken text; with money at stake each of these is a requestError.
+// readObject reads a body of exactly one JSON object in UTF-8. encoding/json is too lenient for money: it takes the last of
+// duplicate fields, ignores the case of names and repairs broken text. Here each of these is a requestError.
 func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
 	body, err := readBody(w, r)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		w.Header().Set("Connection", "close") // rather than read what is left of it
-		return nil, requestError("the body must be no larger than 16 KiB")
+		w.Header().Set("Connection", "close") // instead of reading the rest
+		return nil, requestError("body is larger than 16 KiB")
 	case err != nil:
-		return nil, requestError("the body could not be read")
+		return nil, requestError("body could not be read")
 	case !utf8.Valid(body):
-		return nil, requestError("the body must be UTF-8 text")
+		return nil, requestError("body is not valid UTF-8")
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, errNotAnObject
 	case !json.Valid(body):
-		return nil, requestError("the body is not valid JSON")
+		return nil, requestError("body is not valid JSON")
 	case hasLoneSurrogate(body):
-		return nil, requestError("the body has an escaped surrogate without its other half")
+		return nil, requestError("body has an unpaired surrogate escape")
 	}
 	return fieldsOf(string(body))
 }
 
-// readBody reads a body as short as most are into as much room as it takes, and another as it comes: whoever only announces a long one
-// shall not be given room for it.
+// readBody reads a short body, as most are, into memory of its length. A longer one gets memory only as it arrives, because
+// its Content-Length may be a lie.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	const short = 1 << 10
 	if r.ContentLength <= 0 || r.ContentLength > short {
@@ -54,8 +55,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// shown quotes a caller's own text, at a length fit for a message.
-func shown(text string) string {
+// quoted quotes text of the caller, shortened for a message.
+func quoted(text string) string {
 	const longest = 64
 	if len(text) > longest {
 		text = text[:longest] + "…"
@@ -63,8 +64,8 @@ func shown(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// hasLoneSurrogate looks for \uD800 to \uDFFF outside of a pair, which names no character. In valid
-// JSON a backslash is always the beginning of an escape.
+// hasLoneSurrogate finds \uD800 to \uDFFF without a pair, which is no character. In valid JSON every backslash starts an
+// escape.
 func hasLoneSurrogate(body []byte) bool {
 	for i := 0; i < len(body); i++ {
 		if body[i] != '\\' {
@@ -104,15 +105,15 @@ func escapedUnit(escape []byte) int64 {
 
 const jsonSpace = " \t\r\n"
 
-// fieldsOf takes an object apart. The body is valid JSON, so it is enough to see where each value ends: a json.Decoder would read
-// it all a second time, which costs a charge more than anything else this process does for it.
+// fieldsOf splits an object into its fields. The body is valid JSON, so it only finds the end of each value: a json.Decoder
+// would parse it a second time, the largest cost of a charge in this process.
 func fieldsOf(body string) (*object, error) {
 	rest, braced := strings.CutPrefix(strings.TrimLeft(body, jsonSpace), "{")
 	if !braced {
 		return nil, errNotAnObject
 	}
 	fields := &object{}
-	fields.fields = fields.room[:0]
+	fields.fields = fields.inline[:0]
 	for {
 		rest = strings.TrimLeft(rest, jsonSpace+",")
 		if rest == "" || rest[0] == '}' {
@@ -126,7 +127,7 @@ func fieldsOf(body string) (*object, error) {
 		rest = strings.TrimLeft(rest[end:], jsonSpace+":")
 		end = endOfValue(rest)
 		if !fields.add(name, rest[:end]) {
-			return nil, requestError(fmt.Sprintf("the field %s is given twice", shown(name)))
+			return nil, requestError("duplicate field " + quoted(name))
 		}
 		rest = rest[end:]
 	}
@@ -137,7 +138,7 @@ func endOfString(valid string) int {
 	for i := 1; i < len(valid); i++ {
 		switch valid[i] {
 		case '\\':
-			i++ // whatever is escaped, it does not end the string
+			i++ // an escaped character does not end the string
 		case '"':
 			return i + 1
 		}
@@ -159,7 +160,7 @@ func endOfValue(valid string) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // of the object around it, behind a number or a word
+				return i // of the enclosing object, after a number or a literal
 			}
 			depth--
 			if depth == 0 {
@@ -174,42 +175,44 @@ func endOfValue(valid string) int {
 	return len(valid)
 }
 
-// object is a JSON object that was taken apart. Names and values are as they stand in the body.
+// object is the fields of a JSON object. Its readers return the zero value of a field that is absent or null, and keep the
+// first error in err, so that a request is decoded in one expression.
 type object struct {
 	fields []field
-	// places are where fields are, once there are so many that looking through them would be a caller's way to keep this process busy.
-	places map[string]int
-	room   [5]field // of most objects
+	// positions finds fields by name. It exists for many fields only, where a linear search would let a caller waste CPU.
+	positions map[string]int
+	inline    [5]field // memory of fields for most objects
+	err       error
 }
 
-// field is a name and the JSON that is its value.
+// field is a name and its raw JSON value.
 type field struct{ name, value string }
 
-// few is how many fields are looked through sooner than a map of them is made.
-const few = 16
+// maxScanned is the number of fields up to which a linear search is used.
+const maxScanned = 16
 
-// add takes a field, unless there is one of that name.
+// add appends a field, and reports false for a duplicate.
 func (o *object) add(name, value string) bool {
 	if _, twice := o.value(name); twice {
 		return false
 	}
 	o.fields = append(o.fields, field{name, value})
 	switch {
-	case o.places != nil:
-		o.places[name] = len(o.fields) - 1
-	case len(o.fields) > few:
-		o.places = make(map[string]int, 2*few)
+	case o.positions != nil:
+		o.positions[name] = len(o.fields) - 1
+	case len(o.fields) > maxScanned:
+		o.positions = make(map[string]int, 2*maxScanned)
 		for place, known := range o.fields {
-			o.places[known.name] = place
+			o.positions[known.name] = place
 		}
 	}
 	return true
 }
 
-// value is the JSON of a field.
+// value is the raw JSON of a field.
 func (o *object) value(name string) (value string, given bool) {
-	if o.places != nil {
-		place, given := o.places[name]
+	if o.positions != nil {
+		place, given := o.positions[name]
 		if !given {
 			return "", false
 		}
@@ -223,42 +226,82 @@ func (o *object) value(name string) (value string, given bool) {
 	return "", false
 }
 
-// given is value for a field that is read: null is absence.
+// given is value, but false for null, which counts as absent.
 func (o *object) given(name string) (value string, given bool) {
 	value, given = o.value(name)
 	return value, given && value != "null"
 }
 
-// cents reads an integer field; nil: not given.
-func (o *object) cents(name, rule string) (*int64, error) {
+func (o *object) fail(name, rule string) {
+	if o.err == nil {
+		o.err = &session.FieldError{Field: name, Rule: rule}
+	}
+}
+
+// cents reads an integer field; nil: absent.
+func (o *object) cents(name, rule string) *int64 {
 	literal, given := o.given(name)
 	if !given {
-		return nil, nil //nolint:nilnil // absent is not an error
+		return nil
 	}
 	value, err := session.ParseCents(literal)
 	if err != nil {
-		return nil, &session.FieldError{Field: name, Rule: rule}
+		o.fail(name, rule)
+		return nil
 	}
-	return &value, nil
+	return &value
 }
 
-// text reads a string field; empty: not given.
-func (o *object) text(name, rule string) (string, error) {
+// requiredCents reads an integer field that must be there.
+func (o *object) requiredCents(name, rule string) int64 {
+	value := o.cents(name, rule)
+	if value == nil {
+		o.fail(name, rule)
+		return 0
+	}
+	return *value
+}
+
+// text reads a string field; empty: absent.
+func (o *object) text(name, rule string) string {
 	literal, given := o.given(name)
 	if !given {
-		return "", nil
+		return ""
 	}
 	if literal[0] != '"' {
-		return "", &session.FieldError{Field: name, Rule: rule}
+		o.fail(name, rule)
+		return ""
 	}
 	text, err := unquoted(literal)
 	if err != nil {
-		return "", &session.FieldError{Field: name, Rule: rule}
+		o.fail(name, rule)
 	}
-	return text, nil
+	return text
 }
 
-// unquoted is the text of a JSON string.
+// rfc3339Form refuses what time.Parse accepts: a comma, an hour of one digit, an offset of a day.
+var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// timestamp reads a time: Unix milliseconds, as in the rest of the API, or an RFC 3339 string, as payment networks write it.
+// It is rounded down to milliseconds. Zero: absent.
+func (o *object) timestamp(name, rule string) time.Time {
+	literal, given := o.given(name)
+	if !given {
+		return time.Time{}
+	}
+	var at time.Time
+	if milliseconds, err := session.ParseCents(literal); err == nil { // an integer in any notation
+		at = time.UnixMilli(milliseconds)
+	} else if text := o.text(name, rule); rfc3339Form.MatchString(text) {
+		at, _ = time.Parse(time.RFC3339, text)
+	}
+	if at.IsZero() { // not a time, or the year 1
+		o.fail(name, rule)
+	}
+	return at.UTC().Truncate(time.Millisecond)
+}
+
+// unquoted decodes a JSON string.
 func unquoted(literal string) (string, error) {
 	if strings.IndexByte(literal, '\\') < 0 && len(literal) > 1 && literal[0] == '"' {
 		return literal[1 : len(literal)-1], nil

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	notAnObject = "the body must be one JSON object"
-	notJSON     = "the body is not valid JSON"
-	notUTF8     = "the body must be UTF-8 text"
-	loneHalf    = "the body has an escaped surrogate without its other half"
+	notAnObject = "body must be one JSON object"
+	notJSON     = "body is not valid JSON"
+	notUTF8     = "body is not valid UTF-8"
+	loneHalf    = "body has an unpaired surrogate escape"
 	amountRule  = "amountCents must be an integer from 1 to 10000000"
 	taxRule     = "taxCents must be an integer from 0 to 10000000"
 	tipRule     = "tipCents must be an integer from 0 to 10000000"
 	orderRule   = "orderRef must be a string of at most 255 characters without control characters"
 	emailRule   = "customerEmail must be a string with one e-mail address of at most 254 characters, without a display name"
-	tooLarge    = "the body must be no larger than 16 KiB"
+	tooLarge    = "body is larger than 16 KiB"
 )
 
 // with returns a body that is good but for what is added to it.
@@ -85,12 +85,12 @@ var badBodies = map[string]struct{ body, message string }{
 	"amount of a huge exponent":  {`{"amountCents":1e999999999}`, amountRule},
 	"amount of a tiny exponent":  {`{"amountCents":1e-999999999}`, amountRule},
 	"amount of many digits":      {`{"amountCents":` + strings.Repeat("9", 16000) + `}`, amountRule},
-	"the amount twice":           {`{"amountCents":1,"amountCents":1}`, `the field "amountCents" is given twice`},
-	"the amount twice, hidden":   {`{"amountCents":1,"amount\u0043ents":9}`, `the field "amountCents" is given twice`},
-	"another field twice":        {with(`"orderRef":"a","orderRef":"b"`), `the field "orderRef" is given twice`},
-	"null and then a value":      {with(`"orderRef":null,"orderRef":"b"`), `the field "orderRef" is given twice`},
-	"an unknown field twice":     {with(`"x":1,"x":1`), `the field "x" is given twice`},
-	"an odd field twice":         {with(`"<ä\u0000":1,"<ä\u0000":1`), `the field "<\u00e4\x00" is given twice`},
+	"the amount twice":           {`{"amountCents":1,"amountCents":1}`, `duplicate field "amountCents"`},
+	"the amount twice, hidden":   {`{"amountCents":1,"amount\u0043ents":9}`, `duplicate field "amountCents"`},
+	"another field twice":        {with(`"orderRef":"a","orderRef":"b"`), `duplicate field "orderRef"`},
+	"null and then a value":      {with(`"orderRef":null,"orderRef":"b"`), `duplicate field "orderRef"`},
+	"an unknown field twice":     {with(`"x":1,"x":1`), `duplicate field "x"`},
+	"an odd field twice":         {with(`"<ä\u0000":1,"<ä\u0000":1`), `duplicate field "<\u00e4\x00"`},
 	"tax negative":               {with(`"taxCents":-1`), taxRule},
 	"tax over the maximum":       {with(`"taxCents":10000001`), taxRule},
 	"tax a fraction":             {with(`"taxCents":0.5`), taxRule},
@@ -113,10 +113,10 @@ var badBodies = map[string]struct{ body, message string }{
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
-	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	for name, test := range badBodies {
 		t.Run(name, func(t *testing.T) {
 			got := r.call(http.MethodPost, sessions, key, test.body, "Idempotency-Key", "same")
@@ -137,9 +137,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 }
 
 func TestBodiesThatAreTaken(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for name, body := range map[string]string{
 		"the least":                      `{"amountCents":1}`,
 		"the most":                       `{"amountCents":10000000,"taxCents":10000000,"tipCents":0,"orderRef":"` + strings.Repeat("ä", 255) + `","customerEmail":"ada@example.com"}`,

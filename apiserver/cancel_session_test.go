@@ -9,10 +9,10 @@ import (
 )
 
 func TestCancelSession(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme")
-	key, colleague := s.key("till", acme), s.key("colleague", acme)
-	r, other := s.start(), s.start()
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, colleague := f.key("till", acme), f.key("colleague", acme)
+	r, other := f.start(), f.start()
 	created := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250, "orderRef": "1001"}`).want(t, http.StatusCreated)
 	path := sessions + "/" + created.text("sessionId")
 
@@ -29,7 +29,7 @@ func TestCancelSession(t *testing.T) {
 	if cancelled.header.Get("RateLimit") == "" {
 		t.Error("an admitted answer without RateLimit")
 	}
-	for _, got := range []answer{
+	for _, got := range []result{
 		other.call(http.MethodPost, path+"/cancel", key, ""), // an answer that was lost
 		other.call(http.MethodPost, path+"/cancel", colleague, ""),
 		other.call(http.MethodGet, path, key, ""),
@@ -44,9 +44,9 @@ func TestCancelSession(t *testing.T) {
 }
 
 func TestCancelReadsNoBody(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for _, body := range []string{"{}", "{", `{"status":"COMPLETED"}`, "\x00\xff", strings.Repeat("x", 200_000)} {
 		id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 		if got := r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, body).want(t, http.StatusOK); got.text("status") != "CANCELLED" {
@@ -56,14 +56,14 @@ func TestCancelReadsNoBody(t *testing.T) {
 }
 
 func TestCancelOfAnEndedSession(t *testing.T) {
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
 	for outcome, report := range map[string]string{"COMPLETED": paid(1), "FAILED": failure(1)} {
 		id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 		r.report(id, rail, report).want(t, http.StatusOK)
 		got := r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "")
-		got.wantError(t, http.StatusConflict, "the session has already ended in another way")
+		got.wantError(t, http.StatusConflict, "session is already "+outcome)
 		if got.header.Get("RateLimit") == "" {
 			t.Error("an admitted answer without RateLimit")
 		}
@@ -74,10 +74,10 @@ func TestCancelOfAnEndedSession(t *testing.T) {
 }
 
 func TestCancelOfWhatIsNotThere(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	stranger := s.key("stranger", s.merchant("books"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	stranger := f.key("stranger", f.merchant("books"))
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, request := range []struct{ key, segment string }{
 		{stranger, id},
@@ -88,7 +88,7 @@ func TestCancelOfWhatIsNotThere(t *testing.T) {
 		{key, id[:10] + "%2F" + id[11:]},
 	} {
 		got := r.call(http.MethodPost, sessions+"/"+request.segment+"/cancel", request.key, "")
-		got.wantError(t, http.StatusNotFound, "there is no such session")
+		got.wantError(t, http.StatusNotFound, "session not found")
 		if got.header.Get("RateLimit") == "" {
 			t.Error("an admitted answer without RateLimit")
 		}

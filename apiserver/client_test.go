@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// answer is what a caller sees.
-type answer struct {
+// result is what a caller sees.
+type result struct {
 	status int
 	header http.Header
 	raw    []byte
@@ -20,7 +20,7 @@ type answer struct {
 
 // call sends one request and checks the answer against the OpenAPI document. headers are pairs of
 // name and value.
-func (r *replica) call(method, path, key, body string, headers ...string) answer {
+func (r *replica) call(method, path, key, body string, headers ...string) result {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *replica) call(method, path, key, body string, headers ...string) answer
 }
 
 // report sends a rail's report to the internal listener and checks the answer against its document.
-func (r *replica) report(sessionID, token, body string, headers ...string) answer {
+func (r *replica) report(sessionID, token, body string, headers ...string) result {
 	r.t.Helper()
 	return r.internally(http.MethodPost, settlementOf(sessionID), token, body, headers...)
 }
@@ -45,7 +45,7 @@ func settlementOf(sessionID string) string {
 	return "/internal/v1/sessions/" + sessionID + "/settlement"
 }
 
-func (r *replica) internally(method, path, token, body string, headers ...string) answer {
+func (r *replica) internally(method, path, token, body string, headers ...string) result {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.internal+path, strings.NewReader(body))
 	if err != nil {
@@ -60,12 +60,12 @@ func (r *replica) internally(method, path, token, body string, headers ...string
 	return r.sendAs(internalDocument, request)
 }
 
-func (r *replica) send(request *http.Request) answer {
+func (r *replica) send(request *http.Request) result {
 	r.t.Helper()
 	return r.sendAs(publicDocument, request)
 }
 
-func (r *replica) sendAs(documented document, request *http.Request) answer {
+func (r *replica) sendAs(documented document, request *http.Request) result {
 	r.t.Helper()
 	response, err := client.Do(request)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *replica) sendAs(documented document, request *http.Request) answer {
 }
 
 // plain asks a listener the document is not about.
-func plain(t *testing.T, method, url, key string) answer {
+func plain(t *testing.T, method, url, key string) result {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
@@ -93,13 +93,13 @@ func plain(t *testing.T, method, url, key string) answer {
 	return read(t, response)
 }
 
-func read(t *testing.T, response *http.Response) answer {
+func read(t *testing.T, response *http.Response) result {
 	t.Helper()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := answer{status: response.StatusCode, header: response.Header, raw: raw, last: response.Close}
+	got := result{status: response.StatusCode, header: response.Header, raw: raw, last: response.Close}
 	if bytes.HasPrefix(raw, []byte("{")) {
 		if err := json.Unmarshal(raw, &got.body); err != nil {
 			t.Fatalf("status %d with a body that is no JSON: %s", got.status, raw)
@@ -115,7 +115,7 @@ var client = &http.Client{
 }
 
 // want fails the test unless the answer has the status.
-func (a answer) want(t *testing.T, status int) answer {
+func (a result) want(t *testing.T, status int) result {
 	t.Helper()
 	if a.status != status {
 		t.Fatalf("status %d, want %d: %s", a.status, status, a.raw)
@@ -123,7 +123,7 @@ func (a answer) want(t *testing.T, status int) answer {
 	return a
 }
 
-func (a answer) wantError(t *testing.T, status int, message string) {
+func (a result) wantError(t *testing.T, status int, message string) {
 	t.Helper()
 	if a.want(t, status).body["error"] != message {
 		t.Errorf("error %q, want %q", a.body["error"], message)
@@ -131,7 +131,7 @@ func (a answer) wantError(t *testing.T, status int, message string) {
 }
 
 // text returns a field of the body.
-func (a answer) text(name string) string {
+func (a result) text(name string) string {
 	value, _ := a.body[name].(string)
 	return value
 }

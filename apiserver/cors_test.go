@@ -6,7 +6,7 @@ import (
 )
 
 func TestPreflight(t *testing.T) {
-	r := newScene(t).start()
+	r := newFixture(t).start()
 	for _, path := range []string{
 		sessions, sessions + "/ps_00000000000000000000000000", sessions + "/x/cancel", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
 	} {
@@ -35,11 +35,11 @@ func TestPreflight(t *testing.T) {
 }
 
 func TestBrowsersMayReadTheAnswers(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	for _, got := range []answer{
+	for _, got := range []result{
 		r.call(http.MethodGet, public+"/"+id, "", "", "Origin", "https://shop.example"),
 		r.call(http.MethodGet, public+"/x", "", "", "Origin", "https://shop.example"),
 		r.call(http.MethodPost, sessions, "", "", "Origin", "https://shop.example"),

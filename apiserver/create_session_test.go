@@ -23,9 +23,9 @@ import (
 const sessions = "/api/v1/sessions"
 
 func TestCreateSession(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 600 }))
-	r := s.start(func(o *apiserver.Options) { o.QRScheme = "acme+pay" })
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 600 }))
+	r := f.start(func(o *apiserver.Options) { o.QRScheme = "acme+pay" })
 
 	before := time.Now().Add(-time.Second)
 	got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated)
@@ -51,9 +51,9 @@ func TestCreateSession(t *testing.T) {
 }
 
 func TestTwoCreatesAreTwoSessions(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	first := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
 	second := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
 	if first.text("sessionId") == second.text("sessionId") {
@@ -62,12 +62,12 @@ func TestTwoCreatesAreTwoSessions(t *testing.T) {
 }
 
 func TestIdempotencyKey(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme")
-	till, otherTill := s.key("till", acme), s.key("other-till", acme)
-	stranger := s.key("stranger", s.merchant("books"))
-	r := s.start()
-	create := func(key, body, idempotencyKey string) answer {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	till, otherTill := f.key("till", acme), f.key("other-till", acme)
+	stranger := f.key("stranger", f.merchant("books"))
+	r := f.start()
+	create := func(key, body, idempotencyKey string) result {
 		t.Helper()
 		return r.call(http.MethodPost, sessions, key, body, "Idempotency-Key", idempotencyKey).want(t, http.StatusCreated)
 	}
@@ -114,9 +114,9 @@ func TestIdempotencyKey(t *testing.T) {
 }
 
 func TestIdempotencyKeyThatIsRefused(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for name, lines := range map[string][]string{
 		"empty":                {""},
 		"empty in quotes":      {`""`},
@@ -143,14 +143,14 @@ func TestIdempotencyKeyThatIsRefused(t *testing.T) {
 }
 
 func TestIdempotencyMismatchCanBeRejected(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject
 	}))
-	r := s.start()
+	r := f.start()
 	original := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
 	refused := r.call(http.MethodPost, sessions, key, `{"amountCents": 2}`, "Idempotency-Key", "k")
-	refused.wantError(t, http.StatusBadRequest, "the Idempotency-Key was used before with another charge")
+	refused.wantError(t, http.StatusBadRequest, "Idempotency-Key was already used for a different charge")
 	if refused.header.Get("RateLimit") == "" {
 		t.Error("an admitted answer without RateLimit")
 	}
@@ -161,9 +161,9 @@ func TestIdempotencyMismatchCanBeRejected(t *testing.T) {
 }
 
 func TestARefusedRequestDoesNotUseUpItsIdempotencyKey(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	r.call(http.MethodPost, sessions, key, `{"amountCents": 0}`, "Idempotency-Key", "k").want(t, http.StatusBadRequest)
 	got := r.call(http.MethodPost, sessions, key, `{"amountCents": 7}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
 	if got.body["idempotent"] != false {
@@ -172,11 +172,11 @@ func TestARefusedRequestDoesNotUseUpItsIdempotencyKey(t *testing.T) {
 }
 
 func TestConcurrentCallsToTwoReplicasMakeOneSession(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	replicas := []*replica{f.start(), f.start()}
 	const calls = 24
-	answers := make([]answer, calls)
+	answers := make([]result, calls)
 	var group sync.WaitGroup
 	for i := range calls {
 		group.Go(func() {
@@ -198,10 +198,10 @@ func TestConcurrentCallsToTwoReplicasMakeOneSession(t *testing.T) {
 }
 
 func TestAReplayShowsTheLiveStatus(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	r := s.start()
-	create := func() answer {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	r := f.start()
+	create := func() result {
 		return r.call(http.MethodPost, sessions, key, `{"amountCents": 5}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
 	}
 	original := create()
@@ -213,7 +213,7 @@ func TestAReplayShowsTheLiveStatus(t *testing.T) {
 
 // session.created is recorded for merchants that ask for it by name, and for nobody else.
 func TestCreateTellsWhoAsksForIt(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	own := redistest.Start(t)
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
 	defer func() { _ = server.Close() }()
@@ -223,12 +223,12 @@ func TestCreateTellsWhoAsksForIt(t *testing.T) {
 		}
 	}
 	keys := map[string]string{
-		"no webhook":   s.key("none", s.merchant("none")),
-		"all events":   s.key("all", s.merchant("all", asking())),
-		"other events": s.key("other", s.merchant("other", asking(v1alpha1.EventSessionExpired))),
-		"this event":   s.key("this", s.merchant("this", asking(v1alpha1.EventSessionExpired, v1alpha1.EventSessionCreated))),
+		"no webhook":   f.key("none", f.merchant("none")),
+		"all events":   f.key("all", f.merchant("all", asking())),
+		"other events": f.key("other", f.merchant("other", asking(v1alpha1.EventSessionExpired))),
+		"this event":   f.key("this", f.merchant("this", asking(v1alpha1.EventSessionExpired, v1alpha1.EventSessionCreated))),
 	}
-	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	for name, key := range keys {
 		id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 		recorded, err := server.Keys(t.Context(), "*:event:evt_"+id[3:]+"_*").Result()

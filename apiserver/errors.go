@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -13,128 +14,142 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// Errors of this package; those of the packages below are in the table as they are.
+// The errors of this package. The table also has those of internal/.
 var (
-	errNoRoute     = errors.New("no such path")
-	errNoSession   = errors.New("no such session")
-	errMethod      = errors.New("the path does not take the method")
-	errKubernetes  = errors.New("the Kubernetes API is unavailable")
-	errStale       = errors.New("the watch of the Kubernetes API is older than overrides are kept")
-	errNotInForce  = errors.New("the rotated key could not be put in force")
-	errNotSettled  = errors.New("whether the report was taken is unknown")
-	errMarshalling = errors.New("the answer could not be written as JSON")
+	errNoRoute            = errors.New("path not found")
+	errNoSession          = errors.New("session not found")
+	errKubernetes         = errors.New("the Kubernetes API is unavailable")
+	errStale              = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
+	errRotationIncomplete = errors.New("could not write the override of the rotated key")
+	errSettlementUnknown  = errors.New("unknown whether the report was recorded")
+	errEncode             = errors.New("could not encode the response")
 )
 
-// unauthorizedError is every refusal of a key but the store's own. Its reason is for operators only.
+// unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
 type unauthorizedError struct{ reason string }
 
 func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
 
-// requestError is a message to the caller about the request.
+// methodError is a method that the path does not have. It says which ones it has.
+type methodError struct{ methods []string }
+
+func (e methodError) Error() string {
+	return "method not allowed; use " + strings.Join(e.methods, " or ")
+}
+
+// endedError is a session that has ended in another state than requested.
+type endedError struct{ status session.Status }
+
+func (e endedError) Error() string { return "session is already " + string(e.status) }
+
+// requestError says what is wrong with a request. The caller reads it.
 type requestError string
 
 func (e requestError) Error() string { return string(e) }
 
-// answer is what a caller sees of an error.
-type answer struct {
+// errorResponse is what the caller gets for an error.
+type errorResponse struct {
 	status  int
 	message string
 }
 
 const (
-	retryLater  = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
-	reportAgain = "the service is temporarily unavailable; send the same report again later"
+	retryLater  = "temporarily unavailable; retry with the same Idempotency-Key"
+	reportAgain = "temporarily unavailable; send the same report again"
 )
 
-// answers is the one table from errors to what callers see. Anything that is not in it is a defect.
-var answers = []struct {
+// errorResponses has the response to every error. An error that is missing here is a bug and gets 500.
+var errorResponses = []struct {
 	cause error
-	answer
+	errorResponse
 }{
-	{store.ErrKeyRejected, answer{http.StatusUnauthorized, unauthorizedMessage}},
-	{store.ErrMerchantBlocked, answer{http.StatusForbidden, "the merchant account is not active"}},
-	{store.ErrRateLimited, answer{http.StatusTooManyRequests, "the rate limit is exceeded; slow down and retry"}},
-	{store.ErrNotFound, answer{http.StatusNotFound, noSessionMessage}},
-	{errNoSession, answer{http.StatusNotFound, noSessionMessage}},
-	{errNoRoute, answer{http.StatusNotFound, "there is no such path"}},
-	{errMethod, answer{http.StatusMethodNotAllowed, "this path takes other methods, see Allow"}},
-	{authz.ErrUnauthenticated, answer{http.StatusUnauthorized, "the token is missing or not accepted"}},
-	{authz.ErrForbidden, answer{http.StatusForbidden, "the account may not settle sessions"}},
-	{authz.ErrUnavailable, answer{http.StatusServiceUnavailable, reportAgain}},
-	{store.ErrSessionEnded, answer{http.StatusConflict, "the session has already ended in another way"}},
-	{store.ErrPaymentConflict, answer{http.StatusConflict, "the report contradicts an earlier one with the same paymentRef"}},
-	{store.ErrIdempotencyMismatch, answer{http.StatusBadRequest, "the Idempotency-Key was used before with another charge"}},
-	{clientaddr.ErrMalformed, answer{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
-	{errNotInForce, answer{http.StatusServiceUnavailable, "the rotation was not completed; if the key is refused from now on, have it rotated by its ApiKey"}},
-	{errNotSettled, answer{http.StatusServiceUnavailable, reportAgain}},
-	{store.ErrUnavailable, answer{http.StatusServiceUnavailable, retryLater}},
-	{store.ErrCorrupt, answer{http.StatusServiceUnavailable, retryLater}},
-	{errKubernetes, answer{http.StatusServiceUnavailable, retryLater}},
-	{errStale, answer{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrKeyRejected, errorResponse{http.StatusUnauthorized, unauthorizedMessage}},
+	{store.ErrMerchantBlocked, errorResponse{http.StatusForbidden, "merchant is not active"}},
+	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, "rate limit exceeded; retry after the time in Retry-After"}},
+	{store.ErrNotFound, errorResponse{http.StatusNotFound, noSessionMessage}},
+	{errNoSession, errorResponse{http.StatusNotFound, noSessionMessage}},
+	{errNoRoute, errorResponse{http.StatusNotFound, "path not found"}},
+	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, "missing or invalid token"}},
+	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to settle sessions"}},
+	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, reportAgain}},
+	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, "report contradicts an earlier report with the same paymentRef"}},
+	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
+	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
+	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
+	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
+	{store.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{errKubernetes, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{errStale, errorResponse{http.StatusServiceUnavailable, retryLater}},
 }
 
 const (
-	unauthorizedMessage = "the API key is missing or not accepted from this address"
-	noSessionMessage    = "there is no such session"
+	unauthorizedMessage = "missing or invalid API key"
+	noSessionMessage    = "session not found"
 )
 
-// answerTo finds an error's answer: in the table, or in the error itself where it is about the
-// request and was worded for its sender.
-func answerTo(err error) answer {
+// errorResponseTo returns the response to an error: from the table, or the error's own text if it was written for the caller.
+func errorResponseTo(err error) errorResponse {
 	if _, ok := errors.AsType[unauthorizedError](err); ok {
-		return answer{http.StatusUnauthorized, unauthorizedMessage}
+		return errorResponse{http.StatusUnauthorized, unauthorizedMessage}
 	}
 	if field, ok := errors.AsType[*session.FieldError](err); ok {
-		return answer{http.StatusBadRequest, field.Error()}
+		return errorResponse{http.StatusBadRequest, field.Error()}
 	}
 	if request, ok := errors.AsType[requestError](err); ok {
-		return answer{http.StatusBadRequest, request.Error()}
+		return errorResponse{http.StatusBadRequest, request.Error()}
 	}
-	for _, row := range answers {
+	if method, ok := errors.AsType[methodError](err); ok {
+		return errorResponse{http.StatusMethodNotAllowed, method.Error()}
+	}
+	if ended, ok := errors.AsType[endedError](err); ok {
+		return errorResponse{http.StatusConflict, ended.Error()}
+	}
+	for _, row := range errorResponses {
 		if errors.Is(err, row.cause) {
-			return row.answer
+			return row.errorResponse
 		}
 	}
-	return answer{http.StatusInternalServerError, "internal error"}
+	return errorResponse{http.StatusInternalServerError, "internal error"}
 }
 
-// unavailableSeconds is a guess at how long a failover or a restart takes.
+// unavailableSeconds is the Retry-After of a 503: about the time of a failover or a restart.
 const unavailableSeconds = "2"
 
-// statusClientGone is recorded for a request nobody waits for any more, as nginx does.
+// statusClientGone is recorded for a request whose client has disconnected, as in nginx.
 const statusClientGone = 499
 
-// refuse answers a request with an error. It is the one place where errors are logged and shown.
-func (e edge) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// respondError responds with an error. It is the only place where request errors are logged.
+func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		w.WriteHeader(statusClientGone)
 		return
 	}
-	refusal := answerTo(err)
-	switch refusal.status {
+	response := errorResponseTo(err)
+	switch response.status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = bearerOnly
 		uniform(w.Header(), r)
-		e.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+		b.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
-	if refusal.status >= http.StatusInternalServerError {
+	if response.status >= http.StatusInternalServerError {
 		id := w.Header().Get(requestIDHeader)
 		if id == "" {
 			id = rand.Text()
 			w.Header().Set(requestIDHeader, id)
 		}
-		e.log.Error("could not serve a request", "method", r.Method, "route", r.Pattern,
-			"status", refusal.status, "requestID", id, "error", err)
+		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,
+			"status", response.status, "requestID", id, "error", err)
 	}
-	if err := respond(w, refusal.status, httpserver.ErrorBody{Error: refusal.message}); err != nil {
+	if err := respond(w, response.status, httpserver.ErrorBody{Error: response.message}); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }
 
-// uniform takes away what would tell one 401 from another: that the key died after it was admitted,
-// or that it was good enough for the body to be read.
+// uniform makes all 401 responses equal. Otherwise headers would reveal that a key was rotated after it was admitted, or that
+// it was good enough for the body to be read.
 func uniform(header http.Header, r *http.Request) {
 	delete(header, limitHeader)
 	delete(header, policyHeader)

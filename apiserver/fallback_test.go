@@ -2,13 +2,14 @@ package apiserver_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
 func TestPathsThatAreNotThere(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for _, path := range []string{
 		"/", "/nothing", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/sessions", "/API/v1/sessions",
 		sessions + "/", "/" + sessions, "//api/v1//sessions", "/api/v1/./sessions", "/api/v1/x/../sessions", "/api/v1/sessions/..",
@@ -16,15 +17,15 @@ func TestPathsThatAreNotThere(t *testing.T) {
 		"/api%2Fv1/sessions", "/openapi.yaml/", "/openapi.json", "/debug/pprof/", "/%00", "/%2e%2e/",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-			r.call(method, path, key, `{"amountCents": 1}`).wantError(t, http.StatusNotFound, "there is no such path")
+			r.call(method, path, key, `{"amountCents": 1}`).wantError(t, http.StatusNotFound, "path not found")
 		}
 	}
 }
 
 func TestMethodsThatAreNotTaken(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for path, allow := range map[string]string{
 		sessions:                  "OPTIONS, POST",
 		sessions + "/x":           "GET, HEAD, OPTIONS",
@@ -39,7 +40,7 @@ func TestMethodsThatAreNotTaken(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodTrace, "get", "PROPFIND"} {
 			got := r.call(method, path, key, "")
-			got.wantError(t, http.StatusMethodNotAllowed, "this path takes other methods, see Allow")
+			got.wantError(t, http.StatusMethodNotAllowed, "method not allowed; use "+strings.NewReplacer(", OPTIONS", "", "OPTIONS, ", "", ", HEAD", "").Replace(allow))
 			if got.header.Get("Allow") != allow {
 				t.Errorf("%s %s: Allow %q, want %q", method, path, got.header.Get("Allow"), allow)
 			}
@@ -50,9 +51,9 @@ func TestMethodsThatAreNotTaken(t *testing.T) {
 }
 
 func TestHeadIsGetWithoutABody(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	got := r.call(http.MethodHead, me, key, "").want(t, http.StatusOK)
 	if len(got.raw) > 0 || got.header.Get("Content-Type") != "application/json" || got.header.Get("RateLimit") == "" {
 		t.Errorf("%v %s", got.header, got.raw)
@@ -62,10 +63,10 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 }
 
 func TestTheInternalListenerServesRailsOnly(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	rail := s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	rail := f.rail("bank")
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, path := range []string{
 		"/", sessions, sessions + "/" + id, sessions + "/" + id + "/cancel", public + "/" + id, me, rotate, "/openapi.yaml", "/metrics",
@@ -75,7 +76,7 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
 			for _, credential := range []string{key, rail} {
 				got := r.internally(method, path, credential, paid(1))
-				got.wantError(t, http.StatusNotFound, "there is no such path")
+				got.wantError(t, http.StatusNotFound, "path not found")
 				if got.header.Get("Access-Control-Allow-Origin") != "" {
 					t.Errorf("%s is open to browsers", path)
 				}
@@ -95,14 +96,14 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 
 // Whoever reaches the public port only cannot settle, with whatever credential.
 func TestThePublicListenerSettlesNothing(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	rail := s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	rail := f.rail("bank")
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, credential := range []string{"", key, rail} {
 		for _, path := range []string{settlementOf(id), sessions + "/" + id + "/settlement", "/api/v1" + settlementOf(id)} {
-			r.call(http.MethodPost, path, credential, paid(1)).wantError(t, http.StatusNotFound, "there is no such path")
+			r.call(http.MethodPost, path, credential, paid(1)).wantError(t, http.StatusNotFound, "path not found")
 		}
 	}
 	r.call(http.MethodPost, sessions+"/"+id+"/cancel", rail, "").want(t, http.StatusUnauthorized)

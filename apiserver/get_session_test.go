@@ -13,9 +13,9 @@ import (
 )
 
 func TestGetSession(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r, other := s.start(), s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r, other := f.start(), f.start()
 	for name, test := range map[string]struct {
 		body string
 		want map[string]any // beside what every session has
@@ -42,9 +42,9 @@ func TestGetSession(t *testing.T) {
 }
 
 func TestGetSessionExpires(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	r := f.start()
 	path := sessions + "/" + r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	eventually(t, "the session is EXPIRED", func() bool {
 		return r.call(http.MethodGet, path, key, "").want(t, http.StatusOK).text("status") == "EXPIRED"
@@ -56,15 +56,15 @@ func TestGetSessionExpires(t *testing.T) {
 }
 
 func TestGetSessionThatIsNotThere(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme")
-	key, colleague := s.key("till", acme), s.key("colleague", acme)
-	stranger := s.key("stranger", s.merchant("books"))
-	r := s.start()
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, colleague := f.key("till", acme), f.key("colleague", acme)
+	stranger := f.key("stranger", f.merchant("books"))
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.call(http.MethodGet, sessions+"/"+id, colleague, "").want(t, http.StatusOK)
 
-	const missing = "there is no such session"
+	const missing = "session not found"
 	foreign := r.call(http.MethodGet, sessions+"/"+id, stranger, "")
 	foreign.wantError(t, http.StatusNotFound, missing)
 	for name, segment := range map[string]string{

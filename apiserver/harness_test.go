@@ -77,10 +77,10 @@ type replica struct {
 	ended              chan error // receives what Run returned
 }
 
-// start runs an API server on the scene's namespace and returns when it is ready. It stops with t.
-func (s *scene) start(change ...func(*apiserver.Options)) *replica {
-	s.t.Helper()
-	r := s.launch(change...)
+// start runs an API server on the fixture's namespace and returns when it is ready. It stops with t.
+func (f *fixture) start(change ...func(*apiserver.Options)) *replica {
+	f.t.Helper()
+	r := f.launch(change...)
 	r.awaitReady()
 	return r
 }
@@ -131,45 +131,45 @@ func (r *replica) listening(name string) string {
 }
 
 // launch is start without waiting.
-func (s *scene) launch(change ...func(*apiserver.Options)) *replica {
-	s.t.Helper()
-	proxy, err := kubeproxy.Start(s.kubeConfig)
+func (f *fixture) launch(change ...func(*apiserver.Options)) *replica {
+	f.t.Helper()
+	proxy, err := kubeproxy.Start(f.kubeConfig)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	s.t.Cleanup(proxy.Close)
-	if s.cutOff {
+	f.t.Cleanup(proxy.Close)
+	if f.cutOff {
 		proxy.Cut()
 	}
 	options := apiserver.DefaultOptions()
-	if options.Kubeconfig, err = proxy.Kubeconfig(s.t.TempDir(), "replica"); err != nil {
-		s.t.Fatal(err)
+	if options.Kubeconfig, err = proxy.Kubeconfig(f.t.TempDir(), "replica"); err != nil {
+		f.t.Fatal(err)
 	}
-	options.CredentialsNamespace = s.namespace
+	options.CredentialsNamespace = f.namespace
 	options.RedisURL = sharedRedis.URL()
 	options.PublicAddress, options.InternalAddress, options.Ops.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0
-	s.replicas++
-	name := fmt.Sprintf("replica-%d", s.replicas)
-	options.Log = slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
+	f.replicas++
+	name := fmt.Sprintf("replica-%d", f.replicas)
+	options.Log = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
 	for _, c := range change {
 		c(&options)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &replica{t: s.t, name: name, proxy: proxy, log: s.log, cancel: cancel, ended: make(chan error, 1)}
+	r := &replica{t: f.t, name: name, proxy: proxy, log: f.log, cancel: cancel, ended: make(chan error, 1)}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		r.ended <- apiserver.Run(ctx, options)
 	}()
-	s.t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		cancel()
 		proxy.Mend()
 		select {
 		case <-stopped:
 		case <-time.After(patience):
-			s.t.Error("Run did not end")
+			f.t.Error("Run did not end")
 		}
 	})
 	return r

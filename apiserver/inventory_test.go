@@ -62,9 +62,9 @@ func operations(t *testing.T, file string) []string {
 }
 
 func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	for _, operation := range append(operations(t, "openapi.yaml"), "GET /nothing", "DELETE /api/v1/sessions", "OPTIONS /api/v1/sessions") {
 		method, path, _ := strings.Cut(operation, " ")
 		for _, presented := range []string{"", key + "x", key} {

@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// profile is the answer of GET /api/v1/merchant/me.
+// profile is the response of GET /api/v1/merchant/me.
 type profile struct {
 	Merchant merchantProfile `json:"merchant"`
 	APIKey   keyProfile      `json:"apiKey"`
@@ -46,7 +46,7 @@ type keyProfile struct {
 	LastUsedAt *int64 `json:"lastUsedAt"`
 }
 
-func (a *api) merchantMe(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from caller) error {
 	admitted, err := a.admit(w, r, from)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (a *api) merchantMe(w http.ResponseWriter, r *http.Request, from caller) er
 			ID:          published.PublicMerchantID(merchant.ID),
 			Name:        merchant.DisplayName,
 			Status:      merchant.State,
-			IPAllowlist: blocks(merchant.Allowlist),
+			IPAllowlist: allowlistStrings(merchant.Allowlist),
 			RateLimit:   merchant.RateLimit,
 			Sessions: sessionLimits{
 				LifetimeSeconds:     merchant.Sessions.LifetimeSeconds,
@@ -69,16 +69,16 @@ func (a *api) merchantMe(w http.ResponseWriter, r *http.Request, from caller) er
 			ID:         from.KeyID,
 			Prefix:     from.Prefix,
 			Generation: from.Generation,
-			CreatedAt:  milliseconds(from.CreatedAt),
-			RotatedAt:  milliseconds(from.RotatedAt),
-			ExpiresAt:  millisecondsOrNull(from.ExpiresAt),
-			LastUsedAt: millisecondsOrNull(&admitted.LastUsedAt),
+			CreatedAt:  unixMilli(from.CreatedAt),
+			RotatedAt:  unixMilli(from.RotatedAt),
+			ExpiresAt:  unixMilliOrNull(from.ExpiresAt),
+			LastUsedAt: unixMilliOrNull(&admitted.LastUsedAt),
 		},
 	})
 }
 
-// blocks writes an allowlist as the Merchant's manifest does: a single address without its length.
-func blocks(allowlist []netip.Prefix) []string {
+// allowlistStrings formats an allowlist as in the Merchant's spec: a single address has no prefix length.
+func allowlistStrings(allowlist []netip.Prefix) []string {
 	out := make([]string, 0, len(allowlist))
 	for _, block := range allowlist {
 		if block.IsSingleIP() {
@@ -90,35 +90,34 @@ func blocks(allowlist []netip.Prefix) []string {
 	return out
 }
 
-// rotatedKey is the answer of POST /api/v1/keys/rotate, the only one that ever holds a key.
+// rotatedKey is the response of POST /api/v1/keys/rotate, the only response with an API key.
 type rotatedKey struct {
 	FullKey string `json:"fullKey"`
 	Prefix  string `json:"prefix"`
 	Warning string `json:"warning"`
 }
 
-// rotationTimeout bounds reading and replacing the published key.
+// rotationTimeout limits reading and replacing the published key.
 const rotationTimeout = 3 * time.Second
 
-// rotationLimit bounds the rotations of one ApiKey over all replicas: each is a write to the Kubernetes API that every replica
-// hears of.
+// rotationLimit limits the rotations of one ApiKey over all replicas. Each one is a write to the Kubernetes API, and an event
+// for every replica.
 var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 
-// rotateKey replaces the presented key. Once it has answered 200, no replica accepts the old key and
-// every replica accepts the new one, however late their watches are: first the published Secret is
-// replaced by compare-and-swap, of which a race has one winner; then the override is written, which
-// every request's script reads; only then is the key shown.
-func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
+// rotateKey replaces the presented key. After a 200 every replica refuses the old key and accepts the new one, however late
+// its watch is. The order is: compare-and-swap of the published Secret, so that one of several rotations wins; the override,
+// which every request reads; the response.
+func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
 	admitted, err := a.store.AdmitRotation(r.Context(), from.admission(), rotationLimit)
 	quota := merchantQuota
 	if errors.Is(err, store.ErrRotationLimited) {
 		quota = rotationQuota
 	}
-	a.tellQuota(w, quota, admitted.Quota, err)
+	a.setQuotaHeaders(w, quota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	// A client that hangs up must not leave the swap without its override.
+	// A client that disconnects must not prevent the override after the swap.
 	uncancelled := context.WithoutCancel(r.Context())
 	ctx, cancel := context.WithTimeout(uncancelled, rotationTimeout)
 	defer cancel()
@@ -126,10 +125,10 @@ func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, from caller) err
 	if record.KeyID == "" {
 		return swapErr
 	}
-	// The loser of a race writes it as well: its 401 must not come before the key is dead everywhere.
+	// Whoever loses the race writes it too: every replica must refuse the key before the 401 is sent.
 	err = a.store.WriteOverride(uncancelled, overrideOf(record, a.now()))
 	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
-		return fmt.Errorf("%w: %w", errNotInForce, err)
+		return fmt.Errorf("%w: %w", errRotationIncomplete, err)
 	}
 	if swapErr != nil {
 		return swapErr

@@ -13,14 +13,14 @@ import (
 )
 
 func TestMerchantMe(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	rotatedAt, expiresAt := time.Date(2026, 11, 20, 9, 30, 0, 500_000_000, time.UTC), time.Now().Add(time.Hour).UTC()
-	acme := s.merchant("acme", func(r *published.MerchantRecord) {
+	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48", "2001:db8::7"}
 		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 60, Burst: 120}
 		r.Sessions = v1alpha1.SessionSettings{LifetimeSeconds: 600, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReject}
 	})
-	key := s.key("till", acme, func(r *published.KeyRecord) {
+	key := f.key("till", acme, func(r *published.KeyRecord) {
 		r.Generation, r.ExpiresAt = 4, &expiresAt
 		r.LastRotation = published.RotationEvent{Time: rotatedAt, Cause: v1alpha1.RotationTrigger}
 	})
@@ -28,7 +28,7 @@ func TestMerchantMe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := s.start()
+	r := f.start()
 	profile := func() map[string]any { return r.call(http.MethodGet, me, key, "").want(t, http.StatusOK).body }
 
 	want := map[string]any{
@@ -40,7 +40,7 @@ func TestMerchantMe(t *testing.T) {
 		},
 		"apiKey": map[string]any{
 			"id": parsed.ID(), "prefix": parsed.Prefix(), "generation": 4.0,
-			"createdAt": float64(s.secretOf(key).CreationTimestamp.UnixMilli()), "rotatedAt": float64(rotatedAt.UnixMilli()),
+			"createdAt": float64(f.secretOf(key).CreationTimestamp.UnixMilli()), "rotatedAt": float64(rotatedAt.UnixMilli()),
 			"expiresAt": float64(expiresAt.UnixMilli()), "lastUsedAt": nil,
 		},
 	}
@@ -54,9 +54,9 @@ func TestMerchantMe(t *testing.T) {
 }
 
 func TestMerchantMeWithoutAllowlistOrExpiry(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	got := s.start().call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	got := f.start().call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	if diff := cmp.Diff([]any{}, got.body["merchant"].(map[string]any)["ipAllowlist"]); diff != "" {
 		t.Errorf("ipAllowlist (-want +got):\n%s", diff)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// metrics of the requests. Their labels never hold what a caller chose.
+// metrics of requests. No label has a value that a client chooses.
 type metrics struct {
 	inFlight     prometheus.Gauge
 	durations    *prometheus.HistogramVec
@@ -25,27 +25,27 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		inFlight: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "merchant_operator_http_requests_in_flight",
-			Help: "Requests under way, which a drain waits for.",
+			Help: "HTTP requests in progress.",
 		}),
 		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "merchant_operator_http_request_duration_seconds",
-			Help:    "Time to answer a request, by method, route and status; 499 is a client that went away.",
+			Help:    "Duration of HTTP requests, by method, route and status. 499: the client disconnected.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"method", "route", "status"}),
 		unauthorized: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_unauthorized_total",
-			Help: "Requests answered 401, by the reason their callers are not told.",
+			Help: "Requests with response 401, by reason. Clients do not see the reason.",
 		}, []string{"reason"}),
 		limited: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_rate_limited_total",
-			Help: "Requests answered 429, by whose limit it was: a merchant's, that of a client address, or that of an ApiKey for rotations.",
+			Help: "Requests with response 429, by limit: of the merchant, of the client address, or of the rotations of an ApiKey.",
 		}, []string{"limit"}),
 		rotations: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_key_rotations_total",
-			Help: "API keys issued, by cause.",
+			Help: "API keys issued, by cause of the rotation.",
 		}, []string{"cause"}),
 	}
-	// Counters start at 0: the first of its kind would else not be seen as a rise.
+	// Counters start at 0, so that rate() sees the first increase.
 	for _, reason := range unauthorizedReasons() {
 		m.unauthorized.WithLabelValues(reason)
 	}
@@ -60,7 +60,7 @@ func (m *metrics) observe(method, pattern string, status int, took time.Duration
 	m.durations.WithLabelValues(knownMethod(method), route(pattern), strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-// route is the pattern a request was routed by; none for preflights and what has no route.
+// route is the pattern that matched a request; empty for preflights and unknown paths.
 func route(pattern string) string {
 	if pattern == "/" {
 		return ""
@@ -68,7 +68,7 @@ func route(pattern string) string {
 	return pattern
 }
 
-// knownMethod bounds the label: anyone may invent methods.
+// knownMethod limits the label values, because clients can invent methods.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions:

@@ -14,73 +14,72 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
-// edge is what every listener for requests has around its routes.
-type edge struct {
+// base is what the public and the internal API share: middleware, error responses, metrics and log.
+type base struct {
 	log     *slog.Logger
 	metrics *metrics
 	// draining reports whether clients should look for another replica.
 	draining func() bool
-	// tracer makes spans of requests; nil: none. believes says whose word on traces and request ids counts.
-	tracer   *tracing.Tracer
-	believes func(*http.Request) bool
+	// tracer makes spans of requests; nil: none. trusted reports whether to use the trace and request ids of the client.
+	tracer  *tracing.Tracer
+	trusted func(*http.Request) bool
 	// accessLog logs each request at INFO, with an id; else at DEBUG.
 	accessLog bool
 }
 
-// observe counts and logs each request, answers for a handler that panics, and sets the headers
-// that belong on every answer.
-func (e edge) observe(next http.Handler) http.Handler {
+// observe counts and logs each request, responds if a handler panics, and sets the headers of every response.
+func (b base) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		recorder := &statusRecorder{ResponseWriter: w}
-		r, span := e.trace(r)
-		e.metrics.inFlight.Inc()
-		defer e.metrics.inFlight.Dec()
+		r, span := b.trace(r)
+		b.metrics.inFlight.Inc()
+		defer b.metrics.inFlight.Dec()
 		defer func() {
 			if problem := recover(); problem != nil {
-				e.recovered(recorder, r, problem)
+				b.recoverPanic(recorder, r, problem)
 			}
-			e.record(recorder, r, time.Since(start))
-			span.Answered(knownMethod(r.Method), route(r.Pattern), recorder.status)
+			b.logRequest(recorder, r, time.Since(start))
+			span.EndRequest(knownMethod(r.Method), route(r.Pattern), recorder.status)
 		}()
 		header := w.Header()
 		header["X-Content-Type-Options"], header["Cache-Control"] = noSniff, noStore
-		if e.accessLog {
-			header.Set(requestIDHeader, e.requestID(r))
+		if b.accessLog {
+			header.Set(requestIDHeader, b.requestID(r))
 		}
-		if e.draining() {
+		if b.draining() {
 			header.Set("Connection", "close")
 		}
 		next.ServeHTTP(recorder, r)
 	})
 }
 
-func (e edge) trace(r *http.Request) (*http.Request, tracing.Span) {
-	if e.tracer == nil {
+func (b base) trace(r *http.Request) (*http.Request, tracing.Span) {
+	if b.tracer == nil {
 		return r, tracing.Span{}
 	}
-	return e.tracer.Receive(r, e.believes(r))
+	return b.tracer.StartRequest(r, b.trusted(r))
 }
 
-func (e edge) recovered(w *statusRecorder, r *http.Request, problem any) {
+func (b base) recoverPanic(w *statusRecorder, r *http.Request, problem any) {
 	if problem == http.ErrAbortHandler { //nolint:errorlint // it is a sentinel to panic with, never wrapped
 		panic(problem)
 	}
-	e.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
+	b.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
 	if w.status != 0 {
-		panic(http.ErrAbortHandler) // half an answer must not look like one
+		panic(http.ErrAbortHandler) // a partial response must not look complete
 	}
-	e.refuse(w, r, fmt.Errorf("panic in %s", r.Pattern))
+	b.respondError(w, r, fmt.Errorf("panic in %s", r.Pattern))
 }
 
-// statusRecorder remembers the status of an answer; 0: none was written yet.
+// statusRecorder records the status of a response; 0: not written yet.
 type statusRecorder struct {
 	http.ResponseWriter
 
 	status int
 }
 
-// WriteHeader remembers the status.
+// WriteHeader records the status.
 func (s *statusRecorder) WriteHeader(status int) {
 	if s.status == 0 {
 		s.status = status
@@ -88,7 +87,7 @@ func (s *statusRecorder) WriteHeader(status int) {
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Write remembers the status that is implied.
+// Write records the implied status.
 func (s *statusRecorder) Write(body []byte) (int, error) {
 	if s.status == 0 {
 		s.status = http.StatusOK
@@ -99,8 +98,8 @@ func (s *statusRecorder) Write(body []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// canonical answers paths that ServeMux would redirect from: a redirected POST is a lost charge.
-func (e edge) canonical(next http.Handler) http.Handler {
+// canonical responds 404 to paths that ServeMux would redirect: a redirected POST is a lost charge.
+func (b base) canonical(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
 		clean := path.Clean(escaped)
@@ -108,15 +107,15 @@ func (e edge) canonical(next http.Handler) http.Handler {
 			clean += "/"
 		}
 		if clean != escaped || !strings.HasPrefix(escaped, "/") {
-			e.refuse(w, r, errNoRoute)
+			b.respondError(w, r, errNoRoute)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// cors lets browsers read the answers of the API, and answers their preflight for any of its paths.
-// Only the public status is meant for them; the rest is guarded by a key browsers do not have.
+// cors lets browsers read the API's responses, and handles their preflight requests. Browsers need the public status only;
+// for the rest they have no key.
 func cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/v1/") {
@@ -132,34 +131,33 @@ func cors(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		if r.Header["Origin"] != nil { // else it is no browser's script that asks
-			header["Access-Control-Expose-Headers"] = exposed
+		if r.Header["Origin"] != nil { // a script in a browser
+			header["Access-Control-Expose-Headers"] = exposedHeaders
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// requestIDHeader is by which a caller's complaint finds its line in the log.
+// requestIDHeader identifies a request in the log.
 const requestIDHeader = "X-Request-Id"
 
-// requestIDForm keeps a proxy's id from being anything but one.
+// requestIDForm limits what a proxy may put into the log as an id.
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requestID is what a proxy that is believed calls the request, else a fresh id.
-func (e edge) requestID(r *http.Request) string {
-	if told := r.Header.Get(requestIDHeader); e.believes(r) && requestIDForm.MatchString(told) {
-		return told
+// requestID is the id given by a trusted proxy, or a new one.
+func (b base) requestID(r *http.Request) string {
+	if given := r.Header.Get(requestIDHeader); b.trusted(r) && requestIDForm.MatchString(given) {
+		return given
 	}
 	return rand.Text()
 }
 
-// record counts and logs a request that was answered. It never holds what identifies a payer or opens anything: the
-// pattern stands for the path.
-func (e edge) record(w *statusRecorder, r *http.Request, took time.Duration) {
-	e.metrics.observe(r.Method, r.Pattern, w.status, took)
-	if !e.accessLog {
-		if e.log.Enabled(r.Context(), slog.LevelDebug) { // to ask is cheaper than to hand over what nobody logs
-			e.log.Debug("request", "method", r.Method, "route", r.Pattern, "status", w.status, "duration", took)
+// logRequest counts and logs a finished request. It logs the route and never the path, which has the session id.
+func (b base) logRequest(w *statusRecorder, r *http.Request, took time.Duration) {
+	b.metrics.observe(r.Method, r.Pattern, w.status, took)
+	if !b.accessLog {
+		if b.log.Enabled(r.Context(), slog.LevelDebug) { // avoids allocating arguments that are not logged
+			b.log.Debug("request", "method", r.Method, "route", r.Pattern, "status", w.status, "duration", took)
 		}
 		return
 	}
@@ -170,5 +168,5 @@ func (e edge) record(w *statusRecorder, r *http.Request, took time.Duration) {
 	if trace := tracing.TraceID(r.Context()); trace != "" {
 		attributes = append(attributes, slog.String("traceID", trace))
 	}
-	e.log.LogAttrs(r.Context(), slog.LevelInfo, "request", attributes...)
+	b.log.LogAttrs(r.Context(), slog.LevelInfo, "request", attributes...)
 }

@@ -40,7 +40,7 @@ func documentIn(file string) document {
 }
 
 func TestTheDocumentIsServed(t *testing.T) {
-	got := newScene(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
+	got := newFixture(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
 	want, err := os.ReadFile("openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ var transportHeaders = []string{"Connection", "Content-Length", "Content-Type", 
 
 // checkDocumented fails the test when an answer is not as the document says: its status, each of its
 // headers, its body. Requests it has no operation for get 404, 405 or a preflight's 204.
-func checkDocumented(t *testing.T, in document, request *http.Request, got answer) {
+func checkDocumented(t *testing.T, in document, request *http.Request, got result) {
 	t.Helper()
 	router, err := in()
 	if err != nil {
@@ -94,7 +94,7 @@ func checkDocumented(t *testing.T, in document, request *http.Request, got answe
 	}
 }
 
-func checkUndocumented(t *testing.T, request *http.Request, got answer) {
+func checkUndocumented(t *testing.T, request *http.Request, got result) {
 	t.Helper()
 	if request.Method == http.MethodOptions && got.status == http.StatusNoContent {
 		return

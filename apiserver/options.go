@@ -34,40 +34,39 @@ type Options struct {
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 
-	// MaxConnections of clients are open at most. Past it, those are closed that have waited longest for a request. An idle one
-	// takes some 23 KiB. Default 10,000.
+	// MaxConnections is the maximum of concurrent client connections; the longest idle is closed first. An idle one takes about
+	// 23 KiB. Default 10,000.
 	MaxConnections int
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
-	// TrustedProxies are the blocks whose X-Forwarded-For is believed. Default none.
+	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix
-	// PublicRateLimit bounds the public reads of one client address in each of the 64 buckets of
-	// sessions. Default 50 a second, 100 at once.
+	// PublicRateLimit limits the public reads of one client address in each of the 64 buckets of sessions. Default 50 per second,
+	// burst 100.
 	PublicRateLimit v1alpha1.RateLimit
 
-	// RailAudience is who the tokens of rails must have been issued for. Default the Kubernetes API itself.
+	// RailAudience is the audience of rails' tokens. Default that of the Kubernetes API.
 	RailAudience string
-	// RailVerdictLifetime is how long an answer of the Kubernetes API about a rail is remembered, hence how
-	// long one is still let in that has lost its right. Default 10 s.
-	RailVerdictLifetime time.Duration
+	// RailCacheTTL is how long the authentication and authorization of a rail are cached, so how long it keeps a right that was
+	// removed. Default 10 s.
+	RailCacheTTL time.Duration
 
-	// SettlementReplicas is how many replicas of Redis must have a settlement before the rail gets its answer; fewer: 503,
-	// and the rail reports again. Default 0: the master's word is enough.
+	// SettlementReplicas is the number of Redis replicas that must acknowledge a settlement. If fewer do, the response is 503
+	// and the rail repeats its report. Default 0: the master only.
 	SettlementReplicas int
-	// SettlementWait is how long a settlement waits for them. Default 300 ms.
+	// SettlementWait is the timeout of these acknowledgements. Default 300 ms.
 	SettlementWait time.Duration
 
-	// DrainDelay is between turning unready and closing the listeners, for load balancers to
-	// notice. Default 5 s.
+	// DrainDelay is the time between becoming unready and closing the listeners, for load balancers. Default 5 s.
 	DrainDelay time.Duration
-	// ShutdownTimeout bounds the wait for requests under way after that. Default 20 s.
+	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 20 s.
 	ShutdownTimeout time.Duration
 
-	// AccessLog logs each request at INFO, with an id that its answer has in X-Request-Id. Default: at DEBUG, without.
+	// AccessLog logs each request at INFO, with the id of the response header X-Request-Id. Default: at DEBUG, without id.
 	AccessLog bool
 
-	// Spans takes the spans instead of the place that the OTEL_* variables name. Default: those decide.
+	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
 	Spans sdktrace.SpanProcessor
 
 	Log *slog.Logger
@@ -84,7 +83,7 @@ func DefaultOptions() Options {
 		MaxConnections:       10_000,
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-		RailVerdictLifetime:  10 * time.Second,
+		RailCacheTTL:         10 * time.Second,
 		SettlementWait:       300 * time.Millisecond,
 		DrainDelay:           5 * time.Second,
 		ShutdownTimeout:      20 * time.Second,
@@ -92,10 +91,10 @@ func DefaultOptions() Options {
 	}
 }
 
-// schemeForm is of RFC 3986, section 3.1.
+// schemeForm is the syntax of a scheme in RFC 3986, section 3.1.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// Validate says which option cannot work. What the store decides about its own is not repeated.
+// Validate names the flag of an invalid option. The store validates its own options.
 func (o Options) Validate() error {
 	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
 		return err
@@ -108,17 +107,17 @@ func (o Options) Validate() error {
 	case o.PublicAddress == "" || o.InternalAddress == "":
 		return errors.New("set --public-address and --internal-address")
 	case o.MaxConnections < 1:
-		return errors.New("the number of connections must be at least 1")
+		return errors.New("--max-connections must be at least 1")
 	case !schemeForm.MatchString(o.QRScheme):
-		return fmt.Errorf("QR scheme %q: want a URI scheme such as pay", o.QRScheme)
+		return fmt.Errorf("--qr-scheme %q is not a URI scheme; use for example pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
-		return errors.New("the public rate limit must be at least 1 request a second, and 1 at once")
-	case o.RailVerdictLifetime <= 0:
-		return errors.New("the lifetime of a verdict on a rail must be positive")
+		return errors.New("--public-rate and --public-burst must be at least 1")
+	case o.RailCacheTTL <= 0:
+		return errors.New("RailCacheTTL must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
-		return errors.New("the drain delay must not be negative, and the shutdown timeout must be positive")
+		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
 	case o.Log == nil:
-		return errors.New("options: incomplete; start from DefaultOptions")
+		return errors.New("Log is missing; start from DefaultOptions")
 	}
 	return o.Ops.Validate()
 }

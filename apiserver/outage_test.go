@@ -15,13 +15,13 @@ func TestRedisAway(t *testing.T) {
 		"frozen":  {(*redistest.Server).Pause, (*redistest.Server).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			key := s.key("till", s.merchant("acme"))
+			f := newFixture(t)
+			key := f.key("till", f.merchant("acme"))
 			own := redistest.Start(t)
-			r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+			r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 			id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 
-			rail := s.rail("bank")
+			rail := f.rail("bank")
 
 			outage.begin(own)
 			for _, request := range []struct{ method, path, key, body string }{
@@ -42,7 +42,7 @@ func TestRedisAway(t *testing.T) {
 			if unsettled.header.Get("Retry-After") == "" {
 				t.Error("a rail is not told when to report again")
 			}
-			r.call(http.MethodGet, me, s.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
+			r.call(http.MethodGet, me, f.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
 			if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {
 				t.Errorf("/readyz %d: an outage of Redis must not take every replica out of service", status)
 			}
@@ -51,7 +51,7 @@ func TestRedisAway(t *testing.T) {
 			}
 
 			outage.end(own)
-			var charged answer
+			var charged result
 			eventually(t, "the charge succeeds", func() bool {
 				charged = r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`)
 				return charged.status == http.StatusCreated
@@ -63,11 +63,11 @@ func TestRedisAway(t *testing.T) {
 
 // A replica that Redis never answered may not be able to reach it at all: it waits, and is not ready.
 func TestStartWithoutRedis(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
 	own.Stop()
-	r := s.launch(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.launch(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	r.awaitProbes()
 	eventually(t, "it listens", func() bool { return r.listening("public") != "" })
 	r.url = r.listening("public")

@@ -13,10 +13,10 @@ import (
 const public = "/api/v1/public/sessions"
 
 func TestPublicSessionShowsThreeFields(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme")
-	key := s.key("till", acme)
-	r := s.start()
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key := f.key("till", acme)
+	r := f.start()
 	body := `{"amountCents": 1250, "orderRef": "1001", "taxCents": 1, "tipCents": 2, "customerEmail": "ada@example.com"}`
 	id := r.call(http.MethodPost, sessions, key, body).text("sessionId")
 
@@ -32,7 +32,7 @@ func TestPublicSessionShowsThreeFields(t *testing.T) {
 	// No key is looked at, and the payer keeps seeing what was agreed on.
 	r.call(http.MethodGet, public+"/"+id, "nonsense", "").want(t, http.StatusOK)
 	acme.DisplayName, acme.State = "Renamed", v1alpha1.MerchantSuspended
-	s.changeMerchant(acme)
+	f.changeMerchant(acme)
 	eventually(t, "the merchant is suspended", func() bool {
 		return r.call(http.MethodGet, me, key, "").status == http.StatusForbidden
 	})
@@ -43,9 +43,9 @@ func TestPublicSessionShowsThreeFields(t *testing.T) {
 }
 
 func TestPublicSessionExpires(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	eventually(t, "the session is EXPIRED", func() bool {
 		return r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK).text("status") == "EXPIRED"
@@ -56,9 +56,9 @@ func TestPublicSessionExpires(t *testing.T) {
 }
 
 func TestPublicSessionBehindAProxyThatLies(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start(trustLoopback)
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(trustLoopback)
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "nonsense").
 		wantError(t, http.StatusBadRequest, "X-Forwarded-For is malformed")

@@ -16,19 +16,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// publishedKeys are the published key Secrets, read live and not from the directory.
+// publishedKeys reads and writes the published key Secrets at the Kubernetes API, not in the directory.
 type publishedKeys struct {
 	secrets typedcorev1.SecretInterface // of the credentials namespace
 	now     func() time.Time
 }
 
-// swapAttempts bounds the tries of a rotation against others' writes of the same Secret.
+// swapAttempts limits the attempts of a rotation while others write the same Secret.
 const swapAttempts = 5
 
-// rotate replaces whatever keys the key id has by a new one, if the presented digest is the current one,
-// and returns the record that is published then. The error is an unauthorizedError if it is not,
-// with the record that says so if there is one; or errKubernetes, after which the swap may
-// have happened nevertheless.
+// rotate replaces all keys of the key id by a new one, if the presented digest is the current one, and returns the new record.
+// The error is an unauthorizedError, with the published record if there is one, or errKubernetes: then the Secret may have
+// been replaced all the same.
 func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
 	next, err := apikey.New(keyID)
 	if err != nil {
@@ -49,14 +48,14 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonUnknownKey}
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
-			return next, record, nil // an earlier try had succeeded, and only its answer was lost
+			return next, record, nil // an earlier attempt succeeded, and its response was lost
 		}
 		if record.Superseded {
-			return apikey.Key{}, record, fmt.Errorf("%w: key %s was put back and is about to be issued anew", errKubernetes, keyID)
+			return apikey.Key{}, record, fmt.Errorf("%w: the record of key %s was restored from a backup; the operator will issue a new key", errKubernetes, keyID)
 		}
 		now := p.now().UTC()
 		if !record.Usable(now) || !record.Current.Digest.Equal(presented) {
-			// Another rotation was first, or the key is in its overlap: it must not end the one that took its place.
+			// Another rotation was first, or the key is in its overlap and must not end its successor.
 			return apikey.Key{}, record, unauthorizedError{reasonDeadKey}
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
@@ -68,18 +67,18 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", errKubernetes, keyID, lastErr)
 }
 
-// supersession is what became of a published record that others know a newer one than.
-type supersession int
+// supersedeResult is the result of supersede.
+type supersedeResult int
 
 const (
-	keyCurrent    supersession = iota // it is as new, or marked already
-	keyGone                           // it is not there
-	keySuperseded                     // it was marked
+	keyCurrent    supersedeResult = iota // not older, or already marked
+	keyGone                              // deleted
+	keySuperseded                        // marked now
 )
 
-// supersede marks the published record of the key id as superseded if it is older than newer. The operator then takes it for
-// lost. An error wraps errKubernetes unless the record has changed in between.
-func (p publishedKeys) supersede(ctx context.Context, keyID string, newer published.Order) (supersession, error) {
+// supersede marks the published record of the key id as superseded if it is older than newer, so that the operator issues a
+// new key. An error wraps errKubernetes unless the record has changed in between.
+func (p publishedKeys) supersede(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 	secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return keyGone, nil
@@ -101,8 +100,8 @@ func (p publishedKeys) supersede(ctx context.Context, keyID string, newer publis
 	return keySuperseded, nil
 }
 
-// replace writes the record into the Secret it was read from, unless that has changed since, and
-// leaves all else of the Secret as it is.
+// replace writes the record into the Secret it was read from, unless the Secret has changed since. The rest of the Secret
+// stays.
 func (p publishedKeys) replace(ctx context.Context, secret *corev1.Secret, record published.KeyRecord) error {
 	encoded, err := published.EncodeKey(secret.Namespace, record)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
-const reportAgain = "the service is temporarily unavailable; send the same report again later"
+const reportAgain = "temporarily unavailable; send the same report again"
 
 // paid and failure are reports of one payment, "bank-1".
 func paid(amountCents int) string    { return report("bank-1", "COMPLETED", amountCents) }
@@ -28,79 +28,79 @@ func report(paymentRef, outcome string, amountCents int) string {
 }
 
 // rail makes a service account that may settle sessions and returns a token of it.
-func (s *scene) rail(name string) string {
-	s.t.Helper()
-	token := s.account(name)
-	s.admit(name)
+func (f *fixture) rail(name string) string {
+	f.t.Helper()
+	token := f.account(name)
+	f.admit(name)
 	return token
 }
 
 // account makes a service account without any rights and returns a token of it.
-func (s *scene) account(name string) string {
-	s.t.Helper()
-	accounts := kube.CoreV1().ServiceAccounts(s.namespace)
-	if _, err := accounts.Create(s.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
+func (f *fixture) account(name string) string {
+	f.t.Helper()
+	accounts := kube.CoreV1().ServiceAccounts(f.namespace)
+	if _, err := accounts.Create(f.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
-	return s.token(name)
+	return f.token(name)
 }
 
-func (s *scene) token(account string, audiences ...string) string {
-	s.t.Helper()
+func (f *fixture) token(account string, audiences ...string) string {
+	f.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	issued, err := kube.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.t.Context(), account, request, metav1.CreateOptions{})
+	issued, err := kube.CoreV1().ServiceAccounts(f.namespace).CreateToken(f.t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	s.issued = append(s.issued, issued.Status.Token)
+	f.issued = append(f.issued, issued.Status.Token)
 	return issued.Status.Token
 }
 
 // admit lets the account settle sessions, as docs/rail.md says, until dismiss or the end of the test.
-func (s *scene) admit(name string) {
-	s.t.Helper()
-	object := metav1.ObjectMeta{Name: s.namespace + "-" + name}
+func (f *fixture) admit(name string) {
+	f.t.Helper()
+	object := metav1.ObjectMeta{Name: f.namespace + "-" + name}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: object,
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/internal/v1/sessions/*"}, Verbs: []string{"post"}}},
 	}
-	if _, err := kube.RbacV1().ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
+	if _, err := kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: object,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: name}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
 	}
-	if _, err := kube.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
+	if _, err := kube.RbacV1().ClusterRoleBindings().Create(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { s.dismiss(name) })
-	eventually(s.t, "the right is in force", func() bool { return s.maySettle(name) })
+	f.t.Cleanup(func() { f.dismiss(name) })
+	eventually(f.t, "the right is in force", func() bool { return f.maySettle(name) })
 }
 
 // dismiss takes the right away, and returns when that is in force at the Kubernetes API.
-func (s *scene) dismiss(name string) {
-	ctx := context.WithoutCancel(s.t.Context()) // also when the test is over
-	_ = kube.RbacV1().ClusterRoleBindings().Delete(ctx, s.namespace+"-"+name, metav1.DeleteOptions{})
-	_ = kube.RbacV1().ClusterRoles().Delete(ctx, s.namespace+"-"+name, metav1.DeleteOptions{})
-	eventually(s.t, "the right is gone", func() bool { return !s.maySettle(name) })
+func (f *fixture) dismiss(name string) {
+	ctx := context.WithoutCancel(f.t.Context()) // also when the test is over
+	_ = kube.RbacV1().ClusterRoleBindings().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
+	_ = kube.RbacV1().ClusterRoles().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
+	eventually(f.t, "the right is gone", func() bool { return !f.maySettle(name) })
 }
 
-func (s *scene) maySettle(name string) bool {
-	answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(s.t.Context()),
+func (f *fixture) maySettle(name string) bool {
+	answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(f.t.Context()),
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:                  "system:serviceaccount:" + s.namespace + ":" + name,
+			User:                  "system:serviceaccount:" + f.namespace + ":" + name,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/internal/v1/sessions/x/settlement", Verb: "post"},
 		}}, metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed
 }
 
 // bodiesToKubernetes returns what replicas that start from now on send to the Kubernetes API.
-func (s *scene) bodiesToKubernetes() func() string {
+func (f *fixture) bodiesToKubernetes() func() string {
 	var sent logtest.Buffer
-	s.kubeConfig = rest.CopyConfig(s.kubeConfig)
-	s.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	f.kubeConfig = rest.CopyConfig(f.kubeConfig)
+	f.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			var body []byte
 			if r.Body != nil {

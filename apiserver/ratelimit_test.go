@@ -17,7 +17,7 @@ var slowly = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: burst}
 const burst = 100
 
 // spend uses a limit up and returns how many requests passed.
-func spend(t *testing.T, call func() answer) (passed int, refused answer) {
+func spend(t *testing.T, call func() result) (passed int, refused result) {
 	t.Helper()
 	for {
 		got := call()
@@ -30,9 +30,9 @@ func spend(t *testing.T, call func() answer) (passed int, refused answer) {
 	}
 }
 
-func wantTooMany(t *testing.T, got answer, policy string) {
+func wantTooMany(t *testing.T, got result, policy string) {
 	t.Helper()
-	got.wantError(t, http.StatusTooManyRequests, "the rate limit is exceeded; slow down and retry")
+	got.wantError(t, http.StatusTooManyRequests, "rate limit exceeded; retry after the time in Retry-After")
 	if seconds, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || seconds != 1 {
 		t.Errorf("Retry-After %q, want 1", got.header.Get("Retry-After"))
 	}
@@ -45,14 +45,14 @@ func wantTooMany(t *testing.T, got answer, policy string) {
 }
 
 func TestAMerchantsLimitIsOfAllItsKeysOnAllReplicas(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = slowly })
-	one, two := s.key("one", acme), s.key("two", acme)
-	stranger := s.key("stranger", s.merchant("books", func(r *published.MerchantRecord) { r.RateLimit = slowly }))
-	first, second := s.start(), s.start()
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = slowly })
+	one, two := f.key("one", acme), f.key("two", acme)
+	stranger := f.key("stranger", f.merchant("books", func(r *published.MerchantRecord) { r.RateLimit = slowly }))
+	first, second := f.start(), f.start()
 
 	calls := 0
-	passed, refused := spend(t, func() answer {
+	passed, refused := spend(t, func() result {
 		calls++
 		if calls%2 == 0 {
 			return first.call(http.MethodGet, me, one, "")
@@ -70,19 +70,19 @@ func TestAMerchantsLimitIsOfAllItsKeysOnAllReplicas(t *testing.T) {
 }
 
 func TestThePublicLimitIsOfTheClientsAddress(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start(trustLoopback, func(o *apiserver.Options) { o.PublicRateLimit = slowly })
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(trustLoopback, func(o *apiserver.Options) { o.PublicRateLimit = slowly })
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	from := func(address string) answer {
+	from := func(address string) result {
 		return r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", address)
 	}
 
 	// The addresses are of this test alone: the limit is of all merchants of a bucket.
-	_, refused := spend(t, func() answer { return from("203.0.113.1") })
+	_, refused := spend(t, func() result { return from("203.0.113.1") })
 	wantTooMany(t, refused, `"address";q=100;w=100`)
 	from("203.0.113.2").want(t, http.StatusOK)
-	_, refused = spend(t, func() answer { return from("2001:db8:1:2::1") })
+	_, refused = spend(t, func() result { return from("2001:db8:1:2::1") })
 	wantTooMany(t, refused, `"address";q=100;w=100`)
 	from("2001:db8:1:2:ffff::").want(t, http.StatusTooManyRequests) // the same subscriber
 	from("2001:db8:1:3::1").want(t, http.StatusOK)

@@ -10,19 +10,19 @@ import (
 
 // A request that is wrong in several ways is refused for the first of: key, merchant, limit, request.
 func TestOrderOfRefusals(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	limited := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
-	acme := s.merchant("acme")
-	key := s.key("till", acme)
-	suspended := s.key("of-suspended", s.merchant("suspended", limited, func(r *published.MerchantRecord) {
+	acme := f.merchant("acme")
+	key := f.key("till", acme)
+	suspended := f.key("of-suspended", f.merchant("suspended", limited, func(r *published.MerchantRecord) {
 		r.State = v1alpha1.MerchantSuspended
 	}))
-	closed := s.key("of-closed", s.merchant("closed", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantClosed }))
-	slow := s.key("slow", s.merchant("slow", limited))
-	dead := s.newKey(published.ID("nobody")).Reveal()
-	r := s.start()
+	closed := f.key("of-closed", f.merchant("closed", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantClosed }))
+	slow := f.key("slow", f.merchant("slow", limited))
+	dead := f.newKey(published.ID("nobody")).Reveal()
+	r := f.start()
 	failed := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	r.report(failed, s.rail("bank"), failure(1)).want(t, http.StatusOK)
+	r.report(failed, f.rail("bank"), failure(1)).want(t, http.StatusOK)
 	// The burst of one comes back within a second, so each request over the limit follows one that spends it.
 	spend := func() { r.call(http.MethodGet, me, slow, "") }
 
@@ -40,10 +40,10 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"an unknown id", http.MethodGet, sessions + "/ps_00000000000000000000000000", "", http.StatusNotFound},
 	} {
 		t.Run(request.name, func(t *testing.T) {
-			call := func(key string) answer { return r.call(request.method, request.path, key, request.body) }
+			call := func(key string) result { return r.call(request.method, request.path, key, request.body) }
 			call(dead).want(t, http.StatusUnauthorized)
 			for range 3 { // a blocked merchant's limiter is not charged
-				call(suspended).wantError(t, http.StatusForbidden, "the merchant account is not active")
+				call(suspended).wantError(t, http.StatusForbidden, "merchant is not active")
 			}
 			call(closed).want(t, http.StatusForbidden)
 			eventually(t, "the limit is exceeded", func() bool {
@@ -56,9 +56,9 @@ func TestOrderOfRefusals(t *testing.T) {
 }
 
 func TestBlockedAnswersTellNoQuota(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	r := f.start()
 	for _, route := range []struct{ method, path string }{{"GET", me}, {"POST", sessions}, {"POST", rotate}, {"GET", sessions + "/x"}, {"POST", sessions + "/x/cancel"}} {
 		got := r.call(route.method, route.path, key, `{"amountCents":1}`).want(t, http.StatusForbidden)
 		if got.header.Get("RateLimit") != "" || got.header.Get("RateLimit-Policy") != "" {

@@ -32,8 +32,8 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = redis.Close() })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	news := newAnnouncer(redis, publishedKeys{now: time.Now}, log, registry)
-	index := directory.New(directory.Options{Log: log, Registerer: registry, Announcer: news, Now: time.Now})
+	overrides := newOverrideWriter(redis, publishedKeys{now: time.Now}, log, registry)
+	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
 			uid := types.UID(fmt.Sprintf("key-%d", i))
@@ -60,22 +60,22 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	changed, records := list(2)
 	var relist sync.WaitGroup
 	relist.Go(func() { _ = index.Informer("key").Replace(changed, "2") })
-	for range 1000 { // requests are looked up while the list is taken in
+	for range 1000 { // requests go on during the relist
 		_, _ = index.Identify("a key of nobody, as long as one of ours", time.Now())
 	}
-	relist.Wait() // ten thousand time-outs would outlast the test
-	if len(news.pending) != keys || news.checks.size() != keys {
-		t.Fatalf("%d news and %d checks are kept, want %d of each", len(news.pending), news.checks.size(), keys)
+	relist.Wait() // 10,000 timeouts would outlast the test
+	if len(overrides.pending) != keys || overrides.verifier.size() != keys {
+		t.Fatalf("%d overrides and %d verifications are kept, want %d of each", len(overrides.pending), overrides.verifier.size(), keys)
 	}
 	server.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for len(news.unwritten()) > 0 && ctx.Err() == nil {
-		news.catchUp(ctx)
+	for len(overrides.pendingOverrides()) > 0 && ctx.Err() == nil {
+		overrides.retryPending(ctx)
 	}
-	news.checks.perform(ctx)
-	if len(news.unwritten()) > 0 || news.checks.size() > 0 {
-		t.Errorf("%d news and %d checks are left", len(news.unwritten()), news.checks.size())
+	overrides.verifier.run(ctx)
+	if len(overrides.pendingOverrides()) > 0 || overrides.verifier.size() > 0 {
+		t.Errorf("%d overrides and %d verifications are left", len(overrides.pendingOverrides()), overrides.verifier.size())
 	}
 	for _, record := range records {
 		stored, err := redis.Overrides(t.Context(), refOf(record))

@@ -12,28 +12,28 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// respond writes an answer as JSON.
+// respond writes a JSON response.
 func respond(w http.ResponseWriter, status int, body any) error {
 	const usual = 256
 	buffer := bytes.NewBuffer(make([]byte, 0, usual))
 	if err := json.NewEncoder(buffer).Encode(body); err != nil {
-		return fmt.Errorf("%w: %w", errMarshalling, err)
+		return fmt.Errorf("%w: %w", errEncode, err)
 	}
 	w.Header()["Content-Type"] = jsonContent
 	w.WriteHeader(status)
-	_, _ = w.Write(buffer.Bytes()) // the caller may be gone, and nobody else is to be told
+	_, _ = w.Write(buffer.Bytes()) // the client may have disconnected
 	return nil
 }
 
-// What is on every answer is set by its canonical name and with a value that all of them share: http.Header.Set would make a
-// copy of each, for each request. Nobody may write to them.
+// Shared header values, set under their canonical names: http.Header.Set would allocate for each request. Nobody may write to
+// them.
 var (
-	jsonContent = []string{"application/json"}
-	noSniff     = []string{"nosniff"}
-	noStore     = []string{"no-store"}
-	anyOrigin   = []string{"*"}
-	bearerOnly  = []string{"Bearer"}
-	exposed     = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch"}
+	jsonContent    = []string{"application/json"}
+	noSniff        = []string{"nosniff"}
+	noStore        = []string{"no-store"}
+	anyOrigin      = []string{"*"}
+	bearerOnly     = []string{"Bearer"}
+	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch"}
 )
 
 // RateLimit-Policy and RateLimit, in canonical form.
@@ -42,33 +42,33 @@ const (
 	limitHeader  = "Ratelimit"
 )
 
-// Whose quota a RateLimit header speaks of.
+// The names of limits in RateLimit headers.
 const (
 	merchantQuota = "merchant"
 	addressQuota  = "address"
 	rotationQuota = "rotations" // of one ApiKey
 )
 
-// tellQuota writes what the caller has left, once the limiter has seen the request, and counts those who have nothing.
-func (e edge) tellQuota(w http.ResponseWriter, name string, quota ratelimit.Quota, err error) {
+// setQuotaHeaders sets the RateLimit headers, if the limiter was asked, and counts requests over the limit.
+func (b base) setQuotaHeaders(w http.ResponseWriter, name string, quota ratelimit.Quota, err error) {
 	if quota == (ratelimit.Quota{}) {
 		return
 	}
-	told := [...]string{quota.PolicyHeader(name), quota.Header(name)}
-	w.Header()[policyHeader], w.Header()[limitHeader] = told[:1:1], told[1:]
+	values := [...]string{quota.PolicyHeader(name), quota.Header(name)}
+	w.Header()[policyHeader], w.Header()[limitHeader] = values[:1:1], values[1:]
 	if errors.Is(err, store.ErrRateLimited) {
 		w.Header().Set("Retry-After", quota.RetryAfterHeader())
-		e.metrics.limited.WithLabelValues(name).Inc()
+		b.metrics.limited.WithLabelValues(name).Inc()
 	}
 }
 
-// milliseconds is how the API writes a time: a Unix timestamp in milliseconds.
-func milliseconds(t time.Time) int64 { return t.UnixMilli() }
+// unixMilli is a time as the API writes it.
+func unixMilli(t time.Time) int64 { return t.UnixMilli() }
 
-// millisecondsOrNull writes a time there may be none of.
-func millisecondsOrNull(t *time.Time) *int64 {
+// unixMilliOrNull is an optional time as the API writes it.
+func unixMilliOrNull(t *time.Time) *int64 {
 	if t == nil || t.IsZero() {
 		return nil
 	}
-	return new(milliseconds(*t))
+	return new(unixMilli(*t))
 }

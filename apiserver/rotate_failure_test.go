@@ -21,9 +21,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // onUpdate puts something around each update that a replica sends to the Kubernetes API.
-func (s *scene) onUpdate(around func(r *http.Request, next http.RoundTripper) (*http.Response, error)) {
-	s.kubeConfig = rest.CopyConfig(s.kubeConfig)
-	s.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+func (f *fixture) onUpdate(around func(r *http.Request, next http.RoundTripper) (*http.Response, error)) {
+	f.kubeConfig = rest.CopyConfig(f.kubeConfig)
+	f.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut {
 				return around(r, next)
@@ -33,12 +33,12 @@ func (s *scene) onUpdate(around func(r *http.Request, next http.RoundTripper) (*
 	})
 }
 
-const unavailable = "the service is temporarily unavailable; retry later, a charge with the same Idempotency-Key"
+const unavailable = "temporarily unavailable; retry with the same Idempotency-Key"
 
 func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	r.proxy.Cut()
 	got := r.call(http.MethodPost, rotate, key, "")
 	got.wantError(t, http.StatusServiceUnavailable, unavailable)
@@ -47,49 +47,49 @@ func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
 	}
 	r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated) // all else goes on
 	r.proxy.Mend()
-	r.call(http.MethodGet, me, s.rotated(r, key), "").want(t, http.StatusOK)
+	r.call(http.MethodGet, me, f.rotated(r, key), "").want(t, http.StatusOK)
 }
 
 func TestRotateWithAKubernetesAPIThatHangs(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	s.onUpdate(func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	f.onUpdate(func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices that its client is gone once it has read the body
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	r := s.start()
+	r := f.start()
 	r.call(http.MethodPost, rotate, key, "").wantError(t, http.StatusServiceUnavailable, unavailable)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
 func TestRotateAgainstOtherWritesOfTheSecret(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	conflicts := 2
-	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if conflicts > 0 {
 			conflicts--
-			secret := s.secretOf(key)
+			secret := f.secretOf(key)
 			secret.Annotations = map[string]string{"touched": string(rune('0' + conflicts))}
-			s.updateSecret(secret)
+			f.updateSecret(secret)
 		}
 		return next.RoundTrip(r)
 	})
-	r := s.start()
-	fresh := s.rotated(r, key)
+	r := f.start()
+	fresh := f.rotated(r, key)
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
-	if conflicts != 0 || s.secretOf(key).Annotations["touched"] != "0" {
+	if conflicts != 0 || f.secretOf(key).Annotations["touched"] != "0" {
 		t.Error("the others' writes were lost")
 	}
 }
 
 // The swap went through, and only its answer was lost.
 func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	updates := 0
-	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		updates++
 		response, err := next.RoundTrip(r)
 		if err == nil {
@@ -97,8 +97,8 @@ func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
 		}
 		return nil, errors.New("connection reset by peer")
 	})
-	r := s.start()
-	fresh := s.rotated(r, key)
+	r := f.start()
+	fresh := f.rotated(r, key)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 	if updates != 1 {
@@ -107,17 +107,17 @@ func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
 }
 
 func TestRotateShowsNoKeyThatIsNotInForce(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
-	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		own.Stop()
 		return next.RoundTrip(r)
 	})
-	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	got := r.call(http.MethodPost, rotate, key, "")
 	got.wantError(t, http.StatusServiceUnavailable,
-		"the rotation was not completed; if the key is refused from now on, have it rotated by its ApiKey")
+		"key rotation did not complete; if the key no longer works, rotate it through its ApiKey")
 	if got.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
@@ -129,15 +129,15 @@ func TestRotateShowsNoKeyThatIsNotInForce(t *testing.T) {
 
 // A client that hangs up in the middle must not leave a swap without its override.
 func TestRotateOutlivesItsClient(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	swapping, gone := make(chan struct{}), make(chan struct{})
-	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		close(swapping)
 		<-gone
 		return next.RoundTrip(r)
 	})
-	r, other := s.start(), s.start()
+	r, other := f.start(), f.start()
 	for _, each := range []*replica{r, other} {
 		each.proxy.FreezeWatches() // so that the rotation alone can tell of itself
 	}
@@ -160,7 +160,7 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 	eventually(t, "the override is in force", func() bool {
 		return other.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
 	})
-	record, err := published.DecodeKey(s.secretOf(key))
+	record, err := published.DecodeKey(f.secretOf(key))
 	if err != nil || record.Generation != 2 {
 		t.Errorf("generation %d, %v, want 2", record.Generation, err)
 	}
@@ -169,24 +169,24 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 // Whoever has been told 401 must not find a replica that still takes the key, though the rotation that
 // won has not been answered yet.
 func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	loser, bystander := s.start(), s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	loser, bystander := f.start(), f.start()
 	swapped, goOn := make(chan struct{}), make(chan struct{})
-	s.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		close(swapped)
 		<-goOn
 		return response, err
 	})
-	winner := s.start()
+	winner := f.start()
 	release := sync.OnceFunc(func() { close(goOn) })
 	t.Cleanup(release)
 	for _, each := range []*replica{winner, loser, bystander} {
 		each.proxy.FreezeWatches()
 	}
 
-	won := make(chan answer, 1)
+	won := make(chan result, 1)
 	go func() { won <- winner.call(http.MethodPost, rotate, key, "") }()
 	<-swapped
 	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // nobody has been told anything
@@ -194,6 +194,6 @@ func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
 	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	release()
 	fresh := (<-won).want(t, http.StatusOK).text("fullKey")
-	s.issued = append(s.issued, fresh)
+	f.issued = append(f.issued, fresh)
 	bystander.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 }

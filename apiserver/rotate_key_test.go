@@ -18,19 +18,19 @@ import (
 const rotate = "/api/v1/keys/rotate"
 
 // rotated rotates a key and returns the new one.
-func (s *scene) rotated(r *replica, key string) string {
-	s.t.Helper()
-	fresh := r.call(http.MethodPost, rotate, key, "").want(s.t, http.StatusOK).text("fullKey")
-	s.issued = append(s.issued, fresh)
+func (f *fixture) rotated(r *replica, key string) string {
+	f.t.Helper()
+	fresh := r.call(http.MethodPost, rotate, key, "").want(f.t, http.StatusOK).text("fullKey")
+	f.issued = append(f.issued, fresh)
 	return fresh
 }
 
 func TestRotateKey(t *testing.T) {
-	s := newScene(t)
-	old := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"))
+	r := f.start()
 	got := r.call(http.MethodPost, rotate, old, "").want(t, http.StatusOK)
-	s.issued = append(s.issued, got.text("fullKey"))
+	f.issued = append(f.issued, got.text("fullKey"))
 	fresh, err := apikey.Parse(got.text("fullKey"))
 	if err != nil {
 		t.Fatal(err)
@@ -56,29 +56,29 @@ func TestRotateKey(t *testing.T) {
 	if prefix := profile.body["apiKey"].(map[string]any)["prefix"]; prefix != fresh.Prefix() {
 		t.Errorf("prefix %v, want %s", prefix, fresh.Prefix())
 	}
-	if s.rotated(r, s.rotated(r, fresh.Reveal())) == "" {
+	if f.rotated(r, f.rotated(r, fresh.Reveal())) == "" {
 		t.Error("the new key did not rotate")
 	}
 }
 
 func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
-	s := newScene(t)
-	overlapping := s.newKey(published.ID("earlier")).Reveal()
+	f := newFixture(t)
+	overlapping := f.newKey(published.ID("earlier")).Reveal()
 	handled := apikey.DigestOf("handled")
-	old := s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+	old := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
 		r.Generation, r.HandledTrigger, r.HandledDigest = 7, "2026-11-21", &handled
 		r.Previous = []published.Previous{{Digest: apikey.DigestOf(overlapping), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 	})
-	before := s.secretOf(old)
+	before := f.secretOf(old)
 	before.Labels["team"], before.Annotations = "payments", map[string]string{"note": "kept"}
 	before.Data["other"] = []byte("kept")
-	s.updateSecret(before)
-	r := s.start()
+	f.updateSecret(before)
+	r := f.start()
 	r.call(http.MethodGet, me, overlapping, "").want(t, http.StatusOK)
-	fresh := s.rotated(r, old)
+	fresh := f.rotated(r, old)
 	r.call(http.MethodGet, me, overlapping, "").want(t, http.StatusUnauthorized)
 
-	after := s.secretOf(old)
+	after := f.secretOf(old)
 	record, err := published.DecodeKey(after)
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +112,14 @@ func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
 // The guarantee of a rotation: no replica accepts the old key, every replica accepts the new one,
 // though the watches of all of them are frozen.
 func TestRotationHoldsWhileEveryWatchIsFrozen(t *testing.T) {
-	s := newScene(t)
-	old := s.key("till", s.merchant("acme"))
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"))
+	replicas := []*replica{f.start(), f.start()}
 	for _, r := range replicas {
 		r.proxy.FreezeWatches()
 	}
 	for turn := range 4 {
-		fresh := s.rotated(replicas[turn%2], old) // by what is, not by what the replica knows
+		fresh := f.rotated(replicas[turn%2], old) // by what is, not by what the replica knows
 		for _, r := range replicas {
 			r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
 			r.call(http.MethodPost, rotate, old, "").want(t, http.StatusUnauthorized)
@@ -133,11 +133,11 @@ func TestRotationHoldsWhileEveryWatchIsFrozen(t *testing.T) {
 }
 
 func TestOfManyRotationsOneWins(t *testing.T) {
-	s := newScene(t)
-	old := s.key("till", s.merchant("acme"))
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"))
+	replicas := []*replica{f.start(), f.start()}
 	const calls = 16
-	answers := make([]answer, calls)
+	answers := make([]result, calls)
 	var group sync.WaitGroup
 	for i := range calls {
 		group.Go(func() { answers[i] = replicas[i%2].call(http.MethodPost, rotate, old, "") })
@@ -151,7 +151,7 @@ func TestOfManyRotationsOneWins(t *testing.T) {
 			got.want(t, http.StatusUnauthorized)
 		}
 	}
-	s.issued = append(s.issued, winners...)
+	f.issued = append(f.issued, winners...)
 	if len(winners) != 1 {
 		t.Fatalf("%d rotations won, want 1", len(winners))
 	}
@@ -161,63 +161,63 @@ func TestOfManyRotationsOneWins(t *testing.T) {
 }
 
 func TestAKeyMadeElsewhereRotatesIntoAGeneratedOne(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	elsewhere := strings.Repeat("elsewhere", 5)
-	s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
+	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
 		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
 	})
-	r := s.start()
-	fresh := s.rotated(r, elsewhere)
+	r := f.start()
+	fresh := f.rotated(r, elsewhere)
 	r.call(http.MethodGet, me, elsewhere, "").want(t, http.StatusUnauthorized)
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 }
 
 func TestADeletedKeyDoesNotRotate(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	r.proxy.FreezeWatches()
-	if err := kube.CoreV1().Secrets(s.namespace).Delete(t.Context(), s.secretOf(key).Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(key).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
 }
 
 func TestADisabledKeyDoesNotRotateEvenBeforeTheReplicaKnows(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	r.proxy.FreezeWatches()
-	secret := s.secretOf(key)
+	secret := f.secretOf(key)
 	record, err := published.DecodeKey(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	record.State = v1alpha1.ApiKeyDisabled
-	disabled, err := published.EncodeKey(s.namespace, record)
+	disabled, err := published.EncodeKey(f.namespace, record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret.Data = disabled.Data
-	s.updateSecret(secret)
+	f.updateSecret(secret)
 	r.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
 }
 
 // A key in its overlap works everywhere, but it must not end the key that took its place.
 func TestAKeyInItsOverlapDoesNotRotate(t *testing.T) {
-	s := newScene(t)
+	f := newFixture(t)
 	var replaced string
-	current := s.key("till", s.merchant("acme"), func(r *published.KeyRecord) {
-		replaced = s.newKey(r.KeyID).Reveal()
+	current := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
+		replaced = f.newKey(r.KeyID).Reveal()
 		r.Previous = []published.Previous{{Digest: apikey.DigestOf(replaced), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 	})
-	r := s.start()
+	r := f.start()
 	r.call(http.MethodPost, rotate, replaced, "").want(t, http.StatusUnauthorized)
 	for _, key := range []string{current, replaced} {
 		r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 		r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
 	}
-	fresh := s.rotated(r, current)
+	fresh := f.rotated(r, current)
 	r.call(http.MethodGet, me, replaced, "").want(t, http.StatusUnauthorized)
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 }

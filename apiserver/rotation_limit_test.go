@@ -10,12 +10,12 @@ import (
 
 // Each rotation is a write that every replica hears of: of one ApiKey there are 100 at once, and one a second after that.
 func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme")
-	key, other := s.key("till", acme), s.key("other", acme)
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, other := f.key("till", acme), f.key("other", acme)
+	replicas := []*replica{f.start(), f.start()}
 	began := time.Now()
-	var limited answer
+	var limited result
 	rotations := 0
 	for limited.status == 0 && rotations < 500 {
 		got := replicas[rotations%2].call(http.MethodPost, rotate, key, "")
@@ -24,7 +24,7 @@ func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
 			continue
 		}
 		key = got.want(t, http.StatusOK).text("fullKey")
-		s.issued = append(s.issued, key)
+		f.issued = append(f.issued, key)
 		rotations++
 	}
 	if most := 100 + int(time.Since(began)/time.Second) + 1; rotations < 100 || rotations > most {
@@ -36,11 +36,11 @@ func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
 	for _, r := range replicas {
 		r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	}
-	s.rotated(replicas[0], other)
+	f.rotated(replicas[0], other)
 	eventually(t, "the key rotates again", func() bool {
 		got := replicas[0].call(http.MethodPost, rotate, key, "")
 		if got.status == http.StatusOK {
-			s.issued = append(s.issued, got.text("fullKey"))
+			f.issued = append(f.issued, got.text("fullKey"))
 		}
 		return got.status == http.StatusOK
 	})

@@ -17,15 +17,15 @@ import (
 // A request costs one round trip, however it ends; one whose key is unknown or whose caller is
 // foreign costs none, so that neither load nor timing tells the two apart.
 func TestRoundTripsOfARequest(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	suspended := s.key("suspended", s.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
-	foreign := s.key("foreign", s.merchant("foreign", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
-	disabled := s.key("disabled", s.merchant("other"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
-	rotating := s.key("rotating", s.merchant("rotating"))
-	dead := s.newKey(key[8:20]).Reveal()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	suspended := f.key("suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	foreign := f.key("foreign", f.merchant("foreign", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
+	disabled := f.key("disabled", f.merchant("other"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	rotating := f.key("rotating", f.merchant("rotating"))
+	dead := f.newKey(key[8:20]).Reveal()
 	own := redistest.Start(t)
-	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
 	defer func() { _ = server.Close() }()
 
@@ -39,7 +39,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.call(http.MethodPost, sessions+"/"+cancelled+"/cancel", key, "").want(t, http.StatusOK)
-	forRotation := s.rotated(r, rotating)
+	forRotation := f.rotated(r, rotating)
 
 	const missing = "ps_00000000000000000000000000"
 	for name, test := range map[string]struct {
@@ -67,7 +67,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 		"rotate, and its override":        {"POST", rotate, forRotation, "", "", 200, 2},
 		"no key":                          {"POST", sessions, "", `{"amountCents": 1}`, "", 401, 0},
 		"a malformed key":                 {"POST", sessions, "hunter2", `{"amountCents": 1}`, "", 401, 0},
-		"an unknown key":                  {"POST", sessions, s.newKey(published.ID("unknown")).Reveal(), `{"amountCents": 1}`, "", 401, 0},
+		"an unknown key":                  {"POST", sessions, f.newKey(published.ID("unknown")).Reveal(), `{"amountCents": 1}`, "", 401, 0},
 		"a disabled key":                  {"POST", sessions, disabled, `{"amountCents": 1}`, "", 401, 0},
 		"a foreign address":               {"POST", sessions, foreign, `{"amountCents": 1}`, "", 401, 0},
 		"no such path":                    {"GET", "/api/v1/nothing", key, "", "", 404, 0},
@@ -85,7 +85,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 			}
 			got := r.call(test.method, test.path, test.key, test.body, headers...).want(t, test.status)
 			if fresh := got.text("fullKey"); fresh != "" {
-				s.issued = append(s.issued, fresh)
+				f.issued = append(f.issued, fresh)
 			}
 			stats, err := server.Info(t.Context(), "commandstats").Result()
 			if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// api is what the public endpoints work with.
-type api struct {
-	edge
+// publicAPI has the handlers of the public listener.
+type publicAPI struct {
+	base
 
 	directory   *directory.Directory
 	store       *store.Store
@@ -28,9 +28,9 @@ type api struct {
 	now         func() time.Time
 }
 
-// publicHandler serves everything an ingress routes to. HEAD goes where GET goes, and OPTIONS of any
-// /api/v1/ path is a preflight.
-func (a *api) publicHandler() http.Handler {
+// publicHandler serves the routes of the public listener. HEAD is handled by GET, and OPTIONS of any /api/v1/ path is a CORS
+// preflight.
+func (a *publicAPI) publicHandler() http.Handler {
 	return a.observe(cors(a.canonical(a.mux(map[string]methods{
 		"/api/v1/sessions":             {http.MethodPost: a.withKey(a.createSession)},
 		"/api/v1/sessions/{id}":        {http.MethodGet: a.withKey(a.getSession)},
@@ -42,44 +42,43 @@ func (a *api) publicHandler() http.Handler {
 	}))))
 }
 
-// settlementPath is asked of the Kubernetes API as it stands here, for every session alike: with the
-// session's id in it, each report would be a question of its own, and ids would get into the audit log.
+// settlementPath is also the path of the SubjectAccessReview, literally and for every session. With session ids each report
+// would need a review of its own, and ids would get into the audit log.
 const settlementPath = "/internal/v1/sessions/{id}/settlement"
 
-// internalHandler serves rails inside the cluster. No ingress routes to it.
-func (r *rails) internalHandler() http.Handler {
+// internalHandler serves the routes of the internal listener, for rails.
+func (r *internalAPI) internalHandler() http.Handler {
 	return r.observe(r.canonical(r.mux(map[string]methods{
 		settlementPath: {http.MethodPost: r.withToken(r.settle)},
 	})))
 }
 
-// endpoint answers a request, or returns the error that errors.go has an answer for.
-type endpoint func(w http.ResponseWriter, r *http.Request) error
+// handler responds to a request, or returns an error for respondError.
+type handler func(w http.ResponseWriter, r *http.Request) error
 
-// methods are the endpoints of one path.
-type methods map[string]endpoint
+// methods are the handlers of one path.
+type methods map[string]handler
 
-// mux routes by path and method, and answers what it cannot route in the shape of all errors, which
-// the mux of net/http would not.
-func (e edge) mux(routes map[string]methods) *http.ServeMux {
+// mux routes by path and method. Unlike the mux of net/http, it responds to other requests with a JSON error.
+func (b base) mux(routes map[string]methods) *http.ServeMux {
 	mux := http.NewServeMux()
-	for pattern, endpoints := range routes {
+	for pattern, handlers := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			serve, known := endpoints[r.Method]
+			serve, known := handlers[r.Method]
 			if r.Method == http.MethodHead {
-				serve, known = endpoints[http.MethodGet]
+				serve, known = handlers[http.MethodGet]
 			}
 			if !known {
-				w.Header().Set("Allow", endpoints.allow(pattern))
-				e.refuse(w, r, errMethod)
+				w.Header().Set("Allow", handlers.allow(pattern))
+				b.respondError(w, r, methodError{slices.Sorted(maps.Keys(handlers))})
 				return
 			}
 			if err := serve(w, r); err != nil {
-				e.refuse(w, r, err)
+				b.respondError(w, r, err)
 			}
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { e.refuse(w, r, errNoRoute) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { b.respondError(w, r, errNoRoute) })
 	return mux
 }
 
@@ -99,7 +98,7 @@ func (m methods) allow(pattern string) string {
 //go:embed openapi.yaml
 var openAPIDocument []byte
 
-// openAPI serves the description of this API.
+// openAPI serves the OpenAPI document.
 func openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(openAPIDocument)

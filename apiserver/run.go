@@ -1,7 +1,5 @@
-// Package apiserver is the data plane's HTTP side: the payment session API that merchants' tills and
-// payers' browsers call, and the internal and operational listeners beside it. Handlers decode, call
-// the domain, encode, and return errors to one table (errors.go); routes.go shows every route. Run
-// wires it all together and drains it again.
+// Package apiserver serves the payment session API to merchants and payers, and the settlement API to rails. routes.go has
+// every route. Handlers decode the request, call the store and encode the result; errors.go has the response to each error.
 package apiserver
 
 import (
@@ -9,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,9 +22,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
-// Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain
-// delay, and finishes the requests under way. It returns nil after a clean drain, and an error when
-// it could not start, when a listener failed, or when requests had to be cut off.
+// Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain delay, and finishes the
+// requests in progress. It returns nil after a clean drain, and an error when it could not start, when a listener failed, or
+// when requests had to be aborted.
 func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
@@ -55,18 +52,24 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
-	r := &replica{options: options, redis: redis, phase: ops.NewPhase(), registry: registry, failed: make(chan error, 3)} // of each listener
 	keys := publishedKeys{secrets: core.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
-	news := newAnnouncer(redis, keys, options.Log, registry)
-	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, Announcer: news, Now: time.Now})
-	exposed := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
-	opsServer, err := ops.Serve(ctx, options.Ops, exposed, registry, core, options.Log, r.failed)
+	overrides := newOverrideWriter(redis, keys, options.Log, registry)
+	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
+	const listeners = 3
+	r := &replica{
+		options: options, redis: redis, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
+		phase: ops.NewPhase(), failed: make(chan error, listeners),
+	}
+	health := ops.Health{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
 	defer opsServer.Close() // probes are answered to the end
 
-	stopWatching := watch(ctx, index, news, core, options.CredentialsNamespace)
+	stopWatching := ops.Background(ctx, overrides.run, func(ctx context.Context) {
+		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
+	})
 	defer stopWatching()
 	select {
 	case <-index.Synced():
@@ -75,79 +78,30 @@ func Run(ctx context.Context, options Options) error {
 	case <-ctx.Done():
 		return nil
 	}
-	public, internal, err := handlers(r, redis, index, core, registry, tracer)
-	if err != nil {
-		return err
-	}
-	return r.serve(ctx, public, internal)
-}
-
-// watch fills the index, and passes its news on, until the returned function is called. It outlives
-// ctx, for requests are still answered while the replica drains.
-func watch(ctx context.Context, index *directory.Directory, news *announcer, core kubernetes.Interface, namespace string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var watches sync.WaitGroup
-	watches.Go(func() { news.run(ctx) })
-	watches.Go(func() { index.Watch(ctx, core.CoreV1().RESTClient(), namespace) })
-	return func() {
-		cancel()
-		watches.Wait()
-	}
-}
-
-func handlers(r *replica, redis *store.Store, index *directory.Directory, core kubernetes.Interface,
-	registry *prometheus.Registry, tracer *tracing.Tracer,
-) (public, internal http.Handler, err error) {
-	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
-	if err != nil {
-		return nil, nil, fmt.Errorf("options: %w", err)
-	}
-	around := edge{
-		log:       r.options.Log,
-		metrics:   newMetrics(registry),
-		draining:  func() bool { return r.phase.Is(ops.Draining) },
-		tracer:    tracer,
-		accessLog: r.options.AccessLog,
-		believes:  func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
-	}
-	a := &api{
-		edge:        around,
-		directory:   index,
-		store:       redis,
-		keys:        publishedKeys{secrets: core.CoreV1().Secrets(r.options.CredentialsNamespace), now: time.Now},
-		clients:     clients,
-		publicLimit: policyOf(r.options.PublicRateLimit),
-		wrongKeys:   newWrongKeys(redis),
-		qrScheme:    r.options.QRScheme,
-		now:         time.Now,
-	}
-	guard := authz.New(authz.Options{
-		Tokens:   core.AuthenticationV1().TokenReviews(),
-		Access:   core.AuthorizationV1().SubjectAccessReviews(),
-		Verb:     "post",
-		Path:     settlementPath,
-		Audience: r.options.RailAudience,
-		Lifetime: r.options.RailVerdictLifetime,
-		Now:      time.Now,
-		Log:      r.options.Log,
-	})
-	around.believes = func(*http.Request) bool { return true } // who reaches the internal listener is of the platform
-	return a.publicHandler(), newRails(around, guard, redis, registry).internalHandler(), nil
+	return r.serve(ctx)
 }
 
 // replica is this process with its listeners.
 type replica struct {
-	options  Options
-	redis    *store.Store
-	phase    *ops.Phase
-	registry *prometheus.Registry
-	failed   chan error // receives what ended a listener before its time
+	options   Options
+	redis     *store.Store
+	core      kubernetes.Interface
+	keys      publishedKeys
+	directory *directory.Directory
+	registry  *prometheus.Registry
+	tracer    *tracing.Tracer
+	phase     *ops.Phase
+	failed    chan error // receives the error of a listener that ended too early
 }
 
-// serve listens for requests until ctx ends, and drains.
-func (r *replica) serve(ctx context.Context, public, internal http.Handler) error {
+// serve handles requests until ctx ends, and drains.
+func (r *replica) serve(ctx context.Context) error {
+	public, internal, err := r.handlers()
+	if err != nil {
+		return err
+	}
 	log := r.options.Log
-	publicServer, err := httpserver.Serve(ctx, httpserver.Port{
+	publicServer, err := httpserver.Serve(ctx, httpserver.Options{
 		Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
 		Handler: public, Log: log, Registerer: r.registry,
 	}, r.failed)
@@ -155,7 +109,7 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 		return err
 	}
 	defer publicServer.Close()
-	internalServer, err := httpserver.Serve(ctx, httpserver.Port{
+	internalServer, err := httpserver.Serve(ctx, httpserver.Options{
 		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
 	}, r.failed)
 	if err != nil {
@@ -163,14 +117,7 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 	}
 	defer internalServer.Close()
 
-	answered := make(chan error, 1)
-	go func() { answered <- r.redis.Await(ctx, log) }()
-	select {
-	case err := <-answered:
-		if err != nil {
-			return err
-		}
-	case err := <-r.failed:
+	if err := ops.Await(r.failed, func() error { return r.redis.Await(ctx, log) }); err != nil {
 		return err
 	}
 	r.phase.Set(ops.Serving)
@@ -189,4 +136,42 @@ func (r *replica) serve(ctx context.Context, public, internal http.Handler) erro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(publicServer.Shutdown(ctx), internalServer.Shutdown(ctx))
+}
+
+func (r *replica) handlers() (public, internal http.Handler, err error) {
+	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
+	if err != nil {
+		return nil, nil, fmt.Errorf("options: %w", err)
+	}
+	shared := base{
+		log:       r.options.Log,
+		metrics:   newMetrics(r.registry),
+		draining:  func() bool { return r.phase.Is(ops.Draining) },
+		tracer:    r.tracer,
+		accessLog: r.options.AccessLog,
+		trusted:   func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
+	}
+	publicSide := &publicAPI{
+		base:        shared,
+		directory:   r.directory,
+		store:       r.redis,
+		keys:        r.keys,
+		clients:     clients,
+		publicLimit: policyOf(r.options.PublicRateLimit),
+		wrongKeys:   newWrongKeys(r.redis),
+		qrScheme:    r.options.QRScheme,
+		now:         time.Now,
+	}
+	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
+	internalSide := newInternalAPI(shared, authz.New(authz.Options{
+		TokenReviews:         r.core.AuthenticationV1().TokenReviews(),
+		SubjectAccessReviews: r.core.AuthorizationV1().SubjectAccessReviews(),
+		Verb:                 "post",
+		Path:                 settlementPath,
+		Audience:             r.options.RailAudience,
+		Lifetime:             r.options.RailCacheTTL,
+		Now:                  time.Now,
+		Log:                  r.options.Log,
+	}), r.redis, r.registry)
+	return publicSide.publicHandler(), internalSide.internalHandler(), nil
 }

@@ -43,10 +43,10 @@ func (r *replica) wantEnd(t *testing.T) error {
 }
 
 func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	s.cutOff = true
-	r := s.launch()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	f.cutOff = true
+	r := f.launch()
 	r.awaitProbes()
 	plain(t, http.MethodGet, r.ops+"/healthz", "").want(t, http.StatusOK)
 	got := plain(t, http.MethodGet, r.ops+"/readyz", "").want(t, http.StatusServiceUnavailable)
@@ -62,9 +62,9 @@ func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
 }
 
 func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
-	s := newScene(t)
-	s.cutOff = true
-	r := s.launch()
+	f := newFixture(t)
+	f.cutOff = true
+	r := f.launch()
 	r.awaitProbes()
 	r.cancel()
 	if err := r.wantEnd(t); err != nil {
@@ -73,16 +73,16 @@ func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
 }
 
 func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	body, rest := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+sessions, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+key)
-	answered := make(chan answer, 1)
+	answered := make(chan result, 1)
 	go func() { answered <- r.send(request) }()
 	if _, err := io.WriteString(rest, `{"amountCents":`); err != nil { // returns when the server's side has it, or is about to
 		t.Fatal(err)
@@ -107,9 +107,9 @@ func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start(func(o *apiserver.Options) { o.DrainDelay = 3 * time.Second })
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.DrainDelay = 3 * time.Second })
 	if r.call(http.MethodGet, me, key, "").last {
 		t.Error("the connection was closed before the drain")
 	}
@@ -142,7 +142,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 		"ops":      func(o *apiserver.Options) { o.Ops.Address = taken.Addr().String() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := newScene(t).launch(change).wantEnd(t)
+			err := newFixture(t).launch(change).wantEnd(t)
 			if err == nil || !strings.Contains(err.Error(), "listen for "+name+" requests") || !strings.Contains(err.Error(), taken.Addr().String()) {
 				t.Errorf("Run: %v", err)
 			}
@@ -152,7 +152,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 
 func TestARedisThatMayEvictIsRefused(t *testing.T) {
 	own := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
-	err := newScene(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
+	err := newFixture(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
 	if !errors.Is(err, store.ErrEviction) {
 		t.Errorf("Run: %v, want ErrEviction", err)
 	}
@@ -211,17 +211,17 @@ func (r *replica) metric(name string) string {
 }
 
 func TestMetrics(t *testing.T) {
-	s := newScene(t)
-	acme := s.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
-	key := s.key("till", acme)
-	r := s.start(trustLoopback)
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
+	key := f.key("till", acme)
+	r := f.start(trustLoopback)
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "X-Forwarded-For", "203.0.113.7").text("sessionId")
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
 	r.call("INVENTED", public+"/"+id, "", "").want(t, http.StatusMethodNotAllowed)
 	r.call(http.MethodGet, "/secret/path", "", "").want(t, http.StatusNotFound)
 	r.call(http.MethodGet, me, "", "").want(t, http.StatusUnauthorized)
 	r.call(http.MethodGet, me, key, "", "X-Forwarded-For", "198.51.100.1").want(t, http.StatusUnauthorized)
-	r.call(http.MethodGet, me, s.newKey(key[8:20]).Reveal(), "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusUnauthorized)
+	r.call(http.MethodGet, me, f.newKey(key[8:20]).Reveal(), "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusUnauthorized)
 
 	for name, want := range map[string]string{
 		`merchant_operator_http_request_duration_seconds_count{method="POST",route="/api/v1/sessions",status="201"}`:              "1",

@@ -16,8 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
-// scene is one test's credentials namespace. It plays the operator.
-type scene struct {
+// fixture is one test's credentials namespace. It plays the operator.
+type fixture struct {
 	t          *testing.T
 	namespace  string
 	kubeConfig *rest.Config    // of the replicas
@@ -27,31 +27,31 @@ type scene struct {
 	issued     []string        // keys
 }
 
-// newScene also sees to it that no key of the scene gets into the log of a replica.
-func newScene(t *testing.T) *scene {
+// newFixture also sees to it that no key of the fixture gets into the log of a replica.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	namespace, err := kube.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "credentials-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logtest.Buffer{}}
+	f := &fixture{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logtest.Buffer{}}
 	t.Cleanup(func() {
-		logged := s.log.String()
-		for _, key := range s.issued {
+		logged := f.log.String()
+		for _, key := range f.issued {
 			if strings.Contains(logged, key) || strings.Contains(logged, apikey.DigestOf(key).Hex()) {
 				t.Fatalf("a key or its digest is in the log:\n%s", logged)
 			}
 		}
 	})
-	return s
+	return f
 }
 
 // merchant publishes a merchant with limits no test runs into.
-func (s *scene) merchant(name string, change ...func(*published.MerchantRecord)) published.MerchantRecord {
-	s.t.Helper()
+func (f *fixture) merchant(name string, change ...func(*published.MerchantRecord)) published.MerchantRecord {
+	f.t.Helper()
 	record := published.MerchantRecord{
-		MerchantID:  published.ID(types.UID(s.namespace + "/" + name)),
+		MerchantID:  published.ID(types.UID(f.namespace + "/" + name)),
 		Namespace:   "shops",
 		Name:        name,
 		DisplayName: "Acme " + name,
@@ -62,35 +62,35 @@ func (s *scene) merchant(name string, change ...func(*published.MerchantRecord))
 	for _, c := range change {
 		c(&record)
 	}
-	configMap := s.configMap(record)
-	if _, err := kube.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), configMap, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
+	configMap := f.configMap(record)
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Create(f.t.Context(), configMap, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 	return record
 }
 
 // changeMerchant publishes another version.
-func (s *scene) changeMerchant(record published.MerchantRecord) {
-	s.t.Helper()
-	if _, err := kube.CoreV1().ConfigMaps(s.namespace).Update(s.t.Context(), s.configMap(record), metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
+func (f *fixture) changeMerchant(record published.MerchantRecord) {
+	f.t.Helper()
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Update(f.t.Context(), f.configMap(record), metav1.UpdateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-func (s *scene) configMap(record published.MerchantRecord) *corev1.ConfigMap {
-	s.t.Helper()
-	configMap, err := published.EncodeMerchant(s.namespace, record)
+func (f *fixture) configMap(record published.MerchantRecord) *corev1.ConfigMap {
+	f.t.Helper()
+	configMap, err := published.EncodeMerchant(f.namespace, record)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return configMap
 }
 
 // key publishes a key of the merchant and returns it in plaintext.
-func (s *scene) key(name string, merchant published.MerchantRecord, change ...func(*published.KeyRecord)) string {
-	s.t.Helper()
-	uid := types.UID(s.namespace + "/" + name)
-	key := s.newKey(published.ID(uid))
+func (f *fixture) key(name string, merchant published.MerchantRecord, change ...func(*published.KeyRecord)) string {
+	f.t.Helper()
+	uid := types.UID(f.namespace + "/" + name)
+	key := f.newKey(published.ID(uid))
 	now := time.Now().UTC()
 	record := published.KeyRecord{
 		KeyID:        key.ID(),
@@ -105,44 +105,44 @@ func (s *scene) key(name string, merchant published.MerchantRecord, change ...fu
 	for _, c := range change {
 		c(&record)
 	}
-	secret, err := published.EncodeKey(s.namespace, record)
+	secret, err := published.EncodeKey(f.namespace, record)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	if _, err := kube.CoreV1().Secrets(s.namespace).Create(s.t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
+	if _, err := kube.CoreV1().Secrets(f.namespace).Create(f.t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 	return key.Reveal()
 }
 
 // newKey makes a key that is not published.
-func (s *scene) newKey(keyID string) apikey.Key {
-	s.t.Helper()
+func (f *fixture) newKey(keyID string) apikey.Key {
+	f.t.Helper()
 	key, err := apikey.New(keyID)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	s.issued = append(s.issued, key.Reveal())
+	f.issued = append(f.issued, key.Reveal())
 	return key
 }
 
 // secretOf reads the published Secret of a key.
-func (s *scene) secretOf(key string) *corev1.Secret {
-	s.t.Helper()
+func (f *fixture) secretOf(key string) *corev1.Secret {
+	f.t.Helper()
 	parsed, err := apikey.Parse(key)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	secret, err := kube.CoreV1().Secrets(s.namespace).Get(s.t.Context(), published.KeyName(parsed.ID()), metav1.GetOptions{})
+	secret, err := kube.CoreV1().Secrets(f.namespace).Get(f.t.Context(), published.KeyName(parsed.ID()), metav1.GetOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return secret
 }
 
-func (s *scene) updateSecret(secret *corev1.Secret) {
-	s.t.Helper()
-	if _, err := kube.CoreV1().Secrets(s.namespace).Update(s.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
+func (f *fixture) updateSecret(secret *corev1.Secret) {
+	f.t.Helper()
+	if _, err := kube.CoreV1().Secrets(f.namespace).Update(f.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// createdSession is the answer of POST /api/v1/sessions.
+// createdSession is the response of POST /api/v1/sessions.
 type createdSession struct {
 	SessionID  string         `json:"sessionId"`
 	Status     session.Status `json:"status"`
@@ -19,21 +20,18 @@ type createdSession struct {
 	Idempotent bool           `json:"idempotent"`
 }
 
-func (a *api) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
-	wanted, err := readNewSession(w, r)
+func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
+	request, err := readNewSession(w, r)
 	if err != nil {
-		if _, refused := a.admit(w, r, from); refused != nil {
-			return refused
-		}
-		return err
+		return a.admitInvalid(w, r, from, err)
 	}
-	wanted.MerchantName = from.Merchant.DisplayName
-	wanted.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
-	wanted.TellCreated = from.Merchant.TellCreated
-	wanted.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
+	request.MerchantName = from.Merchant.DisplayName
+	request.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
+	request.TellCreated = from.Merchant.EmitCreated
+	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
-	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), wanted)
-	a.tellQuota(w, merchantQuota, admitted.Quota, err)
+	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), request)
+	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
@@ -46,13 +44,13 @@ func (a *api) createSession(w http.ResponseWriter, r *http.Request, from caller)
 	return respond(w, http.StatusCreated, createdSession{
 		SessionID:  created.Session.ID.String(),
 		Status:     created.Session.Status,
-		ExpiresAt:  milliseconds(created.Session.ExpiresAt),
+		ExpiresAt:  unixMilli(created.Session.ExpiresAt),
 		QRPayload:  a.qrPayload(created.Session.ID),
 		Idempotent: created.Replayed,
 	})
 }
 
-// readNewSession reads what the request says of a new session.
+// readNewSession reads header and body of a request.
 func readNewSession(w http.ResponseWriter, r *http.Request) (store.NewSession, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
@@ -77,41 +75,30 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 		}
 		return key, nil
 	default:
-		return session.IdempotencyKey{}, requestError("Idempotency-Key is given twice")
+		return session.IdempotencyKey{}, requestError("Idempotency-Key must be sent at most once")
 	}
 }
 
-// readCharge reads the body. Fields it does not know are ignored, so that clients may be newer.
+// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service.
 func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) {
 	fields, err := readObject(w, r)
 	if err != nil {
 		return session.Charge{}, err
 	}
-	amount, err := fields.cents("amountCents", session.AmountRule)
-	if err != nil {
-		return session.Charge{}, err
+	charge := session.Charge{
+		AmountCents:   fields.requiredCents("amountCents", session.AmountRule),
+		TaxCents:      fields.cents("taxCents", session.TaxRule),
+		TipCents:      fields.cents("tipCents", session.TipRule),
+		OrderRef:      fields.text("orderRef", session.OrderRefRule),
+		CustomerEmail: fields.text("customerEmail", session.CustomerEmailRule),
 	}
-	if amount == nil {
-		return session.Charge{}, &session.FieldError{Field: "amountCents", Rule: session.AmountRule}
-	}
-	charge := session.Charge{AmountCents: *amount}
-	if charge.TaxCents, err = fields.cents("taxCents", session.TaxRule); err != nil {
-		return session.Charge{}, err
-	}
-	if charge.TipCents, err = fields.cents("tipCents", session.TipRule); err != nil {
-		return session.Charge{}, err
-	}
-	if charge.OrderRef, err = fields.text("orderRef", session.OrderRefRule); err != nil {
-		return session.Charge{}, err
-	}
-	if charge.CustomerEmail, err = fields.text("customerEmail", session.CustomerEmailRule); err != nil {
-		return session.Charge{}, err
+	if fields.err != nil {
+		return session.Charge{}, fields.err
 	}
 	return charge, charge.Validate()
 }
 
-// merchantSession is the merchant's own view of a session, the answer of GET /api/v1/sessions/{id} and of
-// a cancel.
+// merchantSession is the merchant's view of a session: the response of GET /api/v1/sessions/{id} and of a cancel.
 type merchantSession struct {
 	SessionID   string         `json:"sessionId"`
 	Status      session.Status `json:"status"`
@@ -127,72 +114,68 @@ type merchantSession struct {
 	QRPayload   string         `json:"qrPayload"`
 }
 
-func (a *api) getSession(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) getSession(w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		if _, refused := a.admit(w, r, from); refused != nil {
-			return refused
-		}
-		return errNoSession
+		return a.admitInvalid(w, r, from, errNoSession)
 	}
 	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
-	a.tellQuota(w, merchantQuota, admitted.Quota, err)
+	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	return respond(w, http.StatusOK, a.shown(read))
+	return respond(w, http.StatusOK, a.merchantView(read))
 }
 
-// shown is what a merchant sees of its session.
-func (a *api) shown(read session.Session) merchantSession {
-	shown := merchantSession{
+func (a *publicAPI) merchantView(read session.Session) merchantSession {
+	view := merchantSession{
 		SessionID:   read.ID.String(),
 		Status:      read.Status,
 		AmountCents: read.Charge.AmountCents,
 		OrderRef:    read.Charge.OrderRef,
 		TaxCents:    read.Charge.TaxCents,
 		TipCents:    read.Charge.TipCents,
-		CreatedAt:   milliseconds(read.CreatedAt),
-		ExpiresAt:   milliseconds(read.ExpiresAt),
+		CreatedAt:   unixMilli(read.CreatedAt),
+		ExpiresAt:   unixMilli(read.ExpiresAt),
 		PaymentRef:  read.PaymentRef,
 		QRPayload:   a.qrPayload(read.ID),
 	}
 	if read.Status.Final() {
-		shown.EndedAt = milliseconds(read.EndedAt)
+		view.EndedAt = unixMilli(read.EndedAt)
 	}
 	if read.Status == session.Failed {
-		shown.Reason = read.Reason
+		view.Reason = read.Reason
 	}
-	return shown
+	return view
 }
 
-// cancelSession ends a pending session. Cancelling a cancelled one succeeds again, so that a lost answer
-// can be asked for once more. The body says nothing and is not read.
-func (a *api) cancelSession(w http.ResponseWriter, r *http.Request, from caller) error {
+// cancelSession ends a pending session. A repeated cancel succeeds again, so that a client can retry after a lost response.
+// The body is ignored.
+func (a *publicAPI) cancelSession(w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		if _, refused := a.admit(w, r, from); refused != nil {
-			return refused
-		}
-		return errNoSession
+		return a.admitInvalid(w, r, from, errNoSession)
 	}
 	admitted, cancelled, err := a.store.Cancel(r.Context(), from.admission(), id)
-	a.tellQuota(w, merchantQuota, admitted.Quota, err)
-	if err != nil {
+	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	switch {
+	case errors.Is(err, store.ErrSessionEnded):
+		return endedError{cancelled.Status}
+	case err != nil:
 		return err
 	}
-	return respond(w, http.StatusOK, a.shown(cancelled))
+	return respond(w, http.StatusOK, a.merchantView(cancelled))
 }
 
-// publicSession is the answer of GET /api/v1/public/sessions/{id}: what the payer may see.
+// publicSession is the response of GET /api/v1/public/sessions/{id}.
 type publicSession struct {
 	MerchantName string         `json:"merchantName"`
 	AmountCents  int64          `json:"amountCents"`
 	Status       session.Status `json:"status"`
 }
 
-// publicSession needs no key: the unguessable id is the capability.
-func (a *api) publicSession(w http.ResponseWriter, r *http.Request) error {
+// publicSession needs no key: whoever has the session id may read it.
+func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return errNoSession
@@ -203,7 +186,7 @@ func (a *api) publicSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	quota, read, err := a.store.PublicSession(r.Context(),
 		store.PublicAdmission{Subject: clientaddr.LimitKey(address), Limit: a.publicLimit}, id)
-	a.tellQuota(w, addressQuota, quota, err)
+	a.setQuotaHeaders(w, addressQuota, quota, err)
 	if err != nil {
 		return err
 	}
@@ -214,5 +197,5 @@ func (a *api) publicSession(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// qrPayload is what the payer's QR code says.
-func (a *api) qrPayload(id session.ID) string { return a.qrScheme + "://qr/" + id.String() }
+// qrPayload is the text of the payer's QR code.
+func (a *publicAPI) qrPayload(id session.ID) string { return a.qrScheme + "://qr/" + id.String() }

@@ -30,8 +30,8 @@ func TestSettlementOutlivesItsRail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	around := edge{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	r := newRails(around, nil, redis, prometheus.NewRegistry())
+	around := base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
+	r := newInternalAPI(around, nil, redis, prometheus.NewRegistry())
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	notAccepted = "the token is missing or not accepted"
-	notAllowed  = "the account may not settle sessions"
+	notAccepted = "missing or invalid token"
+	notAllowed  = "account is not allowed to settle sessions"
 )
 
 func TestWhoMaySettle(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	rail, stranger := s.rail("bank"), s.account("stranger")
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	rail, stranger := f.rail("bank"), f.account("stranger")
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 
 	for name, authorization := range map[string][]string{
@@ -61,32 +61,32 @@ func TestWhoMaySettle(t *testing.T) {
 }
 
 // briefly has verdicts on rails forgotten at once.
-func briefly(o *apiserver.Options) { o.RailVerdictLifetime = time.Nanosecond }
+func briefly(o *apiserver.Options) { o.RailCacheTTL = time.Nanosecond }
 
 func TestARailThatIsDismissed(t *testing.T) {
-	s := newScene(t)
-	rail := s.rail("bank")
-	r := s.start(briefly)
+	f := newFixture(t)
+	rail := f.rail("bank")
+	r := f.start(briefly)
 	const missing = "ps_00000000000000000000000000"
 	r.report(missing, rail, paid(1)).want(t, http.StatusNotFound)
-	s.dismiss("bank")
+	f.dismiss("bank")
 	r.report(missing, rail, paid(1)).wantError(t, http.StatusForbidden, notAllowed)
-	s.admit("bank")
+	f.admit("bank")
 	r.report(missing, rail, paid(1)).want(t, http.StatusNotFound)
 }
 
 func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	rail, unknown := s.rail("bank"), s.rail("unknown")
-	remembering := s.start(func(o *apiserver.Options) { o.RailVerdictLifetime = time.Hour })
-	forgetful := s.start(briefly)
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	rail, unknown := f.rail("bank"), f.rail("unknown")
+	remembering := f.start(func(o *apiserver.Options) { o.RailCacheTTL = time.Hour })
+	forgetful := f.start(briefly)
 	id := remembering.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, r := range []*replica{remembering, forgetful} {
 		r.report("x", rail, "").want(t, http.StatusNotFound)
 		r.proxy.Cut()
 	}
-	for _, got := range []answer{remembering.report(id, unknown, paid(1)), forgetful.report(id, rail, paid(1))} {
+	for _, got := range []result{remembering.report(id, unknown, paid(1)), forgetful.report(id, rail, paid(1))} {
 		got.wantError(t, http.StatusServiceUnavailable, reportAgain)
 		if got.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
@@ -98,20 +98,20 @@ func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
 }
 
 func TestTheAudienceOfRails(t *testing.T) {
-	s := newScene(t)
-	rail := s.rail("bank")
-	r := s.start(func(o *apiserver.Options) { o.RailAudience = "settlements" })
+	f := newFixture(t)
+	rail := f.rail("bank")
+	r := f.start(func(o *apiserver.Options) { o.RailAudience = "settlements" })
 	r.report("x", rail, "").wantError(t, http.StatusUnauthorized, notAccepted)
-	r.report("x", s.token("bank", "settlements"), "").want(t, http.StatusNotFound)
+	r.report("x", f.token("bank", "settlements"), "").want(t, http.StatusNotFound)
 }
 
 // The Kubernetes API keeps an audit log, and a session's id is a payer's capability.
 func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	rail := s.rail("bank")
-	asked := s.bodiesToKubernetes()
-	r := s.start(briefly)
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	rail := f.rail("bank")
+	asked := f.bodiesToKubernetes()
+	r := f.start(briefly)
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	all := asked()

@@ -29,9 +29,9 @@ var badReports = map[string]struct{ body, message string }{
 	"a lone surrogate":    {reported(`"reason":"\ud83d"`), loneHalf},
 	"16 KiB and more":     {reported(`"x":"` + strings.Repeat("x", 16<<10) + `"`), tooLarge},
 	"200 KB":              {reported(`"x":"` + strings.Repeat("x", 200_000) + `"`), tooLarge},
-	"the reference twice": {reported(`"paymentRef":"bank-1"`), `the field "paymentRef" is given twice`},
-	"the outcome twice":   {reported(`"outcome":"FAILED"`), `the field "outcome" is given twice`},
-	"the amount twice":    {reported(`"amountCents":2`), `the field "amountCents" is given twice`},
+	"the reference twice": {reported(`"paymentRef":"bank-1"`), `duplicate field "paymentRef"`},
+	"the outcome twice":   {reported(`"outcome":"FAILED"`), `duplicate field "outcome"`},
+	"the amount twice":    {reported(`"amountCents":2`), `duplicate field "amountCents"`},
 
 	"no reference":                          {`{"outcome":"COMPLETED","amountCents":1}`, paymentRefRule},
 	"reference in another case":             {`{"paymentref":"bank-1","outcome":"COMPLETED","amountCents":1}`, paymentRefRule},
@@ -90,9 +90,9 @@ var badReports = map[string]struct{ body, message string }{
 }
 
 func TestReportsThatAreRefused(t *testing.T) {
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for name, test := range badReports {
 		t.Run(name, func(t *testing.T) {
@@ -105,9 +105,9 @@ func TestReportsThatAreRefused(t *testing.T) {
 }
 
 func TestReportsThatAreTaken(t *testing.T) {
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
 	for name, body := range map[string]string{
 		"the least":                    paid(1),
 		"the longest reference":        report(strings.Repeat("~", 128), "COMPLETED", 1),

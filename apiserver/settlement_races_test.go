@@ -13,18 +13,18 @@ import (
 
 // The end of a session is found by whoever looks first, and be it the payment itself.
 func TestMoneyAfterTheExpiry(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	rail := s.rail("bank")
-	r, other := s.start(), s.start()
-	create := func() answer {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	rail := f.rail("bank")
+	r, other := f.start(), f.start()
+	create := func() result {
 		return r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
 	}
 	unread, unreadFailed, unreadCancelled, read := create(), create(), create(), create()
 	eventually(t, "the youngest is EXPIRED", func() bool {
 		return r.call(http.MethodGet, public+"/"+read.text("sessionId"), "", "").text("status") == "EXPIRED"
 	})
-	for _, created := range []answer{unread, read} {
+	for _, created := range []result{unread, read} {
 		for _, r := range []*replica{r, other} {
 			got := r.report(created.text("sessionId"), rail, paid(1)).want(t, http.StatusOK)
 			want := map[string]any{
@@ -48,9 +48,9 @@ func TestMoneyAfterTheExpiry(t *testing.T) {
 
 // However many race, one of them ends the session, and all are told the same.
 func TestRacesOfCancelAndSettlement(t *testing.T) {
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	replicas := []*replica{f.start(), f.start()}
 	for range 40 {
 		id := replicas[0].call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 		var (

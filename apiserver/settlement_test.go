@@ -23,7 +23,7 @@ const (
 )
 
 // check fails the test unless the answer is as the step wants it.
-func (s step) check(t *testing.T, number int, got answer) {
+func (s step) check(t *testing.T, number int, got result) {
 	t.Helper()
 	if len(s.want) == len("409") {
 		if strconv.Itoa(got.status) != s.want {
@@ -47,9 +47,9 @@ func (s step) check(t *testing.T, number int, got answer) {
 func TestSettlement(t *testing.T) {
 	const amount = 1250
 	other := report("bank-2", "COMPLETED", amount)
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	replicas := []*replica{s.start(), s.start()}
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	replicas := []*replica{f.start(), f.start()}
 	for name, test := range map[string]struct {
 		steps  []step
 		status string // in the end
@@ -116,7 +116,7 @@ func TestSettlement(t *testing.T) {
 			var endedAt any
 			for i, step := range test.steps {
 				r := replicas[i%2]
-				var got answer
+				var got result
 				if step.report == cancel {
 					got = r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "")
 				} else {
@@ -147,21 +147,21 @@ func TestSettlement(t *testing.T) {
 }
 
 func TestSettlementOfWhatIsNotThere(t *testing.T) {
-	s := newScene(t)
-	rail := s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	rail := f.rail("bank")
+	r := f.start()
 	for _, id := range []string{
 		"ps_00000000000000000000000000", "ps_3fzzzzzzzzzzzzzzzzzzzzzzzz", "ps_ff000000000000000000000000", "x", "%20", "%00", "*",
 		"ps_00000000000000000000000000%2Fx", "%7Bb00%7D:session:ps_00000000000000000000000000",
 	} {
-		r.report(id, rail, paid(1)).wantError(t, http.StatusNotFound, "there is no such session")
+		r.report(id, rail, paid(1)).wantError(t, http.StatusNotFound, "session not found")
 	}
 }
 
 func TestSettlementsAreCounted(t *testing.T) {
-	s := newScene(t)
-	key, rail := s.key("till", s.merchant("acme")), s.rail("bank")
-	r := s.start()
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 2}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)

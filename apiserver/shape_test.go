@@ -13,7 +13,7 @@ import (
 )
 
 // raw sends bytes as they are and returns the answer and whether the connection was closed after it.
-func (r *replica) raw(t *testing.T, request string) (answer, bool) {
+func (r *replica) raw(t *testing.T, request string) (result, bool) {
 	t.Helper()
 	connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -42,9 +42,9 @@ func (r *replica) raw(t *testing.T, request string) (answer, bool) {
 
 // What net/http refuses by itself has the shape of all errors, too.
 func TestRequestsThatAreNotHTTP(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	post := func(headers string) string {
 		return "POST " + sessions + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n" + headers + "\r\n"
 	}
@@ -80,9 +80,9 @@ func TestRequestsThatAreNotHTTP(t *testing.T) {
 }
 
 func TestRequestsNoClientLibrarySends(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	const body = `{"amountCents":1}`
 	authorized := "Host: x\r\nAuthorization: Bearer " + key + "\r\n"
 	for name, test := range map[string]struct {
@@ -111,9 +111,9 @@ func TestRequestsNoClientLibrarySends(t *testing.T) {
 }
 
 func TestAnOversizedBodyClosesTheConnection(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	r := s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
 	got := r.call(http.MethodPost, sessions, key, strings.Repeat(" ", 4<<20))
 	got.wantError(t, http.StatusBadRequest, tooLarge)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)

@@ -9,33 +9,32 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// wrongKeyTrips is how many keys of one key id Redis refuses: 100 at once, and 10 a second after that.
-var wrongKeyTrips = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
+// wrongKeyLimit limits the wrong keys of one key id that are checked in Redis one by one.
+var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
 const (
-	// wrongKeyPause is between two reads of the override of one key id that too many wrong keys name.
-	wrongKeyPause = 100 * time.Millisecond
-	// maxWrongKeyIDs is how many key ids each of two halves of the memory holds.
+	// sharedReadInterval is between two shared reads of the override of one key id.
+	sharedReadInterval = 100 * time.Millisecond
+	// maxWrongKeyIDs is the number of key ids in each of the two generations of the limiter.
 	maxWrongKeyIDs = 1 << 14
 )
 
-// wrongKeys bounds the trips to Redis that wrong keys of a known key id cause. A key that the directory accepts has
-// nothing to do with it. Past the bound, all requests with other keys of the key id share one read of its override every
-// wrongKeyPause: a key that another replica made a moment ago is found there and goes on, and a wrong one is refused.
+// wrongKeys limits the load on Redis of wrong keys with a known key id. Keys that the directory accepts are not affected. Over
+// the limit, all requests with other keys of the key id share one read of its override every sharedReadInterval. So a key that
+// another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
 type wrongKeys struct {
 	read  func(context.Context, ...store.KeyRef) ([]store.Override, error)
 	now   func() time.Time
-	pause func(time.Duration) <-chan time.Time
+	after func(time.Duration) <-chan time.Time
 
 	mu sync.Mutex
-	// paidUntil is the time by which the trips for a key id are paid for (GCRA). When the young half is full it becomes the
-	// old one, and what was in that is forgotten.
+	// young and old are the GCRA times of key ids. When young is full it replaces old, so memory is limited.
 	young, old map[string]time.Time
-	// next is the read of each key id's override that has not begun.
+	// next is the shared read of each key id that has not started yet.
 	next map[string]*sharedRead
 }
 
-// sharedRead is one read for all who wait for it. Its result is there once done is closed.
+// sharedRead is one read for all waiting requests. Its result is valid once done is closed.
 type sharedRead struct {
 	done     chan struct{}
 	override store.Override
@@ -44,18 +43,17 @@ type sharedRead struct {
 
 func newWrongKeys(redis *store.Store) *wrongKeys {
 	return &wrongKeys{
-		read: redis.Overrides, now: time.Now, pause: time.After,
+		read: redis.Overrides, now: time.Now, after: time.After,
 		young: map[string]time.Time{}, next: map[string]*sharedRead{},
 	}
 }
 
-// check returns nil if the caller's key is worth a trip to Redis. If it was charged for one, that is to be refunded unless Redis
-// refuses the key.
+// check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err error) {
 	if from.Live || k.charge(from.KeyID) {
 		return !from.Live, nil
 	}
-	read := k.join(context.WithoutCancel(ctx), store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
+	read := k.joinRead(context.WithoutCancel(ctx), store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
 	select {
 	case <-read.done:
 	case <-ctx.Done():
@@ -70,18 +68,18 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 	return false, nil
 }
 
-// charge counts a trip for a key id, or reports that it would be one too many.
-func (k *wrongKeys) charge(keyID string) bool { return k.add(keyID, wrongKeyTrips.Interval()) }
+// charge counts a check of a key id in Redis, and reports false over the limit.
+func (k *wrongKeys) charge(keyID string) bool { return k.add(keyID, wrongKeyLimit.Interval()) }
 
-// refund takes a charge back.
-func (k *wrongKeys) refund(keyID string) { k.add(keyID, -wrongKeyTrips.Interval()) }
+// refund reverts a charge.
+func (k *wrongKeys) refund(keyID string) { k.add(keyID, -wrongKeyLimit.Interval()) }
 
 func (k *wrongKeys) add(keyID string, cost time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
 	backlog := max(0, k.paidUntil(keyID).Sub(now)) + cost
-	if backlog > wrongKeyTrips.Window() {
+	if backlog > wrongKeyLimit.Window() {
 		return false
 	}
 	if _, known := k.young[keyID]; !known && len(k.young) >= maxWrongKeyIDs {
@@ -98,22 +96,22 @@ func (k *wrongKeys) paidUntil(keyID string) time.Time {
 	return k.old[keyID]
 }
 
-// join returns a read that begins after now, so that it finds whatever was written before.
-func (k *wrongKeys) join(ctx context.Context, key store.KeyRef) *sharedRead {
+// joinRead returns a read that starts later, so that it finds everything written before.
+func (k *wrongKeys) joinRead(ctx context.Context, key store.KeyRef) *sharedRead {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	read := k.next[key.KeyID]
 	if read == nil {
 		read = &sharedRead{done: make(chan struct{})}
 		k.next[key.KeyID] = read
-		go k.perform(ctx, key, read)
+		go k.readOverride(ctx, key, read)
 	}
 	return read
 }
 
-func (k *wrongKeys) perform(ctx context.Context, key store.KeyRef, read *sharedRead) {
+func (k *wrongKeys) readOverride(ctx context.Context, key store.KeyRef, read *sharedRead) {
 	defer close(read.done)
-	<-k.pause(wrongKeyPause)
+	<-k.after(sharedReadInterval)
 	k.mu.Lock()
 	delete(k.next, key.KeyID)
 	k.mu.Unlock()

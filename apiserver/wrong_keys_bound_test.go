@@ -26,7 +26,7 @@ func asker(keyID, plaintext string) caller {
 func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
-		now: time.Now, pause: time.After, young: map[string]time.Time{}, next: map[string]*sharedRead{},
+		now: time.Now, after: time.After, young: map[string]time.Time{}, next: map[string]*sharedRead{},
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, error) {
 			*reads++
 			return []store.Override{override}, nil

@@ -17,10 +17,10 @@ import (
 // One client presents nothing but wrong keys, as fast as it can, and shares its address with a till. The till notices nothing,
 // and the wrong keys cost Redis a bounded number of scripts.
 func TestWrongKeysShutOutNobody(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
-	r := s.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	r.awaitChecked()
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
 	defer func() { _ = server.Close() }()
@@ -28,7 +28,7 @@ func TestWrongKeysShutOutNobody(t *testing.T) {
 
 	var wrong []string
 	for range 20 {
-		wrong = append(wrong, s.newKey(key[8:20]).Reveal(), s.newKey(published.ID("nobody")).Reveal(), strings.Repeat("w", 40))
+		wrong = append(wrong, f.newKey(key[8:20]).Reveal(), f.newKey(published.ID("nobody")).Reveal(), strings.Repeat("w", 40))
 	}
 	for range 150 { // the server learns the others
 		r.call(http.MethodGet, me, wrong[0], "").want(t, http.StatusUnauthorized)
@@ -68,15 +68,15 @@ func TestWrongKeysShutOutNobody(t *testing.T) {
 // A key that another replica has just made is good, though the replica that is asked knows nothing of it yet and is flooded with
 // wrong keys of the same key id.
 func TestAFreshKeyIsTakenAmongWrongKeysOfItsKeyID(t *testing.T) {
-	s := newScene(t)
-	key := s.key("till", s.merchant("acme"))
-	frozen, other := s.start(), s.start()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	frozen, other := f.start(), f.start()
 	frozen.proxy.FreezeWatches()
-	wrong := s.newKey(key[8:20]).Reveal()
+	wrong := f.newKey(key[8:20]).Reveal()
 	for range 150 {
 		frozen.call(http.MethodGet, me, wrong, "").want(t, http.StatusUnauthorized)
 	}
-	fresh := s.rotated(other, key)
+	fresh := f.rotated(other, key)
 	frozen.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 	frozen.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	frozen.call(http.MethodGet, me, wrong, "").want(t, http.StatusUnauthorized)

@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cluster, err := kube.Load(o.Kubeconfig, "operator")
 	if err != nil {
-		return fmt.Errorf("find the Kubernetes API: %w", err)
+		return err
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	ctrl.SetLogger(logger)

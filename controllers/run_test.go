@@ -33,7 +33,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 func TestAKubeconfigThatIsNotThereIsSaidSo(t *testing.T) {
 	options := DefaultOptions()
 	options.Kubeconfig = t.TempDir() + "/missing"
-	if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "find the Kubernetes API") {
+	if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "load the kubeconfig") {
 		t.Errorf("Run: %v", err)
 	}
 }

@@ -25,11 +25,11 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	if j.lease.Attempts == 0 {
 		d.metrics.firstLag.Observe(max(0, started.Sub(j.occurred)).Seconds())
 	}
-	ctx, span := d.tracer.Attempt(ctx, string(event.Kind), j.lease.Attempts)
+	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
 		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets, Now: started,
 	})
-	span.Sent(result.Reason, result.Status, result.Outcome == delivery.Delivered)
+	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
 	case result.Outcome == delivery.Delivered:

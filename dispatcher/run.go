@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/tools/cache"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
@@ -75,14 +73,16 @@ func Run(ctx context.Context, options Options) error {
 		},
 		failed: make(chan error, 1),
 	}
-	replica := ops.Replica{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
-	server, err := ops.Serve(ctx, options.Ops, replica, registry, core, options.Log, r.failed)
+	health := ops.Health{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	server, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
 	defer server.Close() // answers probes to the end
 
-	stopWatching := watch(ctx, index, core.CoreV1().RESTClient(), options.CredentialsNamespace)
+	stopWatching := ops.Background(ctx, func(ctx context.Context) {
+		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
+	})
 	defer stopWatching()
 	return r.serve(ctx)
 }
@@ -94,17 +94,6 @@ func newIdentity() (string, error) {
 		return "", fmt.Errorf("get the host name: %w", err)
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
-}
-
-// watch fills the index until stop is called. It outlives ctx, because events are still delivered during the drain.
-func watch(ctx context.Context, index *endpoints.Endpoints, core cache.Getter, namespace string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var watches sync.WaitGroup
-	watches.Go(func() { index.Watch(ctx, core, namespace) })
-	return func() {
-		cancel()
-		watches.Wait()
-	}
 }
 
 // role starts and stops a dispatcher.
@@ -127,14 +116,7 @@ func (r role) serve(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	redisReady := make(chan error, 1)
-	go func() { redisReady <- r.dispatcher.store.Await(ctx, r.options.Log) }()
-	select {
-	case err := <-redisReady:
-		if err != nil {
-			return err
-		}
-	case err := <-r.failed:
+	if err := ops.Await(r.failed, func() error { return r.dispatcher.store.Await(ctx, r.options.Log) }); err != nil {
 		return err
 	}
 	r.phase.Set(ops.Serving)

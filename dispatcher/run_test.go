@@ -148,7 +148,7 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
 		"redis URL":                    func(o *Options) { o.RedisURL = "http://127.0.0.1" },
 		"noeviction":                   func(o *Options) { o.RedisURL = evicting.URL() },
-		"find the Kubernetes API":      func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
+		"load the kubeconfig":          func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
 		"listen for ops requests":      func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
 		"--webhook-allow-cidrs":        func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
 		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },

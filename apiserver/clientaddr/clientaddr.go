@@ -1,5 +1,5 @@
-// Package clientaddr decides which address a request comes from. X-Forwarded-For is written by
-// anyone, so it is believed only as far as trusted proxies have passed it on.
+// Package clientaddr determines the client address of a request. Anyone can write X-Forwarded-For, so only what trusted
+// proxies appended to it is used.
 package clientaddr
 
 import (
@@ -10,29 +10,27 @@ import (
 	"strings"
 )
 
-// ErrMalformed says that the client's address cannot be told: the peer's address, or a hop of
-// X-Forwarded-For that a trusted proxy passed on, is no address. It never quotes the hop.
-var ErrMalformed = errors.New("the client's address cannot be told: X-Forwarded-For is malformed")
+// ErrMalformed means that the peer's address, or a hop of X-Forwarded-For that a trusted proxy appended, is not an address. It
+// never quotes the hop.
+var ErrMalformed = errors.New("cannot determine the client address: X-Forwarded-For is malformed")
 
 // Resolver finds client addresses. The zero Resolver trusts no proxy.
 type Resolver struct{ trusted []netip.Prefix }
 
-// NewResolver returns a Resolver that believes proxies in the given blocks. A block of IPv4 in IPv6
-// is an error, for addresses are compared as IPv4.
+// NewResolver returns a Resolver that trusts proxies in the given blocks. A block of IPv4 in IPv6 is an error, because addresses
+// are compared as IPv4.
 func NewResolver(trusted []netip.Prefix) (Resolver, error) {
 	for _, block := range trusted {
 		if !block.IsValid() || block.Addr().Is4In6() {
-			return Resolver{}, fmt.Errorf("trusted proxy %q: want a CIDR block such as 10.0.0.0/8", block)
+			return Resolver{}, fmt.Errorf("--trusted-proxies: %q is not a CIDR block such as 10.0.0.0/8", block)
 		}
 	}
 	return Resolver{slices.Clone(trusted)}, nil
 }
 
-// Resolve returns the address of the client, given the socket's peer (host:port) and all lines of
-// X-Forwarded-For in their order. Behind a trusted peer the hops are walked from right to left, the
-// order in which proxies appended them, past trusted ones; the first other one is the client, and
-// what stands left of it is hearsay. If all are trusted, the leftmost is. IPv4 in IPv6 is unmapped
-// and zones are dropped. The error is ErrMalformed.
+// Resolve returns the client's address, given the socket's peer (host:port) and all X-Forwarded-For headers in order. If the
+// peer is trusted, the client is the rightmost hop that is not a trusted proxy, or the leftmost hop if all are trusted. IPv4 in
+// IPv6 is unmapped and zones are dropped. The error is ErrMalformed.
 func (r Resolver) Resolve(peer string, forwardedFor []string) (netip.Addr, error) {
 	socket, err := netip.ParseAddrPort(peer)
 	if err != nil {
@@ -86,12 +84,11 @@ func parseHop(hop string) (netip.Addr, error) {
 
 func normalize(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
-// subscriberBits is the part of an IPv6 address that names a subscriber; who has one address of the
-// block has all of them.
+// subscriberBits is the length of the IPv6 block that one subscriber usually has.
 const subscriberBits = 64
 
-// LimitKey returns who is counted for an address: the IPv4 address, or the /64 block of an IPv6 one,
-// as in ip:203.0.113.7 and ip:2001:db8:0:1::/64.
+// LimitKey returns the rate limit key of an address: the IPv4 address, or the /64 block of an IPv6 address, as in
+// ip:203.0.113.7 and ip:2001:db8:0:1::/64.
 func LimitKey(address netip.Addr) string {
 	const enough = 48 // for any address
 	text := append(make([]byte, 0, enough), "ip:"...)
@@ -99,12 +96,4 @@ func LimitKey(address netip.Addr) string {
 		return string(address.AppendTo(text))
 	}
 	return string(netip.PrefixFrom(address, subscriberBits).Masked().AppendTo(text))
-}
-
-// Subscriber returns the same as an address: the first one of the block.
-func Subscriber(address netip.Addr) netip.Addr {
-	if address.Is4() {
-		return address
-	}
-	return netip.PrefixFrom(address, subscriberBits).Masked().Addr()
 }

@@ -15,30 +15,30 @@ func (e *Endpoints) sources() []kube.Source {
 	return []kube.Source{
 		{
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
-			Kind: kube.Decoded[*corev1.ConfigMap, published.MerchantRecord]{
-				Decode: published.DecodeMerchant, Take: e.takeMerchant,
-				Forget: e.forgetMerchant, Spoilt: e.undecodableMerchant, All: names(e, e.merchants),
+			Index: kube.IndexFuncs[*corev1.ConfigMap, published.MerchantRecord]{
+				DecodeFunc: published.DecodeMerchant, PutFunc: e.takeMerchant,
+				DeleteFunc: e.forgetMerchant, InvalidFunc: e.undecodableMerchant, NamesFunc: names(e, e.merchants),
 			},
 		},
 		{
 			Name: "tombstone", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelTombstone,
-			Kind: kube.Decoded[*corev1.ConfigMap, published.Tombstone]{
-				Decode: published.DecodeTombstone, Take: e.takeTombstone,
-				Forget: e.forgetTombstone, All: names(e, e.withdrawn),
+			Index: kube.IndexFuncs[*corev1.ConfigMap, published.Tombstone]{
+				DecodeFunc: published.DecodeTombstone, PutFunc: e.takeTombstone,
+				DeleteFunc: e.forgetTombstone, NamesFunc: names(e, e.withdrawn),
 			},
 		},
 		{
 			Name: "webhook", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelWebhook,
-			Kind: kube.Decoded[*corev1.Secret, published.WebhookRecord]{
-				Decode: published.DecodeWebhook, Take: e.takeSecret,
-				Forget: e.forgetSecret, All: names(e, e.secrets),
+			Index: kube.IndexFuncs[*corev1.Secret, published.WebhookRecord]{
+				DecodeFunc: published.DecodeWebhook, PutFunc: e.takeSecret,
+				DeleteFunc: e.forgetSecret, NamesFunc: names(e, e.secrets),
 			},
 		},
 		{
 			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
-			Kind: kube.Decoded[*corev1.Secret, published.KeyRecord]{
-				Decode: published.DecodeKey, Take: e.takeKey,
-				Forget: e.forgetKey, All: e.waitingKeys,
+			Index: kube.IndexFuncs[*corev1.Secret, published.KeyRecord]{
+				DecodeFunc: published.DecodeKey, PutFunc: e.takeKey,
+				DeleteFunc: e.forgetKey, NamesFunc: e.waitingKeys,
 			},
 		},
 	}

@@ -1,7 +1,6 @@
-// Package authz says who may call one path of ours: it asks the Kubernetes API whose a token is (TokenReview) and whether
-// that account may (SubjectAccessReview), and remembers the verdict for some seconds. Rails and readers of metrics are
-// told apart from everybody else by it. It knows neither HTTP nor sessions, and belongs to all roles. docs/design/rail.md
-// says why it is not the authenticator of k8s.io/apiserver.
+// Package authz authenticates and authorizes callers of one path at the Kubernetes API (TokenReview, SubjectAccessReview), and
+// caches the decisions. It serves the settlement API and the metrics. docs/design/rail.md says why it is not the authenticator
+// of k8s.io/apiserver.
 package authz
 
 import (
@@ -22,83 +21,82 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// Why a caller is refused. Each wraps no token.
+// Why a caller is refused. No error contains a token.
 var (
-	// ErrUnauthenticated says that the token is nobody's, or no token.
-	ErrUnauthenticated = errors.New("the token is not accepted by the Kubernetes API")
-	// ErrForbidden says that the token is somebody's who has no right to the path.
-	ErrForbidden = errors.New("the account has no right to it")
-	// ErrUnavailable says that the Kubernetes API gave no verdict, and none is remembered.
-	ErrUnavailable = errors.New("the Kubernetes API cannot say who calls")
+	// ErrUnauthenticated means that the token is missing or invalid.
+	ErrUnauthenticated = errors.New("the Kubernetes API does not accept the token")
+	// ErrForbidden means that the token's account may not access the path.
+	ErrForbidden = errors.New("the account is not authorized")
+	// ErrUnavailable means that the Kubernetes API did not respond, and no decision is cached.
+	ErrUnavailable = errors.New("cannot authenticate: the Kubernetes API is unavailable")
 )
 
-// Options make a Guard. Only Audience and Grace may be empty.
+// Options of a Guard. Audience and Grace are optional.
 type Options struct {
-	Tokens authenticationclient.TokenReviewInterface
-	Access authorizationclient.SubjectAccessReviewInterface
-	// Verb and Path are what the account must be allowed to do, as it is asked of the Kubernetes API: "post" and a path
-	// that is no Kubernetes resource's.
+	TokenReviews         authenticationclient.TokenReviewInterface
+	SubjectAccessReviews authorizationclient.SubjectAccessReviewInterface
+	// Verb and Path are what the account must be allowed to do: a verb such as "post" on a non-resource path.
 	Verb, Path string
-	// Audience is who a token must have been issued for; empty: the Kubernetes API.
+	// Audience is the audience that a token must have; empty: that of the Kubernetes API.
 	Audience string
-	// Lifetime is how long a verdict is remembered, a good one as well as a bad one.
+	// Lifetime is how long a decision is cached.
 	Lifetime time.Duration
-	// Grace is for how long after that a good verdict still counts while the Kubernetes API gives none. Default: not at all.
+	// Grace is how much longer an allowed caller stays allowed while the Kubernetes API is unavailable. Default 0.
 	Grace time.Duration
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// Guard decides about callers. It is safe for concurrent use.
+// Guard checks callers. It is safe for concurrent use.
 type Guard struct {
 	Options
 
-	// In two memories, so that no number of bad tokens can crowd out the good ones.
-	allowed, refused *verdicts
-	asking           singleflight.Group
+	// Two caches, so that invalid tokens cannot evict the valid ones.
+	allowed, refused *decisionCache
+	reviews          singleflight.Group
 }
 
-// reviewTimeout bounds one question to the Kubernetes API, which is two requests.
+// reviewTimeout limits one check at the Kubernetes API, which is two requests.
 const reviewTimeout = 4 * time.Second
 
-// New returns a Guard that remembers nothing yet.
+// New returns a Guard with empty caches.
 func New(options Options) *Guard {
-	return &Guard{Options: options, allowed: newVerdicts(), refused: newVerdicts()}
+	return &Guard{Options: options, allowed: newDecisionCache(), refused: newDecisionCache()}
 }
 
-// Check returns nil if the token's account has the right, else one of this package's errors or
-// that of ctx. Callers with the same token share one question, which outlives each of them.
+// Check returns nil if the token's account is authorized, else an error of this package or of ctx. Concurrent checks of one
+// token share one review, which goes on when a caller leaves.
 func (g *Guard) Check(ctx context.Context, token string) error {
-	if !plausible(token) {
+	if !jwtShaped(token) {
 		return ErrUnauthenticated
 	}
 	digest := sha256.Sum256([]byte(token))
-	if decided, known := g.remembered(digest); known {
+	if decided, known := g.cached(digest); known {
 		return decided.err
 	}
-	answered := g.asking.DoChan(string(digest[:]), func() (any, error) {
-		if decided, known := g.remembered(digest); known { // by a question that ended just now
+	reviewed := g.reviews.DoChan(string(digest[:]), func() (any, error) {
+		if decided, known := g.cached(digest); known { // by a review that has just ended
 			return nil, decided.err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
-		asked := g.Now()
+		started := g.Now()
 		err := g.review(ctx, token)
-		if errors.Is(err, ErrUnavailable) && g.allowed.wasGood(digest, asked.Add(-g.Grace)) {
+		if errors.Is(err, ErrUnavailable) && g.allowed.wasAllowed(digest, started.Add(-g.Grace)) {
 			return nil, nil
 		}
-		g.remember(digest, verdict{err, asked.Add(g.Lifetime)})
+		g.cache(digest, decision{err, started.Add(g.Lifetime)})
 		return nil, err
 	})
 	select {
-	case answer := <-answered:
-		return answer.Err
+	case result := <-reviewed:
+		return result.Err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (g *Guard) remembered(digest [sha256.Size]byte) (verdict, bool) {
+func (g *Guard) cached(digest [sha256.Size]byte) (decision, bool) {
 	now := g.Now()
 	if decided, known := g.allowed.get(digest, now); known {
 		return decided, true
@@ -106,20 +104,19 @@ func (g *Guard) remembered(digest [sha256.Size]byte) (verdict, bool) {
 	return g.refused.get(digest, now)
 }
 
-func (g *Guard) remember(digest [sha256.Size]byte, decided verdict) {
+func (g *Guard) cache(digest [sha256.Size]byte, decided decision) {
 	switch {
 	case decided.err == nil:
 		g.allowed.put(digest, decided, g.Now())
 	case !errors.Is(decided.err, ErrUnavailable):
-		g.allowed.drop(digest) // what was good is not any more, whatever the grace
+		g.allowed.delete(digest) // no grace for a token that is refused now
 		g.refused.put(digest, decided, g.Now())
 	}
 }
 
-// plausible keeps from the Kubernetes API, and from its audit log, what cannot be an account's token: the
-// API key of a merchant above all, which somebody may present at the wrong port. Tokens of service
-// accounts are JWTs (RFC 7519, section 3), three parts of base64url.
-func plausible(token string) bool {
+// jwtShaped reports whether a token has the form of a JWT (RFC 7519, section 3), as those of service accounts. Others, above all
+// merchants' API keys sent to the wrong port, must not get into the audit log of the Kubernetes API.
+func jwtShaped(token string) bool {
 	const longest = 8 << 10
 	if len(token) > longest || strings.Count(token, ".") != 2 {
 		return false
@@ -136,7 +133,7 @@ func notBase64URL(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_'
 }
 
-// review asks the Kubernetes API whose the token is and what they may do.
+// review authenticates and authorizes a token at the Kubernetes API.
 func (g *Guard) review(ctx context.Context, token string) error {
 	account, err := g.authenticate(ctx, token)
 	if err != nil {
@@ -147,26 +144,26 @@ func (g *Guard) review(ctx context.Context, token string) error {
 		return err
 	}
 	if !allowed {
-		g.Log.Warn("refused a caller without the right", "account", account.Username, "verb", g.Verb, "path", g.Path)
+		g.Log.Warn("caller is not authorized", "account", account.Username, "verb", g.Verb, "path", g.Path)
 		return ErrForbidden
 	}
 	return nil
 }
 
 func (g *Guard) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
-	question := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if g.Audience != "" {
-		question.Spec.Audiences = []string{g.Audience}
+		review.Spec.Audiences = []string{g.Audience}
 	}
-	answer, err := g.Tokens.Create(ctx, question, metav1.CreateOptions{})
+	result, err := g.TokenReviews.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("%w: whose the token is: %w", ErrUnavailable, err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("%w: review a token: %w", ErrUnavailable, err)
 	}
-	// An authenticator that knows no audiences answers without any, and must not count as having checked.
-	if !answer.Status.Authenticated || (g.Audience != "" && !slices.Contains(answer.Status.Audiences, g.Audience)) {
+	// An authenticator without support for audiences returns none; then the audience was not checked.
+	if !result.Status.Authenticated || (g.Audience != "" && !slices.Contains(result.Status.Audiences, g.Audience)) {
 		return authenticationv1.UserInfo{}, ErrUnauthenticated
 	}
-	return answer.Status.User, nil
+	return result.Status.User, nil
 }
 
 func (g *Guard) authorize(ctx context.Context, account authenticationv1.UserInfo) (bool, error) {
@@ -174,7 +171,7 @@ func (g *Guard) authorize(ctx context.Context, account authenticationv1.UserInfo
 	for key, values := range account.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	answer, err := g.Access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	result, err := g.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:                  account.Username,
 		UID:                   account.UID,
 		Groups:                account.Groups,
@@ -182,7 +179,7 @@ func (g *Guard) authorize(ctx context.Context, account authenticationv1.UserInfo
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: g.Path, Verb: g.Verb},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("%w: what %s may do: %w", ErrUnavailable, account.Username, err)
+		return false, fmt.Errorf("%w: review the access of %s: %w", ErrUnavailable, account.Username, err)
 	}
-	return answer.Status.Allowed && !answer.Status.Denied, nil
+	return result.Status.Allowed && !result.Status.Denied, nil
 }

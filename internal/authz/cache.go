@@ -7,51 +7,52 @@ import (
 	"time"
 )
 
-// maxVerdicts bounds a memory. There are a few rails; more tokens than this are an attack, and each that
-// does not fit only costs its own question.
-const maxVerdicts = 4096
+// maxDecisions limits a cache. There are few rails; more tokens are an attack, and those that do not fit are reviewed each time.
+const maxDecisions = 4096
 
-// verdicts remembers what was decided about tokens, which it knows by their digest alone.
-type verdicts struct {
-	mu     sync.Mutex
-	byHash map[[sha256.Size]byte]verdict
+// decisionCache has decisions by the digest of the token.
+type decisionCache struct {
+	mu      sync.Mutex
+	byToken map[[sha256.Size]byte]decision
 }
 
-type verdict struct {
-	err   error // nil: welcome
+type decision struct {
+	err   error // nil: allowed
 	until time.Time
 }
 
-func newVerdicts() *verdicts { return &verdicts{byHash: map[[sha256.Size]byte]verdict{}} }
+func newDecisionCache() *decisionCache {
+	return &decisionCache{byToken: map[[sha256.Size]byte]decision{}}
+}
 
-func (v *verdicts) get(digest [sha256.Size]byte, now time.Time) (found verdict, known bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	found, known = v.byHash[digest]
+func (c *decisionCache) get(digest [sha256.Size]byte, now time.Time) (found decision, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, known = c.byToken[digest]
 	return found, known && now.Before(found.until)
 }
 
-// wasGood reports whether there is a verdict that was good until the time, or later. It may have been forgotten: then not.
-func (v *verdicts) wasGood(digest [sha256.Size]byte, at time.Time) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	found, known := v.byHash[digest]
+// wasAllowed reports whether the cache has a decision that allowed the token until the time or later.
+func (c *decisionCache) wasAllowed(digest [sha256.Size]byte, at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, known := c.byToken[digest]
 	return known && found.err == nil && at.Before(found.until)
 }
 
-func (v *verdicts) drop(digest [sha256.Size]byte) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.byHash, digest)
+func (c *decisionCache) delete(digest [sha256.Size]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byToken, digest)
 }
 
-func (v *verdicts) put(digest [sha256.Size]byte, decided verdict, now time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.byHash) >= maxVerdicts {
-		maps.DeleteFunc(v.byHash, func(_ [sha256.Size]byte, old verdict) bool { return !now.Before(old.until) })
+func (c *decisionCache) put(digest [sha256.Size]byte, decided decision, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byToken) >= maxDecisions {
+		maps.DeleteFunc(c.byToken, func(_ [sha256.Size]byte, old decision) bool { return !now.Before(old.until) })
 	}
-	if len(v.byHash) < maxVerdicts {
-		v.byHash[digest] = decided
+	if len(c.byToken) < maxDecisions {
+		c.byToken[digest] = decided
 	}
 }

@@ -95,13 +95,13 @@ func (c *cluster) guard(change ...func(*authz.Options)) *authz.Guard {
 	})
 	client := kubernetes.NewForConfigOrDie(config)
 	options := authz.Options{
-		Tokens:   client.AuthenticationV1().TokenReviews(),
-		Access:   client.AuthorizationV1().SubjectAccessReviews(),
-		Verb:     "post",
-		Path:     path,
-		Lifetime: lifetime,
-		Now:      c.clock,
-		Log:      slog.New(slog.NewTextHandler(&c.log, nil)),
+		TokenReviews:         client.AuthenticationV1().TokenReviews(),
+		SubjectAccessReviews: client.AuthorizationV1().SubjectAccessReviews(),
+		Verb:                 "post",
+		Path:                 path,
+		Lifetime:             lifetime,
+		Now:                  c.clock,
+		Log:                  slog.New(slog.NewTextHandler(&c.log, nil)),
 	}
 	for _, f := range change {
 		f(&options)

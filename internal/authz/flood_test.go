@@ -47,7 +47,7 @@ func TestAFloodOfBadTokens(t *testing.T) {
 	tokens := &someGoodTokens{suffix: "good"}
 	now := time.Now()
 	guard := authz.New(authz.Options{
-		Tokens: tokens, Access: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
+		TokenReviews: tokens, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
 		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	})
 	check := func(token string, want error, asked int) {
@@ -77,7 +77,7 @@ func TestAFloodOfBadTokens(t *testing.T) {
 // for whom.
 func TestAnAudienceThatNobodyChecked(t *testing.T) {
 	guard := authz.New(authz.Options{
-		Tokens: &someGoodTokens{suffix: "good"}, Access: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
+		TokenReviews: &someGoodTokens{suffix: "good"}, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, authz.ErrUnauthenticated) {

@@ -16,16 +16,16 @@ import (
 var populations = [...]int{100, 100_000}
 
 // populate publishes keys of a merchant for each hundred, and returns what is presented.
-func (s scene) populate(b *testing.B, keys int) []string {
+func (f fixture) populate(b *testing.B, keys int) []string {
 	b.Helper()
 	presented := make([]string, keys)
 	for i := range presented {
 		const each = 100
 		merchant := types.UID(fmt.Sprintf("merchant-%d", i/each))
 		if i%each == 0 {
-			_ = s.merchantInformer.Add(configMapOf(b, merchantRecord(merchant)))
+			_ = f.merchantInformer.Add(configMapOf(b, merchantRecord(merchant)))
 		}
-		presented[i], _ = s.publish(b, types.UID(fmt.Sprintf("key-%d", i)), merchant)
+		presented[i], _ = f.publish(b, types.UID(fmt.Sprintf("key-%d", i)), merchant)
 	}
 	return presented
 }
@@ -33,8 +33,8 @@ func (s scene) populate(b *testing.B, keys int) []string {
 // Each time another key is asked for, so that its memory is cold.
 func BenchmarkIdentify(b *testing.B) {
 	for _, keys := range populations {
-		s := newScene()
-		known := s.populate(b, keys)
+		f := newFixture()
+		known := f.populate(b, keys)
 		strangers := make([]string, len(known))
 		for i := range strangers {
 			key, err := apikey.New(published.ID(types.UID(fmt.Sprintf("stranger-%d", i))))
@@ -47,7 +47,7 @@ func BenchmarkIdentify(b *testing.B) {
 		b.Run(fmt.Sprintf("keys=%d/answer=200", keys), func(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n += apart {
-				if _, err := s.Identify(known[n%keys], now); err != nil {
+				if _, err := f.Identify(known[n%keys], now); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func BenchmarkIdentify(b *testing.B) {
 		b.Run(fmt.Sprintf("keys=%d/answer=401", keys), func(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n += apart {
-				if _, err := s.Identify(strangers[n%keys], now); err == nil {
+				if _, err := f.Identify(strangers[n%keys], now); err == nil {
 					b.Fatal("a stranger was identified")
 				}
 			}
@@ -66,14 +66,14 @@ func BenchmarkIdentify(b *testing.B) {
 // What a watch brings: an object is decoded and takes the place of the one before.
 func BenchmarkUpdate(b *testing.B) {
 	for _, keys := range populations {
-		s := newScene()
-		s.populate(b, keys)
+		f := newFixture()
+		f.populate(b, keys)
 		_, record := issue(b, "key-7", "merchant-0")
 		secret := secretOf(b, record)
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = s.keyInformer.Update(secret)
+				_ = f.keyInformer.Update(secret)
 			}
 		})
 	}
@@ -109,11 +109,11 @@ func BenchmarkMemory(b *testing.B) {
 	const keys = 100_000
 	for b.Loop() {
 		before := alive()
-		s := newScene()
-		s.populate(b, keys)
-		s.log, s.news = nil, nil
+		f := newFixture()
+		f.populate(b, keys)
+		f.log, f.events = nil, nil
 		b.ReportMetric(float64(alive()-before)/keys, "bytes/key")
-		runtime.KeepAlive(s)
+		runtime.KeepAlive(f)
 	}
 }
 

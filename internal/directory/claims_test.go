@@ -21,49 +21,49 @@ func claiming(presented string, at time.Time) func(*published.KeyRecord) {
 }
 
 // whatBecomesOf a victim's record: in none of these cases does its key, dead or alive, open another one's merchant.
-var whatBecomesOf = map[string]func(*testing.T, scene, published.KeyRecord){
-	"nothing": func(*testing.T, scene, published.KeyRecord) {},
-	"rotated over HTTP": func(t *testing.T, s scene, victim published.KeyRecord) {
+var whatBecomesOf = map[string]func(*testing.T, fixture, published.KeyRecord){
+	"nothing": func(*testing.T, fixture, published.KeyRecord) {},
+	"rotated over HTTP": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = s.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, 0)))
+		_ = f.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, 0)))
 	},
-	"rotated by trigger, in its overlap": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"rotated by trigger, in its overlap": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = s.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, time.Hour)))
+		_ = f.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, time.Hour)))
 	},
-	"disabled": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"disabled": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		victim.State = v1alpha1.ApiKeyDisabled
 		victim.Revision++
-		_ = s.keyInformer.Update(secretOf(t, victim))
+		_ = f.keyInformer.Update(secretOf(t, victim))
 	},
-	"expired": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"expired": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		victim.ExpiresAt = new(now.Add(-time.Second))
 		victim.Revision++
-		_ = s.keyInformer.Update(secretOf(t, victim))
+		_ = f.keyInformer.Update(secretOf(t, victim))
 	},
-	"undecodable": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"undecodable": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = s.keyInformer.Update(broken(secretOf(t, victim), "7"))
+		_ = f.keyInformer.Update(broken(secretOf(t, victim), "7"))
 	},
-	"of a newer version": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"of a newer version": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = s.keyInformer.Update(newerVersion(secretOf(t, victim), "7"))
+		_ = f.keyInformer.Update(newerVersion(secretOf(t, victim), "7"))
 	},
-	"deleted": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"deleted": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = s.keyInformer.Delete(secretOf(t, victim))
+		_ = f.keyInformer.Delete(secretOf(t, victim))
 	},
-	"deleted, with its tombstone": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"deleted, with its tombstone": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		s.bury(t, victim)
-		_ = s.keyInformer.Delete(secretOf(t, victim))
+		f.bury(t, victim)
+		_ = f.keyInformer.Delete(secretOf(t, victim))
 	},
-	"vanished on a relist": func(t *testing.T, s scene, victim published.KeyRecord) {
+	"vanished on a relist": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		_, thief := issue(t, "thief", "thief")
-		_ = s.keyInformer.Replace([]any{s.thiefs(t, thief, victim)}, "9")
+		_ = f.keyInformer.Replace([]any{f.thiefs(t, thief, victim)}, "9")
 	},
 }
 
@@ -78,7 +78,7 @@ func rotatedRecord(t *testing.T, record published.KeyRecord, overlap time.Durati
 }
 
 // bury publishes the tombstone of a key.
-func (s scene) bury(t *testing.T, record published.KeyRecord) {
+func (f fixture) bury(t *testing.T, record published.KeyRecord) {
 	t.Helper()
 	configMap, err := published.EncodeTombstone(namespace, published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: now,
@@ -86,11 +86,11 @@ func (s scene) bury(t *testing.T, record published.KeyRecord) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = s.Informer("tombstone").Add(configMap)
+	_ = f.Informer("tombstone").Add(configMap)
 }
 
 // thiefs is the thief's Secret as it was published.
-func (s scene) thiefs(t *testing.T, thief, victim published.KeyRecord) any {
+func (f fixture) thiefs(t *testing.T, thief, victim published.KeyRecord) any {
 	t.Helper()
 	digest := victim.Current.Digest
 	thief.Current = published.Current{Digest: digest, CreatedAt: now}
@@ -103,9 +103,9 @@ func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
 		for what, become := range whatBecomesOf {
 			for order, thiefFirst := range map[string]bool{"the victim is published first": false, "the thief is published first": true} {
 				t.Run(kind+", "+what+", "+order, func(t *testing.T) {
-					s := newScene()
-					_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("victim")))
-					_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("thief")))
+					f := newFixture()
+					_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("victim")))
+					_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("thief")))
 					presented, victim := issue(t, "victim", "victim")
 					if external {
 						presented = strings.Repeat("v", 40)
@@ -117,10 +117,10 @@ func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
 						secrets[0], secrets[1] = secrets[1], secrets[0]
 					}
 					for _, secret := range secrets {
-						_ = s.keyInformer.Add(secret)
+						_ = f.keyInformer.Add(secret)
 					}
-					become(t, s, victim)
-					got, err := s.Identify(presented, now)
+					become(t, f, victim)
+					got, err := f.Identify(presented, now)
 					if err == nil && got.KeyID != victim.KeyID {
 						t.Errorf("the key opens the thief's merchant: %+v", got)
 					}
@@ -135,131 +135,131 @@ func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
 
 // A key moves to another cluster without touching the till: its key id means nothing here, and its digest is claimed.
 func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	moved, _ := issue(t, "key in another cluster", "acme")
-	_, record := s.publish(t, "till", "acme", claiming(moved, now))
-	got, err := s.Identify(moved, now)
+	_, record := f.publish(t, "till", "acme", claiming(moved, now))
+	got, err := f.Identify(moved, now)
 	if err != nil || got.KeyID != record.KeyID || !got.Live || got.Prefix != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// Had the key id ever been here, nobody but its own record could accept it.
 	_, former := issue(t, "key in another cluster", "acme")
-	s.bury(t, former)
-	if _, err := s.Identify(moved, now); !errors.Is(err, ErrUnknownKey) {
+	f.bury(t, former)
+	if _, err := f.Identify(moved, now); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("a key whose id has a tombstone: %v", err)
 	}
-	_ = s.Informer("tombstone").Replace(nil, "9")
-	if _, err := s.Identify(moved, now); err != nil {
+	_ = f.Informer("tombstone").Replace(nil, "9")
+	if _, err := f.Identify(moved, now); err != nil {
 		t.Errorf("when the tombstone is gone: %v", err)
 	}
 }
 
 func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
-	generated, record := s.publish(t, "till", "acme")
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	generated, record := f.publish(t, "till", "acme")
 	external := strings.Repeat("e", 40)
-	_, claim := s.publish(t, "external", "acme", claiming(external, now))
-	s.bury(t, record)
-	s.bury(t, claim)
+	_, claim := f.publish(t, "external", "acme", claiming(external, now))
+	f.bury(t, record)
+	f.bury(t, claim)
 	for _, presented := range []string{generated, external, reissue(t, "till")} {
-		if _, err := s.Identify(presented, now); !errors.Is(err, ErrUnknownKey) {
+		if _, err := f.Identify(presented, now); !errors.Is(err, ErrUnknownKey) {
 			t.Errorf("got %v", err)
 		}
 	}
 }
 
 func TestAContestEndsWithItsClaims(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	shared := strings.Repeat("s", 40)
-	_, first := s.publish(t, "first", "acme", claiming(shared, now.Add(-time.Hour)))
-	_, second := s.publish(t, "second", "acme", claiming(shared, now))
-	_, third := s.publish(t, "third", "acme", claiming(shared, now.Add(-2*time.Hour)))
+	_, first := f.publish(t, "first", "acme", claiming(shared, now.Add(-time.Hour)))
+	_, second := f.publish(t, "second", "acme", claiming(shared, now))
+	_, third := f.publish(t, "third", "acme", claiming(shared, now.Add(-2*time.Hour)))
 	want := func(keyID string) {
 		t.Helper()
-		got, err := s.Identify(shared, now)
+		got, err := f.Identify(shared, now)
 		if got.KeyID != keyID || (err == nil) == (keyID == "") {
 			t.Errorf("key id %q, %v, want %q", got.KeyID, err, keyID)
 		}
 	}
 	want(third.KeyID)
-	_ = s.keyInformer.Delete(secretOf(t, second))
+	_ = f.keyInformer.Delete(secretOf(t, second))
 	want(third.KeyID)
-	_ = s.keyInformer.Delete(secretOf(t, third))
+	_ = f.keyInformer.Delete(secretOf(t, third))
 	want("") // nobody inherits it
-	_ = s.keyInformer.Delete(secretOf(t, first))
+	_ = f.keyInformer.Delete(secretOf(t, first))
 	want("")
-	if len(s.index.external) != 0 || len(s.index.contested) != 0 {
-		t.Errorf("%d and %d digests are indexed, want none", len(s.index.external), len(s.index.contested))
+	if len(f.index.external) != 0 || len(f.index.contested) != 0 {
+		t.Errorf("%d and %d digests are indexed, want none", len(f.index.external), len(f.index.contested))
 	}
-	_, fresh := s.publish(t, "fresh", "acme", claiming(shared, now))
+	_, fresh := f.publish(t, "fresh", "acme", claiming(shared, now))
 	want(fresh.KeyID)
 }
 
 // An ApiKey that is deleted and created again gets its digest back, also where both are heard of at once.
 func TestADigestPassesToTheApiKeyThatTookThePlace(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	presented := strings.Repeat("s", 40)
-	s.publish(t, "first", "acme", claiming(presented, now.Add(-time.Hour)))
+	f.publish(t, "first", "acme", claiming(presented, now.Add(-time.Hour)))
 	_, again := issue(t, "second", "acme", claiming(presented, now))
-	_ = s.keyInformer.Replace([]any{secretOf(t, again)}, "9")
-	if got, err := s.Identify(presented, now); err != nil || got.KeyID != again.KeyID || !got.Live {
+	_ = f.keyInformer.Replace([]any{secretOf(t, again)}, "9")
+	if got, err := f.Identify(presented, now); err != nil || got.KeyID != again.KeyID || !got.Live {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestAChangedRecordReplacesItsDigests(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
-	old, record := s.publish(t, "till", "acme")
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	old, record := f.publish(t, "till", "acme")
 	fresh := reissue(t, "till")
 	rotated := record.Rotated(
 		published.Current{Digest: apikey.DigestOf(fresh), Prefix: "mk_live_", CreatedAt: now.Add(time.Second)}, v1alpha1.RotationAPI, 0, now)
-	_ = s.keyInformer.Update(secretOf(t, rotated))
+	_ = f.keyInformer.Update(secretOf(t, rotated))
 
-	if got, err := s.Identify(old, now); err != nil || got.Live {
+	if got, err := f.Identify(old, now); err != nil || got.Live {
 		t.Errorf("the old key: live %v, %v", got.Live, err)
 	}
-	if got, err := s.Identify(fresh, now); err != nil || !got.Live || got.Generation != 2 {
+	if got, err := f.Identify(fresh, now); err != nil || !got.Live || got.Generation != 2 {
 		t.Errorf("the new key: live %v, generation %d, %v", got.Live, got.Generation, err)
 	}
-	if len(s.index.external) != 0 {
-		t.Errorf("%d digests of generated keys are indexed", len(s.index.external))
+	if len(f.index.external) != 0 {
+		t.Errorf("%d digests of generated keys are indexed", len(f.index.external))
 	}
 }
 
 // A record that was put back opens nothing by itself: what holds is for Redis to say, which knows of the newer one.
 func TestARecordThatWasPutBackOpensNothing(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
-	old, before := s.publish(t, "till", "acme")
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	old, before := f.publish(t, "till", "acme")
 	rotated := rotatedRecord(t, before, 0)
-	_ = s.keyInformer.Update(secretOf(t, rotated))
+	_ = f.keyInformer.Update(secretOf(t, rotated))
 	refused := func(when string, presented string) {
 		t.Helper()
-		if got, err := s.Identify(presented, now); err != nil || got.Live {
+		if got, err := f.Identify(presented, now); err != nil || got.Live {
 			t.Errorf("%s: live %v, %v, want a key that Redis decides about", when, got.Live, err)
 		}
 	}
-	_ = s.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(secretOf(t, before))
 	refused("put back", old)
-	_ = s.keyInformer.Replace([]any{secretOf(t, before)}, "9")
+	_ = f.keyInformer.Replace([]any{secretOf(t, before)}, "9")
 	refused("listed again", old)
 	before.Revision = now.Add(24 * time.Hour).UnixMilli()
-	_ = s.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(secretOf(t, before))
 	refused("with a fresh revision", old)
 	before.Superseded = true
-	_ = s.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(secretOf(t, before))
 	refused("marked", old)
 
 	issued := rotatedRecord(t, before, 0)
 	fresh := reissue(t, "till")
 	issued.Current.Digest = apikey.DigestOf(fresh)
-	_ = s.keyInformer.Update(secretOf(t, issued))
-	if got, err := s.Identify(fresh, now); err != nil || !got.Live {
+	_ = f.keyInformer.Update(secretOf(t, issued))
+	if got, err := f.Identify(fresh, now); err != nil || !got.Live {
 		t.Errorf("issued anew: live %v, %v", got.Live, err)
 	}
 	refused("after it was issued anew", old)

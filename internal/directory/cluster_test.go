@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 // cluster is a namespace of the real API server and a directory of it.
 type cluster struct {
-	scene
+	fixture
 
 	client    *kubernetes.Clientset
 	namespace string
@@ -55,7 +55,7 @@ func newCluster(t *testing.T) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{newScene(), client, created.Name}
+	return cluster{newFixture(), client, created.Name}
 }
 
 // proxyTo returns a proxy and the way through it.

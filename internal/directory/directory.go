@@ -1,7 +1,6 @@
-// Package directory knows whose key it is: it watches the published objects of the credentials
-// namespace and indexes them by key digest, key id and merchant id. Look-ups are in memory and never
-// wait for the Kubernetes API; when that is away, the directory answers with what it knew last.
-// A published object that cannot be decoded opens nothing: what it said before is dropped.
+// Package directory finds the owner of an API key. It watches the published objects of the credentials namespace and indexes
+// them in memory by key digest, key id and merchant id. While the Kubernetes API is unavailable it serves what it knew last. A
+// published object that cannot be decoded is dropped.
 package directory
 
 import (
@@ -24,33 +23,33 @@ import (
 
 // Directory is the index of published objects. It is safe for concurrent use.
 type Directory struct {
-	mu        sync.RWMutex
-	index     index
-	announcer Announcer
+	mu         sync.RWMutex
+	index      index
+	keyHandler KeyHandler
 
-	// Informers fill the index: Watch, Synced and Age are its own.
+	// Informers fill the index. They provide Watch, Synced and Age.
 	*kube.Informers
 }
 
 // Options of a directory; all are required.
 type Options struct {
 	Log *slog.Logger
-	// Registerer takes the directory's metrics.
+	// Registerer is for the directory's metrics.
 	Registerer prometheus.Registerer
-	Announcer  Announcer
-	// Now is the clock that Age goes by.
+	KeyHandler KeyHandler
+	// Now is the clock of Age.
 	Now func() time.Time
 }
 
 // New returns an empty directory that Watch fills.
 func New(options Options) *Directory {
-	d := &Directory{index: newIndex(), announcer: options.Announcer}
+	d := &Directory{index: newIndex(), keyHandler: options.KeyHandler}
 	d.Informers = kube.NewInformers(kube.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, d.sources()...)
 	d.registerSizes(options.Registerer)
 	return d
 }
 
-// registerSizes counts what is in the index at the time of asking.
+// registerSizes registers the number of keys and merchants.
 func (d *Directory) registerSizes(registerer prometheus.Registerer) {
 	for label, k := range map[string]func() int{
 		"key":      func() int { return len(d.index.keys) },
@@ -68,14 +67,14 @@ func (d *Directory) registerSizes(registerer prometheus.Registerer) {
 	}
 }
 
-// Why a presented key is nobody's. Callers of the API are not told which.
+// Why Identify refuses a key. Callers of the API do not see the reason.
 var (
-	ErrUnknownKey      = errors.New("no published key has this digest or key id")
-	ErrUnusableKey     = errors.New("the key is disabled or has expired")
-	ErrUnknownMerchant = errors.New("the key's merchant is not published")
+	ErrUnknownKey      = errors.New("no published API key has this digest or key id")
+	ErrUnusableKey     = errors.New("the API key is disabled or has expired")
+	ErrUnknownMerchant = errors.New("the merchant of the API key is not published")
 )
 
-// Principal is who presented a key, as far as this replica knows.
+// Principal is the key and merchant that a request belongs to, as far as this replica knows.
 type Principal struct {
 	KeyID string
 	// Generation and Order are of the published record.
@@ -83,45 +82,44 @@ type Principal struct {
 	Order      published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
-	// Live is the record's verdict on Digest. It is false for a key of a known key id whose digest
-	// is not published here, or no longer: another replica may have just made it.
+	// Live reports whether the record accepts Digest. It is false for a known key id with another digest: a replica may have just
+	// issued it.
 	Live bool
-	// Prefix is of the presented key; empty for a key made elsewhere.
+	// Prefix is of the presented key; empty for an externally generated key.
 	Prefix string
-	// CreatedAt is when the ApiKey was first published, to the second; RotatedAt is when its current
-	// key was issued.
+	// CreatedAt is when the ApiKey was first published, to the second; RotatedAt is when its current key was issued.
 	CreatedAt, RotatedAt time.Time
-	// ExpiresAt is nil for a key without an end.
+	// ExpiresAt is nil for a key that does not expire.
 	ExpiresAt *time.Time
 	Merchant  *Merchant
 }
 
-// Merchant is what the directory keeps of a published merchant. It is shared and never changed.
+// Merchant is what the directory keeps of a published merchant. It is shared and immutable.
 type Merchant struct {
-	// ID is the bare id, without the "mer_" callers see.
+	// ID is the id without "mer_".
 	ID          string
 	DisplayName string
 	State       v1alpha1.MerchantState
-	// Allowlist are the blocks callers must be in; none: any address.
+	// Allowlist are the address blocks that may call; empty: any address.
 	Allowlist []netip.Prefix
 	RateLimit v1alpha1.RateLimit
 	Sessions  v1alpha1.SessionSettings
-	// TellCreated: its webhook asks for session.created.
-	TellCreated bool
+	// EmitCreated: its webhook subscribes to session.created.
+	EmitCreated bool
 }
 
 // Active reports whether the merchant may use the API.
 func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
 
-// Allows reports whether the merchant's servers may call from the address.
+// Allows reports whether requests may come from the address.
 func (m *Merchant) Allows(address netip.Addr) bool {
 	return len(m.Allowlist) == 0 ||
 		slices.ContainsFunc(m.Allowlist, func(block netip.Prefix) bool { return block.Contains(address) })
 }
 
-// Identify returns who presented a key at the time now. A key that is known by its key id alone is returned as well, not live,
-// since another replica may have rotated it a moment ago. The digest is the secret here, so looking it up in a map tells a
-// guesser nothing. Errors: ErrUnknownKey, ErrUnusableKey, ErrUnknownMerchant.
+// Identify returns the owner of a key at the time now. A key with a known key id and another digest is returned too, not live,
+// because another replica may have rotated it a moment ago. The map lookup leaks nothing: it is by digest, which a guesser
+// cannot choose. Errors: ErrUnknownKey, ErrUnusableKey, ErrUnknownMerchant.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
 	id, _ := apikey.IDOf(presented)
@@ -137,7 +135,7 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		prefix = apikey.PrefixOf(presented)
 	}
 	record := found.record()
-	if !found.superseded && !record.Usable(now) { // what holds for a superseded record is for the override to say
+	if !found.superseded && !record.Usable(now) { // for a superseded record the override decides
 		return Principal{}, ErrUnusableKey
 	}
 	merchant := d.index.merchants[found.merchant]
@@ -164,6 +162,6 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 		Allowlist:   allowlist,
 		RateLimit:   record.RateLimit,
 		Sessions:    record.Sessions,
-		TellCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
+		EmitCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
 	}, nil
 }

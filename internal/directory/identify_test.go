@@ -16,7 +16,7 @@ import (
 )
 
 func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
-	s := newScene()
+	f := newFixture()
 	expiry := now.Add(time.Hour)
 	key, record := issue(t, "till", "acme", func(r *published.KeyRecord) {
 		r.Generation, r.ExpiresAt = 3, &expiry
@@ -24,12 +24,12 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 	})
 	secret := secretOf(t, record)
 	secret.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
-	_ = s.keyInformer.Add(secret)
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme", func(r *published.MerchantRecord) {
+	_ = f.keyInformer.Add(secret)
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::7"}
 	})))
 
-	got, err := s.Identify(key, now)
+	got, err := f.Identify(key, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,23 +49,23 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 }
 
 func TestIdentify(t *testing.T) {
-	s := newScene()
-	_ = s.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	past, future := now.Add(-time.Second), now.Add(time.Second)
 	elsewhere, overlapping, ended := strings.Repeat("f", 40), strings.Repeat("o", 40), strings.Repeat("e", 40)
 
-	current, record := s.publish(t, "current", "acme")
-	rotated, _ := s.publish(t, "rotated", "acme", func(r *published.KeyRecord) {
+	current, record := f.publish(t, "current", "acme")
+	rotated, _ := f.publish(t, "rotated", "acme", func(r *published.KeyRecord) {
 		r.Previous = []published.Previous{
 			{Digest: apikey.DigestOf(overlapping), ValidUntil: future},
 			{Digest: apikey.DigestOf(ended), ValidUntil: now},
 		}
 	})
-	expired, _ := s.publish(t, "expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &now })
-	expiring, _ := s.publish(t, "expiring", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &future })
-	disabled, _ := s.publish(t, "disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
-	orphan, _ := s.publish(t, "orphan", "nobody")
-	s.publish(t, "foreign", "acme", func(r *published.KeyRecord) {
+	expired, _ := f.publish(t, "expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &now })
+	expiring, _ := f.publish(t, "expiring", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &future })
+	disabled, _ := f.publish(t, "disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	orphan, _ := f.publish(t, "orphan", "nobody")
+	f.publish(t, "foreign", "acme", func(r *published.KeyRecord) {
 		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: past}
 	})
 	unknown, _ := issue(t, "unknown", "acme")
@@ -98,7 +98,7 @@ func TestIdentify(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := s.Identify(test.presented, now)
+			got, err := f.Identify(test.presented, now)
 			if !errors.Is(err, test.err) || (err != nil && test.err == nil) {
 				t.Fatalf("error %v, want %v", err, test.err)
 			}

@@ -8,32 +8,32 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// index finds keys and merchants. Keys are known by the name of their object, for that is all that is left of one
-// that vanished or cannot be decoded. Every change of keys goes through put and drop.
+// index finds keys and merchants. Keys are stored by the name of their object, which is all that is known of one that was deleted
+// or cannot be decoded. Keys change through putKey and dropKey only.
 type index struct {
 	keys      map[string]*key
 	merchants map[unique.Handle[string]]*Merchant // by id
-	// ended are the key ids that were here and have no usable record now.
+	// ended are key ids that had a record and have no usable one now.
 	ended map[string]ended
-	// external says which key has an externally generated digest. Generated keys are found by their key id alone.
+	// external has keys by externally generated digest. Our own keys are found by key id only.
 	external map[apikey.Digest]*key
-	// contested are the digests that several keys claim, and hence none in external. The operator never publishes a digest twice,
-	// so this takes somebody with rights in the credentials namespace.
+	// contested are digests of several keys; they are not in external. The operator never publishes a digest twice, so somebody
+	// with rights in the credentials namespace did.
 	contested map[apikey.Digest]*contest
 }
 
-// ended is what is left of a key.
+// ended is what remains of a key.
 type ended struct {
-	// merchant is the zero Handle if the key was never known.
+	// merchant is the zero Handle if there never was a record.
 	merchant unique.Handle[string]
-	// tombstone: the operator says that its ApiKey has really ended.
+	// tombstone: the ApiKey was deleted, not only its published object.
 	tombstone bool
 }
 
-// contest is about a digest that several keys claim. The key to which it was issued first holds it, live or not, and nobody
-// inherits it: it ends with the last claim.
+// contest is a digest of several keys. It belongs to the key to which it was issued first, live or not. No other key inherits it
+// while one of them claims it.
 type contest struct {
-	holder string // a key id, which may be gone
+	holder string // a key id; its key may be deleted
 	keys   []*key
 }
 
@@ -47,9 +47,9 @@ func newIndex() index {
 	}
 }
 
-// find returns the only key that can accept what was presented, nil if there is none. A string of our grammar names its key
-// id, else the id is empty: if that is here, or ever was, nobody else can accept the string. All else, and keys that came from
-// another cluster with their old key id, can only be externally generated.
+// find returns the only key that can accept a presented string, or nil. A string of our grammar has a key id; if a key with this
+// id is or was here, no other key can accept the string. Other strings, and keys moved from another cluster, can only be
+// externally generated.
 func (i *index) find(id string, digest apikey.Digest) *key {
 	if id != "" {
 		if _, was := i.ended[id]; was {
@@ -66,7 +66,7 @@ func (i *index) find(id string, digest apikey.Digest) *key {
 	return found
 }
 
-// holder returns the key that has an externally generated digest.
+// holder returns the key of an externally generated digest.
 func (i *index) holder(digest apikey.Digest) *key {
 	if k := i.external[digest]; k != nil {
 		return k
@@ -90,10 +90,10 @@ func (i *index) putKey(name string, k *key) {
 	for _, digest := range k.claims() {
 		i.claim(digest, k)
 	}
-	i.release(earlier) // not before, or a contest would be forgotten with the last claim in it
+	i.release(earlier) // after the new claims, because a contest ends with its last claim
 }
 
-// dropKey remembers the key id of what it drops.
+// dropKey removes a key and adds its key id to ended.
 func (i *index) dropKey(name string) {
 	k, known := i.keys[name]
 	if !known {
@@ -121,7 +121,7 @@ func (i *index) claim(digest apikey.Digest, k *key) {
 	}
 }
 
-// release ends what a key claims; there may be none.
+// release removes the claims of a key, which may be nil.
 func (i *index) release(k *key) {
 	if k == nil {
 		return

@@ -13,32 +13,32 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// key is what the directory keeps of a published key. It is never changed, only replaced. There may be hundreds of thousands,
-// so that it holds what a request needs and what is told of it, in few words: a record takes three times as much.
+// key is what the directory keeps of a published key: what requests and overrides need. It is immutable. There may be hundreds of
+// thousands, and the whole record would take three times the memory.
 type key struct {
-	// id is part of the name of the published object, which the index holds anyway.
+	// id is a substring of the published object's name and shares its memory.
 	id string
-	// merchant is the id of its merchant, which has other keys besides.
+	// merchant is the id of its merchant, shared with its other keys.
 	merchant             unique.Handle[string]
 	generation, revision int64
 	digest               apikey.Digest // the current one
-	// made is when the ApiKey was first published, issued when the current digest was put in force, and rotated when that was
-	// told of, all in Unix microseconds.
-	made, issued, rotated int64
-	// rest is nil for most keys.
-	rest     *keyRest
+	// created is when the ApiKey was first published, issued when the current digest was issued, and rotated the time of the last
+	// rotation, all in Unix microseconds.
+	created, issued, rotated int64
+	// extra is nil for most keys.
+	extra    *keyExtra
 	disabled bool
 	// external: the current key was externally generated.
 	external bool
-	// superseded: a newer record was in force already when this one was put back. It opens nothing by itself.
+	// superseded: this record was restored after a newer one was published. It accepts nothing by itself.
 	superseded bool
 }
 
-// keyRest is what most keys do not have.
-type keyRest struct {
+// keyExtra has the fields that most keys do not need.
+type keyExtra struct {
 	previous  []published.Previous
 	expiresAt *time.Time
-	// handled is the externally generated digest of the ApiKey, which may have been rotated since.
+	// handled is the digest in the ApiKey's spec, which may have been rotated since.
 	handled *apikey.Digest
 }
 
@@ -54,7 +54,7 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 		generation: record.Generation,
 		revision:   record.Revision,
 		digest:     record.Current.Digest,
-		made:       secret.CreationTimestamp.UnixMicro(),
+		created:    secret.CreationTimestamp.UnixMicro(),
 		issued:     record.Current.CreatedAt.UnixMicro(),
 		rotated:    record.LastRotation.Time.UnixMicro(),
 		disabled:   record.State != v1alpha1.ApiKeyActive,
@@ -62,12 +62,12 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 		superseded: record.Superseded,
 	}
 	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil {
-		k.rest = &keyRest{record.Previous, record.ExpiresAt, record.HandledDigest}
+		k.extra = &keyExtra{record.Previous, record.ExpiresAt, record.HandledDigest}
 	}
 	return k, nil
 }
 
-// record is the part of the published record that says what the key's digests are good for.
+// record is the part of the published record that decides about digests.
 func (k *key) record() published.KeyRecord {
 	record := published.KeyRecord{
 		KeyID:      k.id,
@@ -81,27 +81,27 @@ func (k *key) record() published.KeyRecord {
 	if k.disabled {
 		record.State = v1alpha1.ApiKeyDisabled
 	}
-	if k.rest != nil {
-		record.Previous, record.ExpiresAt = k.rest.previous, k.rest.expiresAt
+	if k.extra != nil {
+		record.Previous, record.ExpiresAt = k.extra.previous, k.extra.expiresAt
 	}
 	return record
 }
 
-// claims are the digests the key may be found by, each once: the current one if it is externally generated, those in
-// their overlap, and the one the ApiKey brought, even after a rotation. A generated one among them is found by its key id first.
+// claims are the digests by which the key may be found, without duplicates: the current one if it is externally generated, those
+// in their overlap, and the one of the ApiKey's spec, even after a rotation. Generated ones are found by key id first.
 func (k *key) claims() []apikey.Digest {
 	var claims []apikey.Digest
 	if k.external {
 		claims = append(claims, k.digest)
 	}
-	if k.rest == nil {
+	if k.extra == nil {
 		return claims
 	}
-	for _, previous := range k.rest.previous {
+	for _, previous := range k.extra.previous {
 		claims = append(claims, previous.Digest)
 	}
-	if k.rest.handled != nil {
-		claims = append(claims, *k.rest.handled)
+	if k.extra.handled != nil {
+		claims = append(claims, *k.extra.handled)
 	}
 	const few = 2
 	if len(claims) < few {
@@ -111,8 +111,8 @@ func (k *key) claims() []apikey.Digest {
 	return slices.Compact(claims)
 }
 
-// issuedBefore reports whether the digest was issued to k before it was to the other key. A digest that is not the current one
-// any more was issued before any that is.
+// issuedBefore reports whether the digest was issued to k before it was issued to the other key. A digest that is no longer the
+// current one of a key was issued before one that is.
 func (k *key) issuedBefore(other *key, digest apikey.Digest) bool {
 	mine, theirs := k.digest == digest, other.digest == digest
 	switch {
@@ -132,17 +132,17 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant,
 		Digest:     digest,
 		Live:       live,
 		Prefix:     prefix,
-		CreatedAt:  timeOf(k.made),
+		CreatedAt:  timeOf(k.created),
 		RotatedAt:  timeOf(k.rotated),
 		Merchant:   merchant,
 	}
-	if k.rest != nil {
-		p.ExpiresAt = k.rest.expiresAt
+	if k.extra != nil {
+		p.ExpiresAt = k.extra.expiresAt
 	}
 	return p
 }
 
-// order is the record's, for what is kept of the time of issue is enough for it.
+// order is the order of the record.
 func (k *key) order() published.Order {
 	return published.Order{Issued: max(timeOf(k.issued).UnixMilli(), 0), Revision: k.revision}
 }

@@ -22,27 +22,27 @@ const namespace = "credentials"
 
 var now = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 
-// scene is a directory whose log and metrics a test can read.
-type scene struct {
+// fixture is a directory whose log and metrics a test can read.
+type fixture struct {
 	*Directory
 	keyInformer, merchantInformer *kube.Informer
 
 	log     *bytes.Buffer
 	metrics *prometheus.Registry
-	news    *news
+	events  *keyEvents
 	clock   *clock.FakePassiveClock
 }
 
-func newScene() scene {
-	s := scene{log: &bytes.Buffer{}, metrics: prometheus.NewRegistry(), news: &news{}, clock: clock.NewFakePassiveClock(now)}
-	s.Directory = New(Options{
-		Log:        slog.New(slog.NewTextHandler(s.log, nil)),
-		Registerer: s.metrics,
-		Announcer:  s.news,
-		Now:        s.clock.Now,
+func newFixture() fixture {
+	f := fixture{log: &bytes.Buffer{}, metrics: prometheus.NewRegistry(), events: &keyEvents{}, clock: clock.NewFakePassiveClock(now)}
+	f.Directory = New(Options{
+		Log:        slog.New(slog.NewTextHandler(f.log, nil)),
+		Registerer: f.metrics,
+		KeyHandler: f.events,
+		Now:        f.clock.Now,
 	})
-	s.keyInformer, s.merchantInformer = s.Informer("key"), s.Informer("merchant")
-	return s
+	f.keyInformer, f.merchantInformer = f.Informer("key"), f.Informer("merchant")
+	return f
 }
 
 // issue makes a key of the ApiKey with the uid, and its record.
@@ -69,10 +69,10 @@ func issue(t testing.TB, uid, merchantUID types.UID, change ...func(*published.K
 }
 
 // publish issues a key and puts its record into the directory, as a watch would.
-func (s scene) publish(t testing.TB, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
+func (f fixture) publish(t testing.TB, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
 	t.Helper()
 	plaintext, record = issue(t, uid, merchantUID, change...)
-	_ = s.keyInformer.Add(secretOf(t, record))
+	_ = f.keyInformer.Add(secretOf(t, record))
 	return plaintext, record
 }
 

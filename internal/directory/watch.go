@@ -11,46 +11,46 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
-// sources are the published objects a directory is made of.
+// sources are the published objects that the directory watches.
 func (d *Directory) sources() []kube.Source {
 	return []kube.Source{
 		{
 			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
-			Kind: kube.Decoded[*corev1.Secret, *key]{
-				Decode: decodeKey, Take: d.takeKey, Forget: d.forgetKey, Newer: d.deferKey, All: d.keyNames,
+			Index: kube.IndexFuncs[*corev1.Secret, *key]{
+				DecodeFunc: decodeKey, PutFunc: d.putKey, DeleteFunc: d.deleteKey, NewerFunc: d.deferKey, NamesFunc: d.keyNames,
 			},
 		},
 		{
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
-			Kind: kube.Decoded[*corev1.ConfigMap, *Merchant]{
-				Decode: decodeMerchant, Take: d.takeMerchant, Forget: d.forgetMerchant, Newer: func(string) {}, All: d.merchantNames,
+			Index: kube.IndexFuncs[*corev1.ConfigMap, *Merchant]{
+				DecodeFunc: decodeMerchant, PutFunc: d.putMerchant, DeleteFunc: d.deleteMerchant, NewerFunc: func(string) {}, NamesFunc: d.merchantNames,
 			},
 		},
 		{
 			Name: "tombstone", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelTombstone,
-			Kind: kube.Decoded[*corev1.ConfigMap, published.Tombstone]{
-				Decode: published.DecodeTombstone, Take: d.takeTombstone, Forget: d.forgetTombstone, Newer: func(string) {}, All: d.tombstoneNames,
+			Index: kube.IndexFuncs[*corev1.ConfigMap, published.Tombstone]{
+				DecodeFunc: published.DecodeTombstone, PutFunc: d.putTombstone, DeleteFunc: d.deleteTombstone, NewerFunc: func(string) {}, NamesFunc: d.tombstoneNames,
 			},
 		},
 	}
 }
 
-func (d *Directory) takeKey(name string, k *key) error {
-	k = d.announce(name, k)
+func (d *Directory) putKey(name string, k *key) error {
+	k = d.notify(name, k)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.index.putKey(name, k)
 	return nil
 }
 
-func (d *Directory) forgetKey(name string) {
-	d.announce(name, nil)
+func (d *Directory) deleteKey(name string) {
+	d.notify(name, nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.index.dropKey(name)
 }
 
-// deferKey keeps what is known of a key whose record is of a newer version. One that is not known is here nevertheless.
+// deferKey keeps a key whose record has a newer version. An unknown key id is taken all the same.
 func (d *Directory) deferKey(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,19 +60,19 @@ func (d *Directory) deferKey(name string) {
 	}
 }
 
-// takeTombstone keeps the key id of an ApiKey that has ended; nobody else can ever accept its keys.
-func (d *Directory) takeTombstone(_ string, tombstone published.Tombstone) error {
+// putTombstone keeps the key id of a deleted ApiKey, so that no other key can accept its keys.
+func (d *Directory) putTombstone(_ string, tombstone published.Tombstone) error {
 	if tombstone.Kind != published.TombstoneApiKey {
 		return nil
 	}
-	d.announceEnd(tombstone.ID)
+	d.notifyEnd(tombstone.ID)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.index.ended[tombstone.ID] = ended{merchant: d.index.ended[tombstone.ID].merchant, tombstone: true}
 	return nil
 }
 
-func (d *Directory) forgetTombstone(name string) {
+func (d *Directory) deleteTombstone(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.index.ended, published.TombstoneKeyID(name))
@@ -96,7 +96,7 @@ func (d *Directory) keyNames() []string {
 	return slices.Collect(maps.Keys(d.index.keys))
 }
 
-func (d *Directory) takeMerchant(_ string, merchant *Merchant) error {
+func (d *Directory) putMerchant(_ string, merchant *Merchant) error {
 	id := unique.Make(merchant.ID)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +104,7 @@ func (d *Directory) takeMerchant(_ string, merchant *Merchant) error {
 	return nil
 }
 
-func (d *Directory) forgetMerchant(name string) {
+func (d *Directory) deleteMerchant(name string) {
 	id := unique.Make(published.MerchantID(name))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,74 +121,72 @@ func (d *Directory) merchantNames() []string {
 	return names
 }
 
-// Announcer is told what the watch of keys brings before the directory acts on it. It makes the news
-// known to replicas that have not heard them, so that no replica refuses a key which another one
-// accepts afterwards. Its methods are called in the order of the news, one at a time. The records are no
-// more than what tells whose the key is, its order, and which digests it accepts.
-type Announcer interface {
-	// Announce says that a key's record became newer.
-	Announce(record published.KeyRecord)
-	// Revoke says that a key is no more: its published object is gone, cannot be decoded, or is of
-	// another merchant now. The record is the last that was known of it.
-	Revoke(record published.KeyRecord)
-	// End says that a key's ApiKey has really ended, so that nothing that was ever known of the key holds.
-	End(record published.KeyRecord)
-	// Check says that a record was seen that other replicas may know a newer one than: it was seen for the first
-	// time, or was put back.
-	Check(record published.KeyRecord)
+// KeyHandler is called with each change of a key before the directory acts on it, so that no replica refuses a key which another
+// one still accepts afterwards. Calls are in order, one at a time. The records have only what an override needs.
+type KeyHandler interface {
+	// KeyUpdated is called with a newer record of a key.
+	KeyUpdated(record published.KeyRecord)
+	// KeyRevoked is called with the last known record of a key whose published object was deleted, cannot be decoded, or belongs
+	// to another merchant now.
+	KeyRevoked(record published.KeyRecord)
+	// KeyEnded is called for a key whose ApiKey was deleted: nothing that was ever published of it is valid.
+	KeyEnded(record published.KeyRecord)
+	// KeyUnverified is called with a record that may be older than what other replicas know: at the first sight of a key, or when
+	// an older record replaces a newer one.
+	KeyUnverified(record published.KeyRecord)
 }
 
-// announce tells what is new about a key; next is nil when it is no more. It returns what is to be put in its place: a record that is
-// older than the one before is superseded, and so is any of the same issue after it.
-func (d *Directory) announce(name string, next *key) *key {
+// notify calls the handler for a changed key; next is nil for a deleted one. It returns the key to store: one that is older than
+// its predecessor is superseded, and so are later ones of the same issue.
+func (d *Directory) notify(name string, next *key) *key {
 	d.mu.RLock()
 	earlier := d.index.keys[name]
 	tombstone := d.index.ended[published.KeyID(name)].tombstone
 	d.mu.RUnlock()
 	switch {
 	case next != nil && tombstone:
-		d.announcer.End(next.record())
+		d.keyHandler.KeyEnded(next.record())
 	case earlier == nil && next != nil:
-		d.announcer.Check(next.record())
+		d.keyHandler.KeyUnverified(next.record())
 	case earlier == nil:
 	case next == nil:
-		d.announcer.Revoke(earlier.record())
+		d.keyHandler.KeyRevoked(earlier.record())
 	case next.merchant != earlier.merchant:
-		d.announcer.Revoke(earlier.record())
-		d.announcer.Announce(next.record())
+		d.keyHandler.KeyRevoked(earlier.record())
+		d.keyHandler.KeyUpdated(next.record())
 	default:
-		return d.announceChange(earlier, next)
+		return d.notifyChange(earlier, next)
 	}
 	return next
 }
 
-func (d *Directory) announceChange(earlier, next *key) *key {
+func (d *Directory) notifyChange(earlier, next *key) *key {
 	order := next.order().Compare(earlier.order())
-	putBack := order < 0 && !next.superseded
-	if putBack || (earlier.superseded && next.issued == earlier.issued) {
+	restored := order < 0 && !next.superseded
+	if restored || (earlier.superseded && next.issued == earlier.issued) {
 		next.superseded = true
 	}
-	if putBack {
-		d.announcer.Announce(earlier.record()) // whoever has not heard of it must not take what was put back
-		d.announcer.Check(next.record())
+	if restored {
+		d.keyHandler.KeyUpdated(earlier.record()) // replicas that missed it must not accept the restored record
+		d.keyHandler.KeyUnverified(next.record())
 	}
 	if order > 0 {
-		d.announcer.Announce(next.record())
+		d.keyHandler.KeyUpdated(next.record())
 	}
 	return next
 }
 
-// announceEnd tells of the end of a key that is or was here.
-func (d *Directory) announceEnd(id string) {
+// notifyEnd calls the handler for the tombstone of a key that is or was here.
+func (d *Directory) notifyEnd(id string) {
 	d.mu.RLock()
 	k := d.index.keys[published.KeyName(id)]
 	last := d.index.ended[id]
 	d.mu.RUnlock()
 	switch {
-	case last.tombstone: // it was told when the tombstone was first seen
+	case last.tombstone: // the handler was called for it before
 	case k != nil:
-		d.announcer.End(k.record())
+		d.keyHandler.KeyEnded(k.record())
 	case last.merchant != unique.Handle[string]{}:
-		d.announcer.End(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()})
+		d.keyHandler.KeyEnded(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()})
 	}
 }

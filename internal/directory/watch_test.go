@@ -64,7 +64,7 @@ func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
 
 	c.deleteKey(t, secret)
 	fresh, _ := c.createKey(t, "fresh", "acme")
-	c.want(t, gone, nil) // nobody has told it yet
+	c.want(t, gone, nil) // it does not know it yet
 	c.watch(t, sharedConfig)
 	c.eventually(t, gone, ErrUnknownKey)
 	c.eventually(t, fresh, nil)
@@ -83,7 +83,7 @@ func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
 	c.watch(t, sharedConfig)
 	<-c.Synced()
 	c.want(t, good, nil)
-	wantMetrics(t, c.scene, 1, 1)
+	wantMetrics(t, c.fixture, 1, 1)
 }
 
 func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {

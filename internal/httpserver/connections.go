@@ -11,59 +11,58 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// connections are those a server has open, at most so many of them. For each one more that is opened, the one that has waited
-// longest for a request is closed. So whoever holds connections without using them loses them, and whoever
-// uses his keeps them. A new one that finds a request under way on all others is closed itself.
+// connections limits the open connections of a server. Over the limit, a new connection closes the one that has been idle
+// longest, so clients lose unused connections and keep used ones. If no other is idle, the new one is closed.
 type connections struct {
-	most    int
+	limit   int
 	evicted prometheus.Counter
 
 	mu       sync.Mutex
 	open     int
 	draining bool
-	// ring is of those that wait for a request: ring.after has waited longest, ring.before was the last to begin.
-	ring connection
+	// idle is a ring of the idle connections: idle.next has been idle longest, idle.prev shortest.
+	idle connection
 }
 
-// connection is part of the ring while it waits for a request, the first one included.
+// connection is in the ring while it waits for a request, also for the first one.
 type connection struct {
-	shapedConn
+	jsonErrorConn
 
-	before, after *connection // nil outside of the ring
-	dropped       atomic.Bool // it is about to be closed: it is not counted any more, and no request on it is handled
+	prev, next *connection // nil if not idle
+	dropped    atomic.Bool // it will be closed: it is no longer counted, and no request on it is handled
 }
 
-// connectionKey is where the context of a request has its connection.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-// owner makes the connections of a listener ours.
-type owner struct{ net.Listener }
+// trackingListener wraps the connections that it accepts.
+type trackingListener struct{ net.Listener }
 
 // Accept waits for the next connection.
-func (o owner) Accept() (net.Conn, error) {
-	accepted, err := o.Listener.Accept()
+func (l trackingListener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		return &connection{shapedConn: shapedConn{tcp}}, nil
+		return &connection{jsonErrorConn: jsonErrorConn{tcp}}, nil
 	}
 	return accepted, nil
 }
 
-func newConnections(most int, registerer prometheus.Registerer, listener string) *connections {
-	c := &connections{most: most}
-	c.ring.before, c.ring.after = &c.ring, &c.ring
+func newConnections(limit int, registerer prometheus.Registerer, listener string) *connections {
+	c := &connections{limit: limit}
+	c.idle.prev, c.idle.next = &c.idle, &c.idle
 	factory := promauto.With(registerer)
 	labels := prometheus.Labels{"listener": listener}
 	c.evicted = factory.NewCounter(prometheus.CounterOpts{
 		Name:        "merchant_operator_http_connections_evicted_total",
-		Help:        "Connections that were closed while they waited for a request, because there were too many.",
+		Help:        "Idle connections closed because of the connection limit.",
 		ConstLabels: labels,
 	})
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "merchant_operator_http_connections",
-		Help:        "Connections that are open.",
+		Help:        "Open connections.",
 		ConstLabels: labels,
 	}, func() float64 {
 		c.mu.Lock()
@@ -73,9 +72,9 @@ func newConnections(most int, registerer prometheus.Registerer, listener string)
 	return c
 }
 
-// changed is the ConnState of the server. To net/http a request is under way from the end of its headers to the end of
-// its answer.
-func (c *connections) changed(of net.Conn, state http.ConnState) {
+// onStateChange is the ConnState of the server. For net/http a connection is active from the end of a request's headers to the
+// end of the response.
+func (c *connections) onStateChange(of net.Conn, state http.ConnState) {
 	if connection := connectionOf(of); connection != nil {
 		if surplus := c.move(connection, state); surplus != nil {
 			c.evicted.Inc()
@@ -84,7 +83,7 @@ func (c *connections) changed(of net.Conn, state http.ConnState) {
 	}
 }
 
-// connectionOf returns our connection, below TLS too; nil: it is not ours.
+// connectionOf returns our connection, also below TLS; nil if it is another type.
 func connectionOf(of net.Conn) *connection {
 	if wrapped, ok := of.(interface{ NetConn() net.Conn }); ok {
 		of = wrapped.NetConn()
@@ -98,9 +97,9 @@ func withConnection(ctx context.Context, of net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, connectionOf(of))
 }
 
-// answerable handles a request only if its answer can be sent. net/http may have read a request by the time its
-// connection is chosen to be closed; handled, it would be done and never answered.
-func answerable(handler http.Handler) http.Handler {
+// abortDropped aborts requests on dropped connections. net/http may read a request just before its connection is dropped; it
+// must not be handled, because its response cannot be sent.
+func abortDropped(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if connection, _ := r.Context().Value(connectionKey{}).(*connection); connection != nil && connection.dropped.Load() {
 			panic(http.ErrAbortHandler)
@@ -109,24 +108,23 @@ func answerable(handler http.Handler) http.Handler {
 	})
 }
 
-// dropIdle has no more requests handled on the connections that wait for one, so that a server that shuts down can close
-// them.
+// dropIdle drops all idle connections, so that a server that shuts down can close them.
 func (c *connections) dropIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
-	for c.ring.after != &c.ring {
-		c.drop(c.ring.after)
+	for c.idle.next != &c.idle {
+		c.drop(c.idle.next)
 	}
 }
 
 func (c *connections) drop(connection *connection) {
 	connection.dropped.Store(true)
-	connection.leave()
+	connection.removeIdle()
 	c.open--
 }
 
-// move counts a connection and puts it where it belongs. It returns one that must be closed, or nil.
+// move counts a connection and puts it into the ring or takes it out. It returns a connection to close, or nil.
 func (c *connections) move(moved *connection, state http.ConnState) (surplus *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,34 +134,34 @@ func (c *connections) move(moved *connection, state http.ConnState) (surplus *co
 	switch state {
 	case http.StateNew:
 		c.open++
-		moved.enter(&c.ring)
-		if c.open > c.most {
-			surplus = c.ring.after
+		moved.pushIdle(&c.idle)
+		if c.open > c.limit {
+			surplus = c.idle.next
 			c.drop(surplus)
 		}
 	case http.StateIdle:
-		moved.enter(&c.ring)
+		moved.pushIdle(&c.idle)
 		if c.draining {
 			c.drop(moved)
 		}
 	case http.StateActive:
-		moved.leave()
+		moved.removeIdle()
 	case http.StateClosed, http.StateHijacked:
-		moved.leave()
+		moved.removeIdle()
 		c.open--
 	}
 	return surplus
 }
 
-func (c *connection) enter(ring *connection) {
-	c.before, c.after = ring.before, ring
-	c.before.after, c.after.before = c, c
+func (c *connection) pushIdle(ring *connection) {
+	c.prev, c.next = ring.prev, ring
+	c.prev.next, c.next.prev = c, c
 }
 
-func (c *connection) leave() {
-	if c.after == nil {
+func (c *connection) removeIdle() {
+	if c.next == nil {
 		return
 	}
-	c.before.after, c.after.before = c.after, c.before
-	c.before, c.after = nil, nil
+	c.prev.next, c.next.prev = c.next, c.prev
+	c.prev, c.next = nil, nil
 }

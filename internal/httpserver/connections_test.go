@@ -2,164 +2,33 @@ package httpserver
 
 import (
 	"bufio"
-	"crypto/tls"
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/merchant-operator/merchant-operator/test/await"
-	"github.com/merchant-operator/merchant-operator/test/freeport"
 )
 
-const patience = 30 * time.Second
-
-// room is a server with room for three connections. A request for /stay is answered when the test says so.
-type room struct {
-	*Server
-
-	t        *testing.T
-	address  string
-	tls      bool
-	registry *prometheus.Registry
-	staying  chan struct{} // receives when such a request has come
-	end      chan struct{} // closed when they are to be answered
-	handled  sync.Map      // by the id of requests that have one
-}
-
-func newRoom(t *testing.T, secure bool) *room {
-	t.Helper()
-	r := &room{t: t, tls: secure, registry: prometheus.NewRegistry(), staying: make(chan struct{}), end: make(chan struct{})}
-	number, err := freeport.Choose()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.address = fmt.Sprintf("127.0.0.1:%d", number)
-	port := Port{
-		Name: "test", Address: r.address, MaxConnections: 3, Log: slog.New(slog.DiscardHandler), Registerer: r.registry,
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-			if id := request.URL.Query().Get("id"); id != "" {
-				if _, twice := r.handled.LoadOrStore(id, true); twice {
-					t.Errorf("%s was handled twice", id)
-				}
-			}
-			if request.URL.Path == "/stay" {
-				r.staying <- struct{}{}
-				<-r.end
-			}
-		}),
-	}
-	if secure {
-		if port.TLS, err = TLS(""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r.Server, err = Serve(t.Context(), port, make(chan error, 1)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return r
-}
-
-// guest is a connection of a client.
-type guest struct {
-	t *testing.T
-	net.Conn
-	answers *bufio.Reader
-}
-
-func (r *room) enter() *guest {
-	r.t.Helper()
-	raw, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.address)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if r.tls {
-		raw = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-	}
-	r.t.Cleanup(func() { _ = raw.Close() })
-	_ = raw.SetDeadline(time.Now().Add(patience))
-	return &guest{r.t, raw, bufio.NewReader(raw)}
-}
-
-func (g *guest) ask(path string) { fmt.Fprintf(g, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path) }
-
-func (g *guest) wantAnswer(who string) {
-	g.t.Helper()
-	answer, err := http.ReadResponse(g.answers, nil)
-	if err != nil {
-		g.t.Fatalf("%s got no answer: %v", who, err)
-	}
-	_ = answer.Body.Close()
-}
-
-func (g *guest) wantClosed(who string) {
-	g.t.Helper()
-	if n, err := io.Copy(io.Discard, g.answers); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		g.t.Errorf("%s was not closed: %d bytes, %v", who, n, err)
-	}
-}
-
-func (r *room) wantCounts(open, evicted int) {
-	r.t.Helper()
-	want := fmt.Sprintf(`# HELP merchant_operator_http_connections Connections that are open.
-# TYPE merchant_operator_http_connections gauge
-merchant_operator_http_connections{listener="test"} %d
-# HELP merchant_operator_http_connections_evicted_total Connections that were closed while they waited for a request, because there were too many.
-# TYPE merchant_operator_http_connections_evicted_total counter
-merchant_operator_http_connections_evicted_total{listener="test"} %d
-`, open, evicted)
-	await.Until(r.t, patience, "the metrics are\n"+want, func() bool {
-		return testutil.GatherAndCompare(r.registry, strings.NewReader(want)) == nil
-	})
-}
-
-// wantAllIdle waits until so many connections wait for a request.
-func (r *room) wantAllIdle(count int) {
-	r.t.Helper()
-	await.Until(r.t, patience, fmt.Sprintf("%d connections are idle", count), func() bool {
-		r.connections.mu.Lock()
-		defer r.connections.mu.Unlock()
-		idle := 0
-		for at := r.connections.ring.after; at != &r.connections.ring; at = at.after {
-			idle++
-		}
-		return idle == count
-	})
-}
-
-func inBoth(t *testing.T, test func(r *room)) {
-	t.Helper()
-	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
-		t.Run(name, func(t *testing.T) { test(newRoom(t, secure)) })
-	}
-}
-
-func TestWhoWaitsLongestMakesRoom(t *testing.T) {
-	inBoth(t, func(r *room) {
-		first, second, third := r.enter(), r.enter(), r.enter()
-		for _, g := range []*guest{first, second, third, first} {
-			g.ask("/")
-			g.wantAnswer("one of three")
+func TestTheLongestIdleConnectionIsClosed(t *testing.T) {
+	inBoth(t, func(r *fixture) {
+		first, second, third := r.connect(), r.connect(), r.connect()
+		for _, c := range []*client{first, second, third, first} {
+			c.get("/")
+			c.wantResponse("one of three")
 			r.wantAllIdle(3) // an answer arrives before its connection counts as idle
 		}
-		fourth := r.enter()
-		fourth.ask("/")
-		fourth.wantAnswer("the fourth")
+		fourth := r.connect()
+		fourth.get("/")
+		fourth.wantResponse("the fourth")
 		second.wantClosed("the second, which has waited longest,")
-		for _, g := range []*guest{third, first} {
-			g.ask("/")
-			g.wantAnswer("one that stays")
+		for _, c := range []*client{third, first} {
+			c.get("/")
+			c.wantResponse("one that stays")
 		}
 		r.wantCounts(3, 1)
 	})
@@ -167,12 +36,12 @@ func TestWhoWaitsLongestMakesRoom(t *testing.T) {
 
 // An attacker opens connections and says nothing, or never ends a header.
 func TestWhoIsAtWorkOutlivesAFloodOfConnections(t *testing.T) {
-	inBoth(t, func(r *room) {
-		till := r.enter()
+	inBoth(t, func(r *fixture) {
+		till := r.connect()
 		for i := range 100 {
-			till.ask("/")
-			till.wantAnswer("the one at work")
-			attacker := r.enter()
+			till.get("/")
+			till.wantResponse("the one at work")
+			attacker := r.connect()
 			if i%2 == 0 {
 				_, _ = io.WriteString(attacker, "GET / HTTP/1.1\r\nX-Slow: ")
 			}
@@ -182,20 +51,124 @@ func TestWhoIsAtWorkOutlivesAFloodOfConnections(t *testing.T) {
 }
 
 func TestARequestUnderWayIsNeverCutOff(t *testing.T) {
-	inBoth(t, func(r *room) {
-		guests := []*guest{r.enter(), r.enter(), r.enter()}
-		for _, g := range guests {
-			g.ask("/stay")
+	inBoth(t, func(r *fixture) {
+		clients := []*client{r.connect(), r.connect(), r.connect()}
+		for _, c := range clients {
+			c.get("/stay")
 			<-r.staying
 		}
-		late := r.enter()
+		late := r.connect()
 		_, _ = io.WriteString(late, "GET /") // a TLS client says nothing before it has to
 		late.wantClosed("the one too many")
 		close(r.end)
-		for _, g := range guests {
-			g.wantAnswer("one that was there")
-			_ = g.Close()
+		for _, c := range clients {
+			c.wantResponse("one that was there")
+			_ = c.Close()
 		}
 		r.wantCounts(0, 1)
+	})
+}
+
+// net/http may have read the request of a connection that was just chosen to be closed, and not closed yet.
+func TestARequestOnAConnectionAboutToBeClosedIsNotHandled(t *testing.T) {
+	for name, choose := range map[string]func(*connections){
+		"evicted": func(c *connections) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.drop(c.idle.next)
+		},
+		"drained": (*connections).dropIdle,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(r *fixture) {
+				till := r.connect()
+				till.get("/")
+				till.wantResponse("the first request")
+				r.awaitIdle()
+				choose(r.connections)
+				till.get("/?id=late")
+				till.wantClosed("the connection")
+				if _, handled := r.handled.Load("late"); handled {
+					r.t.Error("the request was handled, and nobody got the answer")
+				}
+				r.wantCounts(0, 0)
+			})
+		})
+	}
+}
+
+// poster sends requests over one kept connection after another, until it can open none. It returns the ids of those that
+// were answered.
+func (r *fixture) poster(name string, count int) (answered []string) {
+	var connection net.Conn
+	var answers *bufio.Reader
+	for i := range count {
+		if connection == nil {
+			opened, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.address)
+			if err != nil {
+				return answered
+			}
+			_ = opened.SetDeadline(time.Now().Add(patience))
+			connection, answers = opened, bufio.NewReader(opened)
+		}
+		id := fmt.Sprintf("%s-%d", name, i)
+		fmt.Fprintf(connection, "POST /?id=%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", id)
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			_ = connection.Close()
+			connection = nil
+			continue
+		}
+		_ = answer.Body.Close()
+		answered = append(answered, id)
+	}
+	if connection != nil {
+		_ = connection.Close()
+	}
+	return answered
+}
+
+// Six clients have room for three connections, so that each new one closes one that is idle, or seems to be. At the end
+// the server shuts down under them. Every request is answered, or was not handled.
+func TestEveryRequestThatIsHandledIsAnswered(t *testing.T) {
+	r := newFixture(t, false)
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	answered := map[string]bool{}
+	started := make(chan struct{}, 6)
+	for i := range 6 {
+		clients.Go(func() {
+			r.poster(fmt.Sprint("first-", i), 1)
+			started <- struct{}{}
+			ids := r.poster(fmt.Sprint("client-", i), 500)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, id := range ids {
+				answered[id] = true
+			}
+		})
+	}
+	for range 6 {
+		<-started
+	}
+	await.Until(t, patience, "there was enough to do", func() bool {
+		handled := 0
+		r.handled.Range(func(any, any) bool { handled++; return true })
+		return handled > 1000
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	clients.Wait()
+	for i := range 6 {
+		r.handled.Delete(fmt.Sprintf("first-%d-0", i))
+	}
+	r.handled.Range(func(id, _ any) bool {
+		if !answered[id.(string)] {
+			t.Errorf("%s was handled and not answered", id)
+		}
+		return true
 	})
 }

@@ -1,6 +1,5 @@
-// Package httpserver owns what every listener of the data plane has in common: limits for clients that
-// hold a connection for nothing, and one shape for all errors, also for those that net/http answers by
-// itself.
+// Package httpserver serves HTTP on all listeners of the data plane: with timeouts, a limit of connections, and JSON errors, also
+// for requests that net/http itself refuses.
 package httpserver
 
 import (
@@ -19,75 +18,73 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of every listener. A request takes milliseconds, a rotation seconds; what takes longer is
-// a client that holds a connection for nothing.
+// Limits of every listener. A request takes milliseconds, a rotation seconds.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 15 * time.Second
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 16 << 10
-	// fewConnections are enough for a port that only the cluster reaches.
-	fewConnections = 1000
+	// defaultMaxConnections is for ports inside the cluster.
+	defaultMaxConnections = 1000
 )
 
-// Server is one listener and what it serves.
+// Server serves one listener.
 type Server struct {
 	name        string
 	http        *http.Server
 	connections *connections
 }
 
-// Port is what to listen for. Only TLS and MaxConnections may be empty.
-type Port struct {
-	// Name says in logs and errors what the requests are for.
+// Options of a Server. TLS and MaxConnections are optional.
+type Options struct {
+	// Name of the listener in logs, errors and metrics.
 	Name, Address string
 	Handler       http.Handler
 	// TLS is the configuration of the server; nil: plain HTTP.
 	TLS *tls.Config
-	// MaxConnections are open at most; 0: as many as are enough within a cluster. Past it, those are closed that have waited
-	// longest for a request.
+	// MaxConnections is the maximum of concurrent connections, default 1000; the longest idle is closed first.
 	MaxConnections int
 	Log            *slog.Logger
 	// Registerer takes the metrics of the connections.
 	Registerer prometheus.Registerer
 }
 
-// Serve binds the address and serves until Shutdown or Close. What ends the listener before that goes
-// to failed, which must have room for it.
-func Serve(ctx context.Context, port Port, failed chan<- error) (*Server, error) {
-	bound, err := new(net.ListenConfig).Listen(ctx, "tcp", port.Address)
+// Serve listens on the address and serves until Shutdown or Close. If the listener ends before that, its error goes to failed,
+// which must have room for it.
+func Serve(ctx context.Context, options Options, failed chan<- error) (*Server, error) {
+	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", options.Address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for %s requests: %w", port.Name, err)
+		return nil, fmt.Errorf("listen for %s requests: %w", options.Name, err)
 	}
-	open := newConnections(cmp.Or(port.MaxConnections, fewConnections), port.Registerer, port.Name)
-	var listener net.Listener = owner{bound}
-	if port.TLS != nil {
-		listener = tls.NewListener(listener, port.TLS)
+	connections := newConnections(cmp.Or(options.MaxConnections, defaultMaxConnections), options.Registerer, options.Name)
+	var listener net.Listener = trackingListener{socket}
+	if options.TLS != nil {
+		listener = tls.NewListener(listener, options.TLS)
 	}
-	s := &Server{name: port.Name, connections: open, http: &http.Server{
-		Handler:                      answerable(port.Handler),
+	s := &Server{name: options.Name, connections: connections, http: &http.Server{
+		Handler:                      abortDropped(options.Handler),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
-		ConnState:                    open.changed,
+		ConnState:                    connections.onStateChange,
 		ConnContext:                  withConnection,
-		DisableGeneralOptionsHandler: true, // OPTIONS * gets our 404, in our shape
-		ErrorLog:                     slog.NewLogLogger(port.Log.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true, // OPTIONS * gets our JSON 404
+		ErrorLog:                     slog.NewLogLogger(options.Log.Handler(), slog.LevelDebug),
 	}}
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			failed <- fmt.Errorf("serve %s requests: %w", port.Name, err)
+			failed <- fmt.Errorf("serve %s requests: %w", options.Name, err)
 		}
 	}()
-	port.Log.Info("listening", "for", port.Name, "address", bound.Addr().String(), "tls", port.TLS != nil)
+	options.Log.Info("listening", "for", options.Name, "address", socket.Addr().String(), "tls", options.TLS != nil)
 	return s, nil
 }
 
-// Shutdown stops listening and waits for the requests under way. Those that are still under way when
-// ctx ends are cut off, and that is the error.
+// Shutdown stops listening and waits for the requests in progress. If some are still in progress when ctx ends, they are
+// aborted and Shutdown returns an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.connections.dropIdle()
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -99,38 +96,37 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close stops listening at once.
 func (s *Server) Close() { _ = s.http.Close() }
 
-// ErrorBody is the shape of every error.
+// ErrorBody is the JSON body of every error.
 type ErrorBody struct {
 	Error string `json:"error"`
 }
 
-// shapedConn gives the shape of all errors to the answers net/http writes by itself, as plain text, to
-// what it cannot parse: control characters in a header, too large a header, an unknown transfer
-// encoding. There is no hook for them but the connection.
-type shapedConn struct{ *net.TCPConn }
+// jsonErrorConn rewrites the plain text errors that net/http itself sends to requests it cannot parse: control characters in a
+// header, too large a header, an unknown transfer encoding. net/http has no other hook for them.
+type jsonErrorConn struct{ *net.TCPConn }
 
-// What net/http writes, in one piece (func (c *conn) serve). No handler's answer begins like this, for
-// our answers have other headers before Content-Type.
+// The start of these errors, which net/http writes in one call (func (c *conn) serve). No handler's response starts like this:
+// ours have other headers before Content-Type.
 var (
 	statusStart  = []byte("HTTP/1.1 ")
 	plainHeaders = []byte("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 )
 
-// Write writes an answer, in the shape of all errors.
-func (c shapedConn) Write(answer []byte) (int, error) {
-	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
+// Write writes a response, with a JSON body if it is such an error.
+func (c jsonErrorConn) Write(response []byte) (int, error) {
+	line, rest, _ := bytes.Cut(response, []byte("\r\n"))
 	if !bytes.HasPrefix(line, statusStart) || !bytes.HasPrefix(rest, plainHeaders) {
-		return c.TCPConn.Write(answer)
+		return c.TCPConn.Write(response)
 	}
-	if _, err := c.TCPConn.Write(shaped(line)); err != nil {
+	if _, err := c.TCPConn.Write(jsonError(line)); err != nil {
 		return 0, err
 	}
-	return len(answer), nil
+	return len(response), nil
 }
 
-// shaped keeps the status line, such as "HTTP/1.1 400 Bad Request: invalid header value", and tells
-// its reason in the body. net/http never quotes the request in it.
-func shaped(line []byte) []byte {
+// jsonError keeps the status line, such as "HTTP/1.1 400 Bad Request: invalid header value", and repeats its reason in the body.
+// net/http never quotes the request in it.
+func jsonError(line []byte) []byte {
 	_, reason, _ := bytes.Cut(line[len(statusStart):], []byte(" "))
 	body, _ := json.Marshal(ErrorBody{string(reason)}) //nolint:errchkjson // a string can always be written
 	return fmt.Appendf(nil, "%s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+

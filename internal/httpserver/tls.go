@@ -13,21 +13,20 @@ import (
 	"time"
 )
 
-// selfSignedLifetime is longer than any process's.
+// selfSignedLifetime is longer than any process runs.
 const selfSignedLifetime = 10 * 365 * 24 * time.Hour
 
-// TLS returns the configuration of a server. The certificate is that of tls.crt and tls.key in the directory, as in a
-// mounted Secret; it is read for each connection, of which there are few, so that a renewed one is in force at once.
-// Without a directory a self-signed one is made: it encrypts, but a client that wants to know whom it gives its token to
-// needs a mounted one.
+// TLS returns the configuration of a server with tls.crt and tls.key of the directory, for example a mounted Secret. They are
+// read for each connection, so that a renewed certificate is used at once. Without a directory the certificate is self-signed:
+// it encrypts, but clients cannot verify the server.
 func TLS(directory string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if directory == "" {
-		made, err := selfSigned(time.Now())
+		certificate, err := selfSigned(time.Now())
 		if err != nil {
-			return nil, fmt.Errorf("make a certificate: %w", err)
+			return nil, fmt.Errorf("create a self-signed certificate: %w", err)
 		}
-		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return made, nil }
+		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
 		return config, nil
 	}
 	load := func() (*tls.Certificate, error) {

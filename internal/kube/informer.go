@@ -15,171 +15,171 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// Informer takes what one reflector sees into the index (it is a cache.ReflectorStore), so that each
-// object is held once, decoded, instead of once more in an informer. One goroutine writes at a time.
-//
-// Its methods return no errors: the reflector would log one together with the whole object.
+// Informer is the store of one reflector (cache.ReflectorStore) that keeps decoded records in an index, and not the objects. One
+// goroutine writes at a time. Its methods return no errors: the reflector would log them with the whole object.
 type Informer struct {
 	source Source
 	log    *slog.Logger
 	// listed is called after the first list.
 	listed func()
 
-	now   func() time.Time
-	heard atomic.Int64 // when the Kubernetes API was last heard of, in Unix nanoseconds
+	now         func() time.Time
+	lastContact atomic.Int64 // time of the last event, bookmark or list, in Unix nanoseconds
 
-	// undecodable objects by name, with the resourceVersion that was complained about.
-	undecodable map[string]string
-	skipped     prometheus.Gauge
-	refusals    prometheus.Counter
+	// undecodable are the resourceVersions of such objects that were logged, by name.
+	undecodable  map[string]string
+	skipped      prometheus.Gauge
+	decodeErrors prometheus.Counter
 }
 
 func newInformer(source Source, m metrics, options Options, listed func()) *Informer {
 	f := &Informer{
-		source:      source,
-		log:         options.Log.With("kind", source.Name),
-		now:         options.Now,
-		listed:      sync.OnceFunc(listed),
-		undecodable: map[string]string{},
-		skipped:     m.skipped.WithLabelValues(source.Name),
-		refusals:    m.refusals.WithLabelValues(source.Name),
+		source:       source,
+		log:          options.Log.With("kind", source.Name),
+		now:          options.Now,
+		listed:       sync.OnceFunc(listed),
+		undecodable:  map[string]string{},
+		skipped:      m.skipped.WithLabelValues(source.Name),
+		decodeErrors: m.decodeErrors.WithLabelValues(source.Name),
 	}
-	f.hear()
+	f.touch()
 	f.registerAge(options.Registerer)
 	return f
 }
 
-// Add takes a new object in.
+// Add puts a new object.
 func (f *Informer) Add(object any) error {
-	f.take(f.seen(object))
+	f.put(f.itemOf(object))
 	return nil
 }
 
-// Update takes a changed object in.
+// Update puts a changed object.
 func (f *Informer) Update(object any) error {
-	f.take(f.seen(object))
+	f.put(f.itemOf(object))
 	return nil
 }
 
-// Delete drops an object.
+// Delete removes an object.
 func (f *Informer) Delete(object any) error {
 	if accessor, err := meta.Accessor(object); err == nil {
-		f.forget(accessor.GetName())
+		f.delete(accessor.GetName())
 	}
 	return nil
 }
 
-// Replace drops what is not on the list, and takes in what is: something may have taken the place of what has vanished. Each
-// object is locked for on its own, so that a long list does not hold up requests.
+// Replace removes what is not on the list, then puts what is: an object may have taken the place of a removed one. The index is
+// locked for each object separately, so that a long list does not delay requests.
 func (f *Informer) Replace(objects []any, _ string) error {
 	onList := make(map[string]bool, len(objects))
-	list := make([]*seen, len(objects))
+	list := make([]*item, len(objects))
 	for i, object := range objects {
-		list[i] = f.seen(object)
+		list[i] = f.itemOf(object)
 		onList[list[i].name] = true
 	}
-	for _, name := range f.source.Kind.Names() {
+	for _, name := range f.source.Index.Names() {
 		if !onList[name] {
-			f.forget(name)
+			f.delete(name)
 		}
 	}
 	for name := range f.undecodable {
 		if !onList[name] {
-			f.forget(name)
+			f.delete(name)
 		}
 	}
-	for _, seen := range list {
-		f.take(seen)
+	for _, decoded := range list {
+		f.put(decoded)
 	}
-	f.hear()
+	f.touch()
 	f.listed()
 	return nil
 }
 
-// Resync does nothing: there is nobody to tell again.
+// Resync does nothing: there are no other handlers.
 func (f *Informer) Resync() error { return nil }
 
-// seen reads an object, unless that was done already.
-func (f *Informer) seen(object any) *seen {
-	if read, ok := object.(*seen); ok {
+// itemOf decodes an object, unless Transformer has done so.
+func (f *Informer) itemOf(object any) *item {
+	if read, ok := object.(*item); ok {
 		return read
 	}
-	return f.see(object)
+	return f.decode(object)
 }
 
-// take puts what was read into the index, or drops what the object said before.
-func (f *Informer) take(seen *seen) {
-	if seen.err == nil {
-		seen.err = f.source.Kind.Put(seen.name, seen.record)
+// put puts a decoded object into the index, or skips it.
+func (f *Informer) put(decoded *item) {
+	if decoded.err == nil {
+		decoded.err = f.source.Index.Put(decoded.name, decoded.record)
 	}
-	if seen.err == nil {
-		f.clear(seen.name)
+	if decoded.err == nil {
+		f.clearError(decoded.name)
 	} else {
-		f.refuse(seen)
+		f.skip(decoded)
 	}
 }
 
-// refuse drops what an object said before it could not be decoded, unless a newer program wrote it.
-func (f *Informer) refuse(seen *seen) {
-	if errors.Is(seen.err, published.ErrNewerVersion) {
-		f.source.Kind.Defer(seen.name)
+// skip handles an object that cannot be decoded.
+func (f *Informer) skip(decoded *item) {
+	if errors.Is(decoded.err, published.ErrNewerVersion) {
+		f.source.Index.Newer(decoded.name)
 	} else {
-		f.source.Kind.Spoil(seen.name)
+		f.source.Index.Invalid(decoded.name)
 	}
-	if f.undecodable[seen.name] == seen.version { // a relist brings the same object again
+	if f.undecodable[decoded.name] == decoded.version { // a relist has the same object again
 		return
 	}
-	f.undecodable[seen.name] = seen.version
+	f.undecodable[decoded.name] = decoded.version
 	f.skipped.Set(float64(len(f.undecodable)))
-	f.refusals.Inc()
+	f.decodeErrors.Inc()
 	f.log.Error("skipped a published object that cannot be decoded",
-		"name", seen.name, "resourceVersion", seen.version, "error", seen.err)
+		"name", decoded.name, "resourceVersion", decoded.version, "error", decoded.err)
 }
 
-func (f *Informer) forget(name string) {
-	f.source.Kind.Drop(name)
-	f.clear(name)
+func (f *Informer) delete(name string) {
+	f.source.Index.Delete(name)
+	f.clearError(name)
 }
 
-// clear ends the complaint about an object.
-func (f *Informer) clear(name string) {
+// clearError removes an object from the undecodable ones.
+func (f *Informer) clearError(name string) {
 	delete(f.undecodable, name)
 	f.skipped.Set(float64(len(f.undecodable)))
 }
 
 // UpdateResourceVersion is called with every event and every bookmark of the watch.
-func (f *Informer) UpdateResourceVersion(string) { f.hear() }
+func (f *Informer) UpdateResourceVersion(string) { f.touch() }
 
-func (f *Informer) hear() { f.heard.Store(f.now().UnixNano()) }
+func (f *Informer) touch() { f.lastContact.Store(f.now().UnixNano()) }
 
-func (f *Informer) age() time.Duration { return time.Duration(f.now().UnixNano() - f.heard.Load()) }
+func (f *Informer) age() time.Duration {
+	return time.Duration(f.now().UnixNano() - f.lastContact.Load())
+}
 
 func (f *Informer) registerAge(registerer prometheus.Registerer) {
 	promauto.With(registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "merchant_operator_directory_age_seconds",
-		Help:        "Time since the watch last heard of the Kubernetes API; an idle watch hears about once a minute.",
+		Help:        "Time since the last event from the Kubernetes API. An idle watch gets one about every minute.",
 		ConstLabels: prometheus.Labels{"kind": f.source.Name},
 	}, func() float64 { return f.age().Seconds() })
 }
 
-// seen is what is left of an object once it was read.
-type seen struct {
+// item is an object with its decoded record.
+type item struct {
 	name, version string
 	record        any
-	err           error // why there is no record, or none that the index can use
+	err           error // why there is no usable record
 }
 
-func (f *Informer) see(object any) *seen {
+func (f *Informer) decode(object any) *item {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return &seen{err: err} // a reflector passes nothing but objects of its type
+		return &item{err: err} // never: a reflector passes objects of its type only
 	}
-	record, err := f.source.Kind.Read(accessor)
-	return &seen{name: accessor.GetName(), version: accessor.GetResourceVersion(), record: record, err: err}
+	record, err := f.source.Index.Decode(accessor)
+	return &item{name: accessor.GetName(), version: accessor.GetResourceVersion(), record: record, err: err}
 }
 
-// Transformer has the reflector read each object of a list as it arrives (cache.TransformingStore). It collects the whole
-// list before it calls Replace; whole objects would then be the most memory that a replica ever needs.
+// Transformer lets the reflector decode each object of a list as it arrives (cache.TransformingStore). The reflector collects
+// the whole list before Replace, and undecoded objects would be the peak of a replica's memory.
 func (f *Informer) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return f.see(object), nil }
+	return func(object any) (any, error) { return f.decode(object), nil }
 }

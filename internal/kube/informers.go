@@ -20,28 +20,28 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// Source says which objects a informer takes.
+// Source is what an informer watches, and where the objects go.
 type Source struct {
-	// Name tells the informers of a set apart in metrics and logs.
+	// Name of the informer in metrics and logs.
 	Name string
-	// Resource is the plural the Kubernetes API knows, Object an empty one of its type.
+	// Resource is the plural name in the Kubernetes API, Object an empty object of the type.
 	Resource string
 	Object   runtime.Object
-	// Label is the value of published.Label that the objects have.
+	// Label is the value of published.Label of the objects.
 	Label string
-	Kind  Kind
+	Index Index
 }
 
-// Options of a set; all are required.
+// Options of Informers; all are required.
 type Options struct {
 	Log *slog.Logger
 	// Registerer takes the metrics of the informers.
 	Registerer prometheus.Registerer
-	// Now is the clock that Age goes by.
+	// Now is the clock of Age.
 	Now func() time.Time
 }
 
-// Informers fill one index.
+// Informers watch several kinds of objects for one index.
 type Informers struct {
 	informers []*Informer
 	synced    chan struct{}
@@ -64,10 +64,10 @@ func NewInformers(options Options, sources ...Source) *Informers {
 	return s
 }
 
-// Synced is closed once all that was published when Watch began is in the index.
+// Synced is closed once the first list of every informer is in the index.
 func (s *Informers) Synced() <-chan struct{} { return s.synced }
 
-// Informer returns the informer of that name, nil if there is none.
+// Informer returns the informer of that name, or nil.
 func (s *Informers) Informer(name string) *Informer {
 	for _, f := range s.informers {
 		if f.source.Name == name {
@@ -77,8 +77,8 @@ func (s *Informers) Informer(name string) *Informer {
 	return nil
 }
 
-// Age is how long ago the Kubernetes API was last heard of by the watch that is furthest behind. An
-// idle watch hears a bookmark about once a minute. It counts from the start before the first list.
+// Age is the time since the last event, bookmark or list of the oldest watch, or since the start. An idle watch gets a bookmark
+// about once a minute.
 func (s *Informers) Age() time.Duration {
 	var oldest time.Duration
 	for _, f := range s.informers {
@@ -87,9 +87,8 @@ func (s *Informers) Age() time.Duration {
 	return oldest
 }
 
-// Watch takes the published objects of the credentials namespace in, and every change of them, until
-// ctx ends. While the Kubernetes API is away it keeps trying. The client is one of the core API
-// group. One Watch at a time.
+// Watch keeps the index current with the published objects of the credentials namespace until ctx ends. It retries while the
+// Kubernetes API is unavailable. The client is for the core API group. Call it once at a time.
 func (s *Informers) Watch(ctx context.Context, client cache.Getter, credentialsNamespace string) {
 	var reflectors sync.WaitGroup
 	for _, f := range s.informers {
@@ -100,21 +99,21 @@ func (s *Informers) Watch(ctx context.Context, client cache.Getter, credentialsN
 	reflectors.Wait()
 }
 
-// reflect keeps a informer current until ctx ends.
+// reflect keeps one informer current until ctx ends.
 func reflect(ctx context.Context, source cache.ListerWatcher, into *Informer) {
 	reflector := cache.NewReflectorWithOptions(source, into.source.Object, into, cache.ReflectorOptions{
 		Name: "directory",
-		// Gentle to a struggling API server, yet current within seconds of its return.
+		// Gentle to an overloaded API server, and current within seconds of its return.
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 10 * time.Second},
 	})
-	// client-go finds its logger in the context.
+	// client-go takes its logger from the context.
 	reflector.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(into.log.Handler())))
 }
 
-// metrics of the informers, by kind of object: key or merchant.
+// metrics of the informers, by name.
 type metrics struct {
-	skipped  *prometheus.GaugeVec
-	refusals *prometheus.CounterVec
+	skipped      *prometheus.GaugeVec
+	decodeErrors *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer) metrics {
@@ -122,87 +121,82 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 	return metrics{
 		skipped: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "merchant_operator_directory_undecodable_objects",
-			Help: "Published objects that are skipped now because they cannot be decoded; the log has their names.",
+			Help: "Published objects that are skipped because they cannot be decoded. The log has their names.",
 		}, []string{"kind"}),
-		refusals: factory.NewCounterVec(prometheus.CounterOpts{
+		decodeErrors: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_directory_undecodable_objects_total",
 			Help: "Versions of published objects that could not be decoded.",
 		}, []string{"kind"}),
 	}
 }
 
-// Kind puts published objects of one kind into an index and takes them out. Its methods are called one
-// at a time.
-type Kind interface {
-	// Read decodes an object. Of a long list everything is read before anything is put in, so what it returns
-	// should be no more than what the index keeps. An error says that the object cannot be decoded; it
-	// never quotes what the object holds.
-	Read(object metav1.Object) (record any, err error)
-	// Put takes in what was read, in place of what there is under the name. An error says that the index
-	// cannot use it; it quotes nothing of it either.
+// Index holds the decoded objects of one kind. An informer calls its methods one at a time.
+type Index interface {
+	// Decode decodes an object. A whole list is decoded before the first Put, so the record should hold only what the index
+	// keeps. An error never quotes the object.
+	Decode(object metav1.Object) (record any, err error)
+	// Put stores a record under the name. An error means that the index cannot use it; it never quotes it.
 	Put(name string, record any) error
-	// Drop takes out what there is under the name, if anything.
-	Drop(name string)
-	// Spoil is Drop for an object that is there and cannot be decoded.
-	Spoil(name string)
-	// Defer is for an object that a newer program wrote: what is known of it holds until it can be read.
-	Defer(name string)
-	// Names are those of everything that is in.
+	// Delete removes the record of the name, if there is one.
+	Delete(name string)
+	// Invalid is called in place of Put for an object that cannot be decoded.
+	Invalid(name string)
+	// Newer is called in place of Put for an object that a newer program wrote.
+	Newer(name string)
+	// Names returns the names of all records.
 	Names() []string
 }
 
-// Decoded is the Kind of objects of type O that decode to a record R. Every field but Spoilt is required.
-type Decoded[O metav1.Object, R any] struct {
-	Decode func(O) (R, error)
-	// Take puts the record of an object of that name into the index; an error says that the index cannot use it.
-	Take func(name string, record R) error
-	// Forget takes out what there is under the name of an object, and All are the names there are.
-	Forget func(name string)
-	All    func() []string
-	// Spoilt is called in place of Forget when an object is there and cannot be decoded; nil: that makes no difference.
-	Spoilt func(name string)
-	// Newer is called in place of Spoilt when a newer program wrote the object; nil: that makes no difference.
-	Newer func(name string)
+// IndexFuncs is an Index of objects O with records R. InvalidFunc and NewerFunc are optional.
+type IndexFuncs[O metav1.Object, R any] struct {
+	DecodeFunc func(O) (R, error)
+	PutFunc    func(name string, record R) error
+	DeleteFunc func(name string)
+	NamesFunc  func() []string
+	// InvalidFunc: nil calls DeleteFunc.
+	InvalidFunc func(name string)
+	// NewerFunc: nil does as for an invalid object.
+	NewerFunc func(name string)
 }
 
-// Read decodes an object.
-func (d Decoded[O, R]) Read(object metav1.Object) (any, error) {
+// Decode calls DecodeFunc.
+func (f IndexFuncs[O, R]) Decode(object metav1.Object) (any, error) {
 	typed, ok := object.(O)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is a %T", published.ErrInvalid, object)
+		return nil, fmt.Errorf("%w: object is a %T", published.ErrInvalid, object)
 	}
-	return d.Decode(typed)
+	return f.DecodeFunc(typed)
 }
 
-// Put has a record taken in.
-func (d Decoded[O, R]) Put(name string, record any) error {
+// Put calls PutFunc.
+func (f IndexFuncs[O, R]) Put(name string, record any) error {
 	typed, ok := record.(R)
 	if !ok {
-		return fmt.Errorf("%w: it was read as a %T", published.ErrInvalid, record)
+		return fmt.Errorf("%w: record is a %T", published.ErrInvalid, record)
 	}
-	return d.Take(name, typed)
+	return f.PutFunc(name, typed)
 }
 
-// Drop has it forgotten.
-func (d Decoded[O, R]) Drop(name string) { d.Forget(name) }
+// Delete calls DeleteFunc.
+func (f IndexFuncs[O, R]) Delete(name string) { f.DeleteFunc(name) }
 
-// Spoil has it forgotten, or remembered as one that is there.
-func (d Decoded[O, R]) Spoil(name string) {
-	if d.Spoilt == nil {
-		d.Forget(name)
+// Invalid calls InvalidFunc, or DeleteFunc.
+func (f IndexFuncs[O, R]) Invalid(name string) {
+	if f.InvalidFunc == nil {
+		f.DeleteFunc(name)
 		return
 	}
-	d.Spoilt(name)
+	f.InvalidFunc(name)
 }
 
-// Defer has it kept, or spoils it.
-func (d Decoded[O, R]) Defer(name string) {
-	if d.Newer == nil {
-		d.Spoil(name)
+// Newer calls NewerFunc, or Invalid.
+func (f IndexFuncs[O, R]) Newer(name string) {
+	if f.NewerFunc == nil {
+		f.Invalid(name)
 		return
 	}
-	d.Newer(name)
+	f.NewerFunc(name)
 }
 
-// Names are all there are.
-func (d Decoded[O, R]) Names() []string { return d.All() }
+// Names calls NamesFunc.
+func (f IndexFuncs[O, R]) Names() []string { return f.NamesFunc() }

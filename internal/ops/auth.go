@@ -15,40 +15,40 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
-// Path is where metrics are, and what Kubernetes is asked about: the right is to "get" this path.
-const Path = "/metrics"
+// MetricsPath is the path of metrics. Readers need the right to "get" it.
+const MetricsPath = "/metrics"
 
 const (
-	// verdictLifetime is two scrapes, as they are usually made.
-	verdictLifetime = time.Minute
-	// outageGrace lets a scraper in that was good before the Kubernetes API went away: the outage is to be watched.
+	// cacheTTL is two usual scrape intervals.
+	cacheTTL = time.Minute
+	// outageGrace lets a known scraper go on while the Kubernetes API is unavailable, so that the outage is monitored.
 	outageGrace = 24 * time.Hour
 )
 
-// Guard lets only those read the metrics, and the profiles, who have the right to them.
+// Guard protects metrics and profiles.
 type Guard struct{ metrics, profiles *authz.Guard }
 
-// NewGuard returns a Guard that asks the Kubernetes API. Its own account needs the rights of system:auth-delegator.
+// NewGuard returns a Guard that checks callers at the Kubernetes API. Its account needs the ClusterRole system:auth-delegator.
 func NewGuard(kube kubernetes.Interface, log *slog.Logger) *Guard {
-	readersOf := func(path string) *authz.Guard {
+	guardOf := func(path string) *authz.Guard {
 		return authz.New(authz.Options{
-			Tokens:   kube.AuthenticationV1().TokenReviews(),
-			Access:   kube.AuthorizationV1().SubjectAccessReviews(),
-			Verb:     "get",
-			Path:     path,
-			Lifetime: verdictLifetime,
-			Grace:    outageGrace,
-			Now:      time.Now,
-			Log:      log,
+			TokenReviews:         kube.AuthenticationV1().TokenReviews(),
+			SubjectAccessReviews: kube.AuthorizationV1().SubjectAccessReviews(),
+			Verb:                 "get",
+			Path:                 path,
+			Lifetime:             cacheTTL,
+			Grace:                outageGrace,
+			Now:                  time.Now,
+			Log:                  log,
 		})
 	}
-	return &Guard{metrics: readersOf(Path), profiles: readersOf(ProfilesPath)}
+	return &Guard{metrics: guardOf(MetricsPath), profiles: guardOf(ProfilesPath)}
 }
 
-// readers returns who decides about a path, nil: nobody does.
-func (g *Guard) readers(path string) *authz.Guard {
+// forPath returns the guard of a path; nil: unprotected.
+func (g *Guard) forPath(path string) *authz.Guard {
 	switch {
-	case path == Path:
+	case path == MetricsPath:
 		return g.metrics
 	case strings.HasPrefix(path, ProfilesPath):
 		return g.profiles
@@ -57,15 +57,15 @@ func (g *Guard) readers(path string) *authz.Guard {
 	}
 }
 
-// Protect guards a handler at Path and below ProfilesPath; at any other path it is as open as before, for the kubelet presents no
-// token to probes. A nil Guard lets everybody in.
+// Protect requires authentication and authorization at MetricsPath and below ProfilesPath. Other paths stay open, because the
+// kubelet's probes have no token. A nil Guard protects nothing.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	if g == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		readers := g.readers(r.URL.Path)
-		if readers == nil {
+		guard := g.forPath(r.URL.Path)
+		if guard == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -73,7 +73,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
-		if err := readers.Check(r.Context(), token); err != nil {
+		if err := guard.Check(r.Context(), token); err != nil {
 			refuse(w, r.URL.Path, err)
 			return
 		}
@@ -87,31 +87,29 @@ func refuse(w http.ResponseWriter, path string, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "authentication required", http.StatusUnauthorized)
 	case errors.Is(err, authz.ErrForbidden):
-		http.Error(w, "your account may not read "+path, http.StatusForbidden)
+		http.Error(w, "account is not allowed to read "+path, http.StatusForbidden)
 	default:
-		http.Error(w, "the Kubernetes API cannot say who calls", http.StatusServiceUnavailable)
+		http.Error(w, "temporarily unavailable: cannot authenticate at the Kubernetes API", http.StatusServiceUnavailable)
 	}
 }
 
-// ProfilesPath is where profiles are, and what Kubernetes is asked about: the right is to "get" this path, which a rule for
-// /debug/pprof/* gives.
+// ProfilesPath is the path of profiles. Readers need the right to "get" it; a rule for /debug/pprof/* grants it.
 const ProfilesPath = "/debug/pprof/"
 
-// Profiles serves the profiles of this process below ProfilesPath, as `go tool pprof` reads them. The
-// command line is left out, for somebody may have put a password there, and so is the table of symbols, for Go's profiles bring theirs.
+// Profiles serves the profiles of this process below ProfilesPath for `go tool pprof`. It leaves out the command line, which may
+// have a password, and the symbol table, which Go's profiles contain.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+ProfilesPath, pprof.Index) // and every profile it lists but these
+	mux.HandleFunc("GET "+ProfilesPath, pprof.Index) // and all profiles that it lists
 	mux.HandleFunc("GET "+ProfilesPath+"profile", pprof.Profile)
 	mux.HandleFunc("GET "+ProfilesPath+"trace", pprof.Trace)
 	return mux
 }
 
-// ErrOpenProfiles says that anybody could take profiles, which slows a process down and shows what it does.
-var ErrOpenProfiles = errors.New("profiles need secure metrics, unless the ops port listens on a loopback address")
+// ErrOpenProfiles means that profiles would be open to everybody. They slow a process down and show what it does.
+var ErrOpenProfiles = errors.New("--pprof needs --secure-metrics, or a loopback address in --ops-address")
 
-// CheckProfiles says whether profiles may be served at the listen address: to those only whom Kubernetes lets get them, as with
-// secure metrics, or to nobody from elsewhere. The error is ErrOpenProfiles.
+// CheckProfiles checks that profiles are protected, or served on a loopback address only. The error is ErrOpenProfiles.
 func CheckProfiles(secure bool, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 )
 
-// Options of the ops port. They are the same in every role.
+// Options of the ops server. They are the same in every role.
 type Options struct {
 	// Address serves /healthz, /readyz and /metrics. Default :9090.
 	Address string
@@ -30,7 +30,7 @@ type Options struct {
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options { return Options{Address: ":9090"} }
 
-// Validate says which option is wrong, by its flag.
+// Validate names the flag of an invalid option.
 func (o Options) Validate() error {
 	switch {
 	case o.Address == "":
@@ -43,19 +43,19 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Serve serves the ops port until it is closed. What ends it before that goes to failed.
-func Serve(ctx context.Context, options Options, replica Replica, registry *prometheus.Registry, kube kubernetes.Interface,
+// Serve serves the ops port until it is closed. If its listener ends before that, the error goes to failed.
+func Serve(ctx context.Context, options Options, health Health, registry *prometheus.Registry, kube kubernetes.Interface,
 	log *slog.Logger, failed chan<- error,
 ) (*httpserver.Server, error) {
-	port := httpserver.Port{Name: "ops", Address: options.Address, Log: log, Registerer: registry}
+	server := httpserver.Options{Name: "ops", Address: options.Address, Log: log, Registerer: registry}
 	if options.Secure {
 		var err error
-		if port.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {
+		if server.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {
 			return nil, err
 		}
-		replica.Readers = NewGuard(kube, log)
+		health.Guard = NewGuard(kube, log)
 	}
-	replica.Profiles = options.Profiles
-	port.Handler = NewHandler(ctx, replica, registry, log)
-	return httpserver.Serve(ctx, port, failed)
+	health.Profiles = options.Profiles
+	server.Handler = NewHandler(ctx, health, registry, log)
+	return httpserver.Serve(ctx, server, failed)
 }

@@ -33,7 +33,7 @@ func TestReadyWhileTheDirectoryCanBeTrusted(t *testing.T) {
 			p.Set(test.phase)
 			answer := httptest.NewRecorder()
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
-			Replica{Phase: p, Redis: redis, Age: func() time.Duration { return test.age }, MaxAge: store.OverrideLifetime}.readyz(answer, request)
+			Health{Phase: p, Redis: redis, Age: func() time.Duration { return test.age }, MaxAge: store.OverrideLifetime}.readyz(answer, request)
 			if answer.Code != test.want {
 				t.Errorf("status %d, want %d: %s", answer.Code, test.want, answer.Body)
 			}

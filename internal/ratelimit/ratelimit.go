@@ -1,6 +1,5 @@
-// Package ratelimit owns the arithmetic of rate limits and how they are told to callers. Limits
-// are GCRA (the generic cell rate algorithm): what is kept of a caller is one moment, the time by
-// which all its requests so far are paid for. The package is pure; package store keeps the moment.
+// Package ratelimit has the arithmetic of rate limits and their HTTP headers. Limits are GCRA (generic cell rate algorithm): the
+// state of a caller is one time, its theoretical arrival time, which package store keeps. The package is pure.
 package ratelimit
 
 import (
@@ -8,28 +7,27 @@ import (
 	"time"
 )
 
-// Policy bounds the requests of one caller: Burst at once, RequestsPerSecond sustained. Values
-// below 1 count as 1.
+// Policy limits the requests of one caller: Burst at once, RequestsPerSecond sustained. Values below 1 count as 1.
 type Policy struct {
 	RequestsPerSecond int64
 	Burst             int64
 }
 
-// Interval is the emission interval, what one request costs: a whole number of microseconds,
-// rounded up so that never more than Burst + RequestsPerSecond * elapsed requests pass.
+// Interval is the emission interval, the cost of one request: whole microseconds, rounded up so that at most
+// Burst + RequestsPerSecond * elapsed requests pass.
 func (p Policy) Interval() time.Duration {
 	rate := max(p.RequestsPerSecond, 1)
 	const second = int64(time.Second / time.Microsecond)
 	return time.Duration((second+rate-1)/rate) * time.Microsecond
 }
 
-// Window is how long a spent burst takes to come back.
+// Window is the time in which an empty burst refills.
 func (p Policy) Window() time.Duration {
 	return p.Interval() * time.Duration(max(p.Burst, 1))
 }
 
-// Admitted returns what is left after a request that passed, given the caller's backlog: how far
-// the moment by which all its requests are paid for lies ahead, this request included.
+// Admitted returns the quota after an admitted request. The backlog is how far the caller's theoretical arrival time is ahead,
+// with this request.
 func (p Policy) Admitted(backlog time.Duration) Quota {
 	return Quota{
 		Policy:    p,
@@ -38,7 +36,7 @@ func (p Policy) Admitted(backlog time.Duration) Quota {
 	}
 }
 
-// Refused returns what a refused caller is told, given its backlog without the refused request.
+// Refused returns the quota after a refused request. The backlog is without this request.
 func (p Policy) Refused(backlog time.Duration) Quota {
 	quota := p.Admitted(backlog)
 	quota.Remaining = 0
@@ -46,31 +44,30 @@ func (p Policy) Refused(backlog time.Duration) Quota {
 	return quota
 }
 
-// Quota is what a caller has left.
+// Quota is what remains of a caller's limit.
 type Quota struct {
 	Policy Policy
-	// Remaining requests would pass now.
+	// Remaining requests are allowed now.
 	Remaining int64
-	// Reset is the time until the full burst is back.
+	// Reset is the time until the full burst is available.
 	Reset time.Duration
-	// RetryAfter is the time until one request passes; zero unless this one was refused.
+	// RetryAfter is the time until the next request is allowed; zero unless this one was refused.
 	RetryAfter time.Duration
 }
 
-// PolicyHeader returns the value of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), as in
-// "merchant";q=100;w=2: the burst, and the seconds in which it comes back. The name says whose
-// quota it is and must be plain ASCII without quotes.
+// PolicyHeader returns the value of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), as in "merchant";q=100;w=2: the
+// burst, and the seconds in which it refills. The name of the limit must be ASCII without quotes.
 func (q Quota) PolicyHeader(name string) string {
 	return format(name, ";q=", max(q.Policy.Burst, 1), ";w=", seconds(q.Policy.Window()))
 }
 
-// Header returns the value of RateLimit (same draft), as in "merchant";r=42;t=1: the requests that
-// remain, and the seconds until the full burst is back.
+// Header returns the value of RateLimit (same draft), as in "merchant";r=42;t=1: the remaining requests, and the seconds until
+// the full burst is available.
 func (q Quota) Header(name string) string {
 	return format(name, ";r=", q.Remaining, ";t=", seconds(q.Reset))
 }
 
-// format is a name with two parameters. It is on every admitted answer, twice, so that it is put together without fmt.
+// format writes a name with two parameters. Every admitted response needs two of them, hence without fmt.
 func format(name, first string, a int64, second string, b int64) string {
 	const enough = 64 // for usual names and numbers
 	text := append(make([]byte, 0, enough), '"')
@@ -86,7 +83,7 @@ func (q Quota) RetryAfterHeader() string {
 	return strconv.FormatInt(max(seconds(q.RetryAfter), 1), 10)
 }
 
-// seconds rounds up: a caller that comes back on time must not be early.
+// seconds rounds up, so that a caller that waits as told is not too early.
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

@@ -85,7 +85,7 @@ type way interface {
 
 // runBy fills in the first two words of the command.
 func (s *Store) runBy(ctx context.Context, by way, program *script, command []any) (*reply, error) {
-	ctx, span := s.tracer.Script(ctx, program.operation)
+	ctx, span := s.tracer.StartScript(ctx, program.operation)
 	start := time.Now()
 	command[0], command[1] = "evalsha", &program.sha
 	answer, err := send(ctx, by, command)
@@ -95,7 +95,7 @@ func (s *Store) runBy(ctx context.Context, by way, program *script, command []an
 	}
 	cause := causeOf(err)
 	s.metrics.observe(program.operation, time.Since(start), cause)
-	span.Ran(cause)
+	span.EndScript(cause)
 	if err != nil {
 		return nil, failure(err)
 	}

@@ -28,10 +28,10 @@ func TestSpansGoWhereTheVariablesSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, span := tracer.Receive(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/somewhere", nil), false)
-	_, script := tracer.Script(request.Context(), "create")
-	script.Ran("timeout")
-	span.Answered(http.MethodPost, "/api/v1/sessions", http.StatusServiceUnavailable)
+	request, span := tracer.StartRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/somewhere", nil), false)
+	_, script := tracer.StartScript(request.Context(), "create")
+	script.EndScript("timeout")
+	span.EndRequest(http.MethodPost, "/api/v1/sessions", http.StatusServiceUnavailable)
 	stop()
 
 	mu.Lock()

@@ -10,29 +10,29 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Span is under way. The zero Span is none.
+// Span is a span in progress. The zero Span does nothing.
 type Span struct{ span trace.Span }
 
-// Receive begins the span of a request that came in, and returns the request with it. When its sender is believed, the span
-// belongs to the trace that the header traceparent names (W3C Trace Context); whoever is not could have every request of
-// theirs recorded, and into anybody's trace. What tracestate holds is left out, for it may hold anything.
-func (t *Tracer) Receive(r *http.Request, believed bool) (*http.Request, Span) {
+// StartRequest starts the span of a received request, and returns the request with it. For a trusted sender the span belongs to
+// the trace of the header traceparent (W3C Trace Context); others could join any trace, or force sampling. tracestate is
+// dropped, because it may contain anything.
+func (t *Tracer) StartRequest(r *http.Request, trusted bool) (*http.Request, Span) {
 	if t == nil {
 		return r, Span{}
 	}
 	ctx := r.Context()
-	if believed {
-		told := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header)))
-		if told.IsValid() {
-			ctx = trace.ContextWithRemoteSpanContext(ctx, told.WithTraceState(trace.TraceState{}))
+	if trusted {
+		remote := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header)))
+		if remote.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, remote.WithTraceState(trace.TraceState{}))
 		}
 	}
 	ctx, span := t.tracer.Start(ctx, "request", trace.WithSpanKind(trace.SpanKindServer))
 	return r.WithContext(ctx), Span{span}
 }
 
-// Answered ends the span of a request. The method is one of a closed list, and the route a pattern, empty for what had none.
-func (s Span) Answered(method, route string, status int) {
+// EndRequest ends the span of a request. The method is from a fixed list; the route is a pattern, empty if none matched.
+func (s Span) EndRequest(method, route string, status int) {
 	if s.span == nil {
 		return
 	}
@@ -47,9 +47,9 @@ func (s Span) Answered(method, route string, status int) {
 	s.span.End()
 }
 
-// Script begins the span of a script in Redis: of its name, and not of what it is given. There is none outside of a request
-// or an attempt: the dispatcher looks for work hundreds of times a second.
-func (t *Tracer) Script(ctx context.Context, name string) (context.Context, Span) {
+// StartScript starts the span of a script in Redis, with its name and without its arguments. There is none outside of a request
+// or an attempt, because the dispatcher polls hundreds of times a second.
+func (t *Tracer) StartScript(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, Span{}
 	}
@@ -59,8 +59,8 @@ func (t *Tracer) Script(ctx context.Context, name string) (context.Context, Span
 	return ctx, Span{span}
 }
 
-// Ran ends the span of a script. The cause of a failure is a word of a closed list; empty: it went well.
-func (s Span) Ran(cause string) {
+// EndScript ends the span of a script. The cause of a failure is from a fixed list; empty: success.
+func (s Span) EndScript(cause string) {
 	if s.span == nil {
 		return
 	}
@@ -71,9 +71,9 @@ func (s Span) Ran(cause string) {
 	s.span.End()
 }
 
-// Attempt begins the span of an attempt to deliver an event of a kind, after so many that failed. It is not told to the
-// endpoint: a merchant's server is no part of this system.
-func (t *Tracer) Attempt(ctx context.Context, kind string, failed int) (context.Context, Span) {
+// StartAttempt starts the span of an attempt to deliver an event, after so many failed ones. The endpoint gets no traceparent: a
+// merchant's server is not part of this system.
+func (t *Tracer) StartAttempt(ctx context.Context, kind string, failed int) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
 	}
@@ -83,8 +83,8 @@ func (t *Tracer) Attempt(ctx context.Context, kind string, failed int) (context.
 	return ctx, Span{span}
 }
 
-// Sent ends the span of an attempt: what came of it, a word of a closed list, and the status of the answer, 0 without one.
-func (s Span) Sent(result string, status int, delivered bool) {
+// EndAttempt ends the span of an attempt, with its result from a fixed list, and the status of the response, 0 without one.
+func (s Span) EndAttempt(result string, status int, delivered bool) {
 	if s.span == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (s Span) Sent(result string, status int, delivered bool) {
 	s.span.End()
 }
 
-// TraceID is by which an entry in the log is found that belongs to the request; empty: it is not traced.
+// TraceID is the trace id of a request, for the log; empty: not traced.
 func TraceID(ctx context.Context) string {
 	if spanContext := trace.SpanContextFromContext(ctx); spanContext.HasTraceID() {
 		return spanContext.TraceID().String()

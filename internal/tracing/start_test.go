@@ -23,7 +23,7 @@ func TestWhenSpansAreWanted(t *testing.T) {
 		"the protocol of traces wins":  {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := wanted(func(name string) string { return test.env[name] })
+			got, err := enabled(func(name string) string { return test.env[name] })
 			if got != test.want || (err != nil) != test.refuse {
 				t.Errorf("%t, %v; want %t, an error: %t", got, err, test.want, test.refuse)
 			}
@@ -41,10 +41,10 @@ func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
 	}
 	stop()
 	if allocations := testing.AllocsPerRun(100, func() {
-		ctx, script := tracer.Script(t.Context(), "create")
-		script.Ran("")
-		_, attempt := tracer.Attempt(ctx, "session.completed", 0)
-		attempt.Sent("delivered", 200, true)
+		ctx, script := tracer.StartScript(t.Context(), "create")
+		script.EndScript("")
+		_, attempt := tracer.StartAttempt(ctx, "session.completed", 0)
+		attempt.EndAttempt("delivered", 200, true)
 	}); allocations != 0 {
 		t.Errorf("%v allocations without a tracer", allocations)
 	}

@@ -1,6 +1,5 @@
-// Package tracing owns the spans of the data plane: one for a request, one for a script in Redis, one for an attempt to
-// deliver an event. It decides what is in them, which is why nothing else makes spans: never a key, an id of a session, an
-// address, a path or a URL. It is off unless the OTEL_* variables say where spans go, and then costs nothing.
+// Package tracing makes the spans of the data plane: for a request, a script in Redis, and an attempt to deliver an event. Only
+// this package makes spans, so that none contains a key, session id, address, path or URL. It is off without OTEL_* variables.
 package tracing
 
 import (
@@ -22,32 +21,31 @@ import (
 // Tracer makes spans. A nil Tracer makes none.
 type Tracer struct{ tracer trace.Tracer }
 
-// flushTimeout bounds the last spans' way out.
+// flushTimeout limits the export of the last spans.
 const flushTimeout = 5 * time.Second
 
-// Start returns the Tracer of a role, nil unless the standard variables ask for spans: OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or OTEL_TRACES_EXPORTER=otlp. The other OTEL_* variables of exporter, sampler, batch
-// and resource are heeded. A processor takes the spans instead, if there is one. The error says which variable asks for
-// what is not there. Call stop at the end.
+// Start returns the Tracer of a role, or nil unless OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+// OTEL_TRACES_EXPORTER=otlp is set. Other OTEL_* variables configure exporter, sampler, batches and resource. A processor, if
+// given, receives the spans instead. The error names the invalid variable. Call stop at the end.
 func Start(ctx context.Context, role string, processor sdktrace.SpanProcessor, log *slog.Logger) (tracer *Tracer, stop func(), err error) {
 	if processor == nil {
-		wanted, err := wanted(os.Getenv)
+		wanted, err := enabled(os.Getenv)
 		if err != nil || !wanted {
 			return nil, func() {}, err
 		}
 		exporter, err := otlptracehttp.New(ctx)
 		if err != nil {
-			return nil, nil, fmt.Errorf("make the exporter of spans: %w", err)
+			return nil, nil, fmt.Errorf("create the span exporter: %w", err)
 		}
 		processor = sdktrace.NewBatchSpanProcessor(exporter)
-		// The library has no other place for the failures of its exporter; without it they are printed.
+		// The library has only this global handler for export errors. Its default prints them.
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("could not export spans", "error", err) }))
 	}
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "merchant-operator-"+role)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, fmt.Errorf("describe the origin of spans: %w", err)
+		return nil, nil, fmt.Errorf("create the span resource: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithResource(described))
 	stop = func() {
@@ -60,8 +58,8 @@ func Start(ctx context.Context, role string, processor sdktrace.SpanProcessor, l
 	return &Tracer{provider.Tracer("github.com/merchant-operator/merchant-operator")}, stop, nil
 }
 
-// wanted reads the variables of the OpenTelemetry specification, but for one default: without any of them it is off.
-func wanted(getenv func(string) string) (bool, error) {
+// enabled reads the variables of the OpenTelemetry specification. Unlike there, the default is off.
+func enabled(getenv func(string) string) (bool, error) {
 	if getenv("OTEL_SDK_DISABLED") == "true" {
 		return false, nil
 	}
@@ -74,7 +72,7 @@ func wanted(getenv func(string) string) (bool, error) {
 			return false, nil
 		}
 	default:
-		return false, errors.New("OTEL_TRACES_EXPORTER: want otlp or none")
+		return false, errors.New("OTEL_TRACES_EXPORTER must be otlp or none")
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch getenv(name) {
@@ -83,7 +81,7 @@ func wanted(getenv func(string) string) (bool, error) {
 		case "http/protobuf":
 			return true, nil
 		}
-		return false, errors.New(name + ": want http/protobuf, the one that is spoken here")
+		return false, errors.New(name + " must be http/protobuf")
 	}
 	return true, nil
 }

@@ -17,30 +17,30 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// ledger is what reached Redis, and how Redis fares.
-type ledger struct {
+// redisFixture records what was written, or fails.
+type redisFixture struct {
 	written []string
 	tries   int
 	failure error
 }
 
-func (l *ledger) write(_ context.Context, override store.Override) error {
-	l.tries++
-	if l.failure != nil {
-		return l.failure
+func (r *redisFixture) write(_ context.Context, override store.Override) error {
+	r.tries++
+	if r.failure != nil {
+		return r.failure
 	}
-	l.written = append(l.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Order.Revision, len(override.Accepted)))
+	r.written = append(r.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Order.Revision, len(override.Accepted)))
 	return nil
 }
 
-func announcing() (*announcer, *ledger, *strings.Builder) {
-	redis, log := &ledger{}, &strings.Builder{}
-	return &announcer{
-		write:   redis.write,
-		checks:  checks{doubts: &doubts{keys: map[store.KeyRef]published.Order{}}},
-		now:     func() time.Time { return time.Unix(1_800_000_000, 0) },
-		log:     slog.New(slog.NewTextHandler(log, nil)),
-		pending: map[store.KeyRef]store.Override{},
+func newOverrideFixture() (*overrideWriter, *redisFixture, *strings.Builder) {
+	redis, log := &redisFixture{}, &strings.Builder{}
+	return &overrideWriter{
+		write:    redis.write,
+		verifier: &recordVerifier{pending: map[store.KeyRef]published.Order{}},
+		now:      func() time.Time { return time.Unix(1_800_000_000, 0) },
+		log:      slog.New(slog.NewTextHandler(log, nil)),
+		pending:  map[store.KeyRef]store.Override{},
 	}, redis, log
 }
 
@@ -51,33 +51,33 @@ func revised(keyID string, revision int64) published.KeyRecord {
 	}
 }
 
-func TestNewsReachRedisAtOnce(t *testing.T) {
-	a, redis, _ := announcing()
-	a.Announce(revised("till", 2))
+func TestChangesReachRedisAtOnce(t *testing.T) {
+	a, redis, _ := newOverrideFixture()
+	a.KeyUpdated(revised("till", 2))
 	disabled := revised("till", 3)
 	disabled.State = v1alpha1.ApiKeyDisabled
-	a.Announce(disabled)
-	a.Revoke(revised("till", 3))
+	a.KeyUpdated(disabled)
+	a.KeyRevoked(revised("till", 3))
 	if diff := cmp.Diff([]string{"till@2 accepts 1", "till@3 accepts 0", "till@3 accepts 0"}, redis.written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
 
-func TestNewsOutlastAnOutageOfRedis(t *testing.T) {
-	a, redis, _ := announcing()
+func TestChangesOutlastAnOutageOfRedis(t *testing.T) {
+	a, redis, _ := newOverrideFixture()
 	redis.failure = fmt.Errorf("%w: refused", store.ErrUnavailable)
-	a.Announce(revised("till", 2))
+	a.KeyUpdated(revised("till", 2))
 	for revision := range int64(1000) {
-		a.Announce(revised("web", revision))
+		a.KeyUpdated(revised("web", revision))
 	}
-	a.Revoke(revised("till", 2))
+	a.KeyRevoked(revised("till", 2))
 	if redis.tries != 1 {
 		t.Errorf("%d tries while Redis is away, want 1: each holds up the watch for a time-out", redis.tries)
 	}
-	a.catchUp(t.Context())
+	a.retryPending(t.Context())
 	redis.failure = nil
-	a.catchUp(t.Context())
-	a.catchUp(t.Context())
+	a.retryPending(t.Context())
+	a.retryPending(t.Context())
 	got := map[string]bool{}
 	for _, text := range redis.written {
 		got[text] = true
@@ -85,17 +85,17 @@ func TestNewsOutlastAnOutageOfRedis(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"till@2 accepts 0": true, "web@999 accepts 1": true}, got); diff != "" || len(redis.written) != 2 {
 		t.Errorf("written when Redis is back, %v: the newest of each key once (-want +got):\n%s", redis.written, diff)
 	}
-	a.Announce(revised("till", 3))
+	a.KeyUpdated(revised("till", 3))
 	if len(redis.written) != 3 {
-		t.Error("news do not reach Redis at once again")
+		t.Error("changes do not reach Redis at once again")
 	}
 }
 
-func TestAnUnreadableOverrideIsToldAndNotTriedForever(t *testing.T) {
-	a, redis, log := announcing()
+func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
+	a, redis, log := newOverrideFixture()
 	redis.failure = errors.Join(store.ErrCorrupt)
-	a.Announce(revised("till", 2))
-	a.catchUp(t.Context())
+	a.KeyUpdated(revised("till", 2))
+	a.retryPending(t.Context())
 	if redis.tries != 1 || !strings.Contains(log.String(), "keyID=till") {
 		t.Errorf("%d tries, want 1; logged %q", redis.tries, log)
 	}

@@ -1,0 +1,113 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// verifierFixture is a recordVerifier with a Redis and a Kubernetes API that a test sets.
+type verifierFixture struct {
+	*recordVerifier
+
+	stored     published.Order
+	redis      error
+	result     supersedeResult
+	kubernetes error
+	revocation error
+	did        []string
+	logged     strings.Builder
+}
+
+var checkTime = time.UnixMilli(1_800_000_000_000)
+
+func newVerifierFixture() *verifierFixture {
+	d := &verifierFixture{}
+	d.recordVerifier = &recordVerifier{
+		read: func(_ context.Context, keys ...store.KeyRef) ([]store.Override, error) {
+			overrides := make([]store.Override, len(keys))
+			for i := range keys {
+				overrides[i].Order = d.stored
+			}
+			return overrides, d.redis
+		},
+		supersede: func(_ context.Context, keyID string, newer published.Order) (supersedeResult, error) {
+			d.did = append(d.did, fmt.Sprintf("supersede %s below %d", keyID, newer.Issued))
+			return d.result, d.kubernetes
+		},
+		revoke: func(_ context.Context, key store.KeyRef, known published.Order, gone time.Time) error {
+			d.did = append(d.did, fmt.Sprintf("revoke %s known as %d, gone at %d", key.KeyID, known.Issued, gone.UnixMilli()))
+			return d.revocation
+		},
+		now:     func() time.Time { return checkTime },
+		log:     slog.New(slog.NewTextHandler(&d.logged, nil)),
+		pending: map[store.KeyRef]published.Order{},
+	}
+	return d
+}
+
+func TestVerify(t *testing.T) {
+	unavailable := fmt.Errorf("%w: refused", store.ErrUnavailable)
+	marked := "supersede till below 9"
+	revoked := fmt.Sprintf("revoke till known as 5, gone at %d", checkTime.UnixMilli())
+	for desc, test := range map[string]struct {
+		set  func(*verifierFixture)
+		did  []string
+		left int // keys to verify again
+	}{
+		"nothing is stored":       {func(d *verifierFixture) { d.stored = published.Order{} }, nil, 0},
+		"the same is stored":      {func(d *verifierFixture) { d.stored = published.Order{Issued: 5, Revision: 5} }, nil, 0},
+		"the watch was late":      {func(*verifierFixture) {}, []string{marked}, 0},
+		"a record was put back":   {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
+		"the object is gone":      {func(d *verifierFixture) { d.result = keyGone }, []string{marked, revoked}, 0},
+		"it was published since":  {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 0},
+		"Redis is away":           {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
+		"Redis is away after all": {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
+		"Kubernetes is away":      {func(d *verifierFixture) { d.kubernetes = errKubernetes }, []string{marked}, 1},
+		"the record has changed":  {func(d *verifierFixture) { d.kubernetes = errors.New("conflict") }, []string{marked}, 1},
+		"an end that lies ahead": {
+			func(d *verifierFixture) { d.stored = published.Order{Issued: checkTime.Add(time.Second).UnixMilli()} }, nil, 1,
+		},
+		"an override nobody can read": {func(d *verifierFixture) { d.redis = store.ErrCorrupt }, nil, 1},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			d := newVerifierFixture()
+			d.stored = published.Order{Issued: 9, Revision: 1}
+			test.set(d)
+			d.add(store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}, published.Order{Issued: 5, Revision: 5})
+			d.run(t.Context())
+			if diff := cmp.Diff(test.did, d.did); diff != "" {
+				t.Errorf("done (-want +got):\n%s", diff)
+			}
+			if d.size() != test.left {
+				t.Errorf("%d keys are left, want %d", d.size(), test.left)
+			}
+			if got := strings.Contains(d.logged.String(), "keyID=till"); got != (d.result == keySuperseded) {
+				t.Errorf("logged %q", d.logged.String())
+			}
+		})
+	}
+}
+
+func TestARecordThatIsNewerThanTheVerifiedOneStays(t *testing.T) {
+	d := newVerifierFixture()
+	key := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
+	d.add(key, published.Order{Issued: 5, Revision: 5})
+	d.remove(key, published.Order{Issued: 5, Revision: 4})
+	if d.size() != 1 {
+		t.Error("a newer record was removed")
+	}
+	d.remove(key, published.Order{Issued: 6, Revision: 1})
+	if d.size() != 0 {
+		t.Error("an older record was kept")
+	}
+}
