@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -14,10 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 func abuseFaults() []fault {
@@ -48,7 +46,7 @@ func connect(t *testing.T, host string, n int) []net.Conn {
 	all := make([]net.Conn, n)
 	for i := range all {
 		var err error
-		if all[i], err = net.DialTimeout("tcp", host, patience); err != nil {
+		if all[i], err = net.DialTimeout("tcp", host, fixture.Patience); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = all[i].Close() })
@@ -75,9 +73,9 @@ func trickle(t *testing.T, all []net.Conn, while func()) (took time.Duration) {
 		if open.Load() == 0 {
 			return time.Since(start)
 		}
-		if time.Since(start) > patience {
-			t.Errorf("%d slow connections are still open after %s", open.Load(), patience)
-			return patience
+		if time.Since(start) > fixture.Patience {
+			t.Errorf("%d slow connections are still open after %s", open.Load(), fixture.Patience)
+			return fixture.Patience
 		}
 		for _, connection := range all {
 			_, _ = connection.Write([]byte("x")) // it may be closed
@@ -155,129 +153,69 @@ func unreadAnswers(t *testing.T, host, _ string, while func()) (int, string) {
 	return len(all), "each answered as far as its buffers took"
 }
 
-func headerBombs(t *testing.T, host, _ string, while func()) (int, string) {
-	t.Helper()
-	tried := 100 * *intensity
-	for n := range tried {
-		connection := connect(t, host, 1)[0]
-		go func() {
-			_, _ = io.WriteString(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\n")
-			if n%2 == 0 {
-				_, _ = io.WriteString(connection, "X-Bomb: "+strings.Repeat("a", 1<<20))
-			}
-			_, _ = io.WriteString(connection, strings.Repeat("X-Bomb: a\r\n", 10_000)+"\r\n")
-		}()
-		if status := statusOn(connection); status != 0 && status != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("a header bomb got %d", status)
-		}
-		_ = connection.Close()
-		while()
-	}
-	return tried, "all refused with 431"
-}
+// abuse is what an attacker does to the API at host, with a key that is good; it returns how often it has tried. While
+// looks holds what the API then takes.
+type abuse func(t *testing.T, host, key string, while func()) (tried int, note string)
 
-func endlessBodies(t *testing.T, host, key string, while func()) (int, string) {
+// beside lets a well-behaved client charge while somebody abuses the API.
+func beside(t *testing.T, try abuse) (tried int, seen string) {
 	t.Helper()
-	tried := 24 * *intensity
-	var most int64
-	for n := range tried {
-		connection := connect(t, host, 1)[0]
-		framing, piece := "Transfer-Encoding: chunked", "4000\r\n"+strings.Repeat(" ", 0x4000)+"\r\n"
-		switch n % 3 {
-		case 1:
-			framing, piece = "Content-Length: 1099511627776", strings.Repeat(" ", 0x4000)
-		case 2: // a chunk of one byte with a long extension
-			piece = "1;" + strings.Repeat("x", 3000) + "\r\n \r\n"
-		}
-		fmt.Fprintf(connection, "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n", key, framing)
-		var sent int64
-		for range 10_000 {
-			written, err := io.WriteString(connection, piece)
-			if sent += int64(written); err != nil {
-				break
-			}
-		}
-		most = max(most, sent)
-		if status := statusOn(connection); status != 0 && status != http.StatusBadRequest {
-			t.Errorf("a body without end got %d", status)
-		}
-		_ = connection.Close()
-		if n%10 == 0 {
-			while()
-		}
-	}
-	if most > 64<<20 {
-		t.Errorf("%d MB of a body were taken", most>>20)
-	}
-	return tried, fmt.Sprintf("all refused, at most %d KB sent before that", most>>10)
-}
-
-// wrongKeys tries keys of all kinds from the address of the well-behaved client. Each gets the same answer, and the
-// good key beside them no other than ever.
-func wrongKeys(t *testing.T, host, key string, while func()) (int, string) {
-	t.Helper()
-	c := newCaller()
-	rotated, err := c.call("http://"+host, http.MethodPost, rotate, key, "")
-	if err != nil || rotated.status != http.StatusOK {
-		t.Fatalf("a rotation got %d, %v", rotated.status, err)
-	}
-	shared.secret(rotated.text("fullKey"))
-	named, err := apikey.Parse(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const callers = 8
-	each := 250 * *intensity
-	var others atomic.Int64
+	s := deploy(t, 1, 0)
+	s.Merchant("coffee")
+	key, other := s.apiKey("till", "coffee"), s.apiKey("other", "coffee")
+	api := s.replicas[0]
+	before := gauges(t, api.ops)
+	done := make(chan struct{})
 	var calling sync.WaitGroup
-	for n := range callers {
-		calling.Go(func() {
-			c := newCaller()
-			for i := range each {
-				wrong := key // the dead key of a till that does not know better
-				switch (n + i) % 4 {
-				case 1: // a wrong secret of a key id that lives
-					wrong = guess(t, named.ID())
-				case 2: // a key id that never lived
-					wrong = guess(t, published.ID(types.UID(fmt.Sprint("nobody-", n, "-", i))))
-				case 3:
-					wrong = fmt.Sprintf("externally-generated-key-%032d-%d", i, n)
-				}
-				got, err := c.call("http://"+host, http.MethodGet, me, wrong, "")
-				if err != nil || got.status != http.StatusUnauthorized {
-					others.Add(1)
-					t.Errorf("a wrong key got %d, %v", got.status, err)
-					return
-				}
+	var served atomic.Int64
+	var slowest time.Duration
+	calling.Go(func() {
+		c := newCaller()
+		for {
+			select {
+			case <-done:
+				return
+			default:
 			}
-		})
-	}
-	calling.Wait()
-	while()
-	return callers * each, fmt.Sprintf("%d got 401, and %d anything else", int64(callers*each)-others.Load(), others.Load())
-}
-
-// guess is a well-formed key of a key id.
-func guess(t *testing.T, id string) string {
-	t.Helper()
-	key, err := apikey.New(id)
-	if err != nil {
-		t.Error(err)
-	}
-	return key.Reveal()
-}
-
-func resetFlood(t *testing.T, host, key string, while func()) (int, string) {
-	t.Helper()
-	tried := 2000 * *intensity
-	for n := range tried {
-		connection := connect(t, host, 1)[0].(*net.TCPConn)
-		fmt.Fprintf(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
-		_ = connection.SetLinger(0) // a reset, not a farewell
-		_ = connection.Close()
-		if n%200 == 0 {
-			while()
+			got, err := c.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
+			if err != nil || got.Status != http.StatusCreated {
+				t.Errorf("the well-behaved client got %d, %v", got.Status, err)
+				return
+			}
+			served.Add(1)
+			slowest = max(slowest, got.Took)
 		}
+	})
+	during := maps.Clone(before)
+	tried, note := try(t, strings.TrimPrefix(api.public, "http://"), other, func() {
+		now := gauges(t, api.ops)
+		during[resident] = max(during[resident], now[resident])
+		during[connections] = max(during[connections], now[connections])
+	})
+	target := served.Load() + 20
+	eventually(t, "the well-behaved client is served", func() bool { return served.Load() > target || t.Failed() })
+	close(done)
+	calling.Wait()
+	if during[connections] > maxConnections {
+		t.Errorf("%.0f connections at once", during[connections])
 	}
-	return tried, "each with a request under way"
+	if grown := during[resident] - before[resident] - min(float64(tried), maxConnections)*memoryEach; grown > spareMemory {
+		t.Errorf("%.0f MB more for %d tries", (during[resident]-before[resident])/1e6, tried)
+	}
+	if slowest > bound {
+		t.Errorf("the well-behaved client waited %s", slowest)
+	}
+	eventually(t, "goroutines and connections are as many as before", func() bool {
+		now := gauges(t, api.ops)
+		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
+	})
+	return tried, fmt.Sprintf("%s; %d charges beside it, the slowest %d ms; memory %.0f MB, %.0f at most, connections %.0f at most",
+		note, served.Load(), slowest.Milliseconds(), before[resident]/1e6, during[resident]/1e6, during[connections])
 }
+
+const (
+	// maxConnections is how many a replica holds unless it is told otherwise.
+	maxConnections = 10_000
+	// memoryEach is what an open connection may cost.
+	memoryEach = 24 << 10
+)

@@ -18,7 +18,7 @@ import (
 
 // victim is an ApiKey whose key somebody else claims.
 type victim struct {
-	*stage
+	*deployment
 
 	name, key string
 }
@@ -29,7 +29,7 @@ var keyEnds = []struct {
 	end  func(v victim)
 }{
 	{"rotated over HTTP", func(v victim) {
-		shared.secret(v.mustCall(http.StatusOK, v.replicas[0].public, http.MethodPost, rotate, v.key, "").text("fullKey"))
+		shared.secret(v.mustCall(http.StatusOK, v.replicas[0].public, http.MethodPost, rotate, v.key, "").Text("fullKey"))
 	}},
 	{"rotated by its trigger", func(v victim) {
 		v.change(func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.OverlapSeconds = new(int32(0)) })
@@ -39,10 +39,10 @@ var keyEnds = []struct {
 		v.change(func(spec *v1alpha1.ApiKeySpec) { spec.State = v1alpha1.ApiKeyDisabled })
 	}},
 	{"deleted", func(v victim) {
-		apiKey := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: v.namespace, Name: v.name}}
-		v.must(shared.kube.Delete(v.t.Context(), apiKey))
+		apiKey := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.name}}
+		v.must(shared.Client.Delete(v.t.Context(), apiKey))
 		eventually(v.t, "the ApiKey is gone", func() bool {
-			return apierrors.IsNotFound(shared.get(v.t.Context(), v.namespace, v.name, &v1alpha1.ApiKey{}))
+			return apierrors.IsNotFound(shared.get(v.t.Context(), v.Namespace, v.name, &v1alpha1.ApiKey{}))
 		})
 	}},
 }
@@ -51,15 +51,15 @@ var keyEnds = []struct {
 func (v victim) change(edit func(*v1alpha1.ApiKeySpec)) {
 	v.t.Helper()
 	var apiKey v1alpha1.ApiKey
-	v.must(shared.get(v.t.Context(), v.namespace, v.name, &apiKey))
+	v.must(shared.get(v.t.Context(), v.Namespace, v.name, &apiKey))
 	before := apiKey.DeepCopy()
 	edit(&apiKey.Spec)
-	v.must(shared.kube.Patch(v.t.Context(), &apiKey, client.MergeFrom(before)))
+	v.must(shared.Client.Patch(v.t.Context(), &apiKey, client.MergeFrom(before)))
 	v.observed(&apiKey)
 }
 
 // observed waits until the operator has seen to an ApiKey as it is.
-func (s *stage) observed(apiKey *v1alpha1.ApiKey) {
+func (s *deployment) observed(apiKey *v1alpha1.ApiKey) {
 	s.t.Helper()
 	eventuallySees(s.t, apiKey.Name+" is observed", func() (string, bool) {
 		s.must(shared.get(s.t.Context(), apiKey.Namespace, apiKey.Name, apiKey))
@@ -70,19 +70,19 @@ func (s *stage) observed(apiKey *v1alpha1.ApiKey) {
 // tryClaims has a tenant make ApiKeys whose keyDigest is that of another's key, before the key ends and after.
 func tryClaims(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 2, 0)
-	s.merchant("coffee")
+	s := deploy(t, 2, 0)
+	s.Merchant("coffee")
 	tenant, own := s.tenant()
-	own.merchant("bait")
+	own.Merchant("bait")
 	tried := 0
 	for _, ending := range keyEnds {
 		for _, first := range []bool{true, false} {
 			tried++
-			v := victim{stage: s, name: fmt.Sprint("till-", tried)}
+			v := victim{deployment: s, name: fmt.Sprint("till-", tried)}
 			v.key = s.apiKey(v.name, "coffee")
 			claim := func() {
 				thief := &v1alpha1.ApiKey{
-					ObjectMeta: metav1.ObjectMeta{Namespace: own.namespace, Name: fmt.Sprint("claim-", tried)},
+					ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: fmt.Sprint("claim-", tried)},
 					Spec: v1alpha1.ApiKeySpec{
 						MerchantRef: v1alpha1.MerchantReference{Name: "bait"}, KeyDigest: apikey.DigestOf(v.key).Hex(),
 					},
@@ -104,10 +104,10 @@ func tryClaims(t *testing.T) (int, string) {
 		}
 	}
 	// A digest in a spec is the tenant's own doing, and nothing that was told to it.
-	s.must(tenant.DeleteAllOf(t.Context(), &v1alpha1.ApiKey{}, client.InNamespace(own.namespace)))
+	s.must(tenant.DeleteAllOf(t.Context(), &v1alpha1.ApiKey{}, client.InNamespace(own.Namespace)))
 	eventuallySees(t, "the tenant's ApiKeys are gone", func() (string, bool) {
 		var left v1alpha1.ApiKeyList
-		s.must(tenant.List(t.Context(), &left, client.InNamespace(own.namespace)))
+		s.must(tenant.List(t.Context(), &left, client.InNamespace(own.Namespace)))
 		var names []string
 		for _, one := range left.Items {
 			names = append(names, one.Name)
@@ -122,9 +122,9 @@ func (v victim) opens(when string, want int) {
 	v.t.Helper()
 	for _, r := range v.replicas {
 		got, err := newCaller().call(r.public, http.MethodGet, me, v.key, "")
-		merchant, _ := got.body["merchant"].(map[string]any)
-		if err != nil || got.status != want || (want == http.StatusOK && merchant["name"] != "Acme coffee") {
-			v.t.Errorf("%s: %s answers %s's key with %d for %v, %v; want %d", when, r.name, v.name, got.status, merchant["name"], err, want)
+		merchant, _ := got.Body["merchant"].(map[string]any)
+		if err != nil || got.Status != want || (want == http.StatusOK && merchant["name"] != "Acme coffee") {
+			v.t.Errorf("%s: %s answers %s's key with %d for %v, %v; want %d", when, r.name, v.name, got.Status, merchant["name"], err, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ var perRedis = 10 * runtime.GOMAXPROCS(0)
 const perKube = 10
 
 // connections waits until each role has no more connections than it needs, and none that the other side has closed.
-func (s *stage) connections() (seen string) {
+func (s *deployment) connections() (seen string) {
 	s.t.Helper()
 	redis := portOf(s.t, s.toRedis.Listen)
 	roles := append([]*process(nil), s.dispatchers...)

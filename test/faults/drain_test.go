@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 func drainFaults() []fault {
@@ -31,8 +30,8 @@ func drainFaults() []fault {
 
 func tryDrain(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 2, 0)
-	s.merchant("coffee")
+	s := deploy(t, 2, 0)
+	s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
 	s.toRedis.poison(t, "latency", "downstream", `{"latency":40}`) // so that there are always requests under way
 	rounds := 2 * *intensity
@@ -47,12 +46,12 @@ func tryDrain(t *testing.T) (int, string) {
 				c := newCaller()
 				for told := false; !told; { // to go elsewhere, as a load balancer would by then
 					got, err := c.call(victim.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
-					if err != nil || got.status != http.StatusCreated {
-						t.Errorf("a request got %d, %v while the replica drained", got.status, err)
+					if err != nil || got.Status != http.StatusCreated {
+						t.Errorf("a request got %d, %v while the replica drained", got.Status, err)
 						return
 					}
 					answered.Add(1)
-					told = got.closes
+					told = got.Closes
 				}
 			})
 		}
@@ -102,9 +101,9 @@ func halfSent(t *testing.T, host, key string) []net.Conn {
 // tryLeak runs roles here, where goroutines can be looked at.
 func tryLeak(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 1, 0)
+	s := deploy(t, 1, 0)
 	hooks := newReceiver(t)
-	s.merchant("coffee")
+	s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
 	// client-go keeps its connections to the Kubernetes API in a cache that outlives all clients.
 	before, cached := goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop")
@@ -116,13 +115,13 @@ func tryLeak(t *testing.T) (int, string) {
 		c := newCaller()
 		eventually(t, "the replica serves", func() bool {
 			got, err := c.call(public, http.MethodPost, sessions, key, `{"amountCents":100}`)
-			return err == nil && got.status == http.StatusCreated
+			return err == nil && got.Status == http.StatusCreated
 		})
 		cancel()
 		running.Wait()
 		c.http.CloseIdleConnections()
 	}
-	hooks.CloseClientConnections()
+	hooks.server.CloseClientConnections()
 	http.DefaultClient.CloseIdleConnections()
 	var left error
 	defer func() {
@@ -137,10 +136,10 @@ func tryLeak(t *testing.T) (int, string) {
 	return rounds, "none left after each stop"
 }
 
-func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public string) {
+func (s *deployment) runHere(ctx context.Context, running *sync.WaitGroup) (public string) {
 	s.t.Helper()
 	api := apiserver.DefaultOptions()
-	api.Kubeconfig, api.RedisURL, api.DrainDelay = s.directly(apiserverAccount), s.url, 0
+	api.Kubeconfig, api.RedisURL, api.DrainDelay = s.directly(fixture.APIServerAccount), s.url, 0
 	api.PublicAddress, api.InternalAddress, api.Ops.Address, api.Log = s.address(), s.address(), s.address(), shared.logger()
 	running.Go(func() {
 		if err := apiserver.Run(ctx, api); err != nil {
@@ -148,7 +147,7 @@ func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public st
 		}
 	})
 	events := dispatcher.DefaultOptions()
-	events.Kubeconfig, events.RedisURL = s.directly(dispatcherAccount), s.url
+	events.Kubeconfig, events.RedisURL = s.directly(fixture.DispatcherAccount), s.url
 	events.Ops.Address, events.Log = s.address(), shared.logger()
 	events.AllowHTTP, events.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	running.Go(func() {
@@ -160,13 +159,9 @@ func (s *stage) runHere(ctx context.Context, running *sync.WaitGroup) (public st
 }
 
 // directly is a kubeconfig that leads through no proxy, whose goroutines would count.
-func (s *stage) directly(account string) (path string) {
+func (s *deployment) directly(account string) (path string) {
 	s.t.Helper()
-	user, err := shared.account(account)
+	path, err := shared.Kubeconfig(account)
 	s.must(err)
-	content, err := user.KubeConfig()
-	s.must(err)
-	path = filepath.Join(s.t.TempDir(), account)
-	s.must(os.WriteFile(path, content, 0o600))
 	return path
 }

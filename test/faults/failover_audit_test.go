@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // failedOver is what came of failovers.
@@ -44,17 +46,17 @@ func (f *failover) audit(cutOff bool) {
 		var alive []string
 		for _, id := range o.ids {
 			got := f.answered(0, f.replicas[0].public, http.MethodGet, sessions+"/"+id, o.key, "")
-			switch got.status {
+			switch got.Status {
 			case http.StatusOK:
 				alive = append(alive, id)
 			case http.StatusNotFound:
 				f.lostCharges++
 			default:
-				f.t.Fatalf("a session got %d %v", got.status, got.body)
+				f.t.Fatalf("a session got %d %v", got.Status, got.Body)
 			}
 			if id == o.settled {
 				f.settlements++
-				if got.text("status") != "COMPLETED" {
+				if got.Text("status") != "COMPLETED" {
 					f.lostSettlements++
 				}
 			}
@@ -74,28 +76,28 @@ func (f *failover) audit(cutOff bool) {
 		f.t.Errorf("%d of %d acknowledged settlements are lost", f.lostSettlements, f.settlements)
 	}
 	f.t.Logf("replica cut off: %v; %s", cutOff, f.failedOver.String())
-	f.told()
+	f.webhooksArrive()
 }
 
 // answered calls again while it gets 503, for Redis may change its master at any time, and then wants the status; 0: any.
-func (f *failover) answered(status int, base, method, path, bearer, body string) (got answer) {
+func (f *failover) answered(status int, base, method, path, bearer, body string) (got fixture.Answer) {
 	f.t.Helper()
 	eventuallySees(f.t, method+" "+path+" is answered", func() (string, bool) {
 		var err error
 		got, err = f.asks.call(base, method, path, bearer, body)
-		return fmt.Sprintf("%d %v, %v", got.status, got.body, err), err == nil && !got.unavailable()
+		return fmt.Sprintf("%d %v, %v", got.Status, got.Body, err), err == nil && !unavailable(got)
 	})
-	if status != 0 && got.status != status {
-		f.t.Fatalf("%s %s: %d %v; want %d", method, path, got.status, got.body, status)
+	if status != 0 && got.Status != status {
+		f.t.Fatalf("%s %s: %d %v; want %d", method, path, got.Status, got.Body, status)
 	}
 	return got
 }
 
-// told waits for the webhook of a charge that is made now: the dispatcher works again as well.
-func (f *failover) told() {
+// webhooksArrive waits for the webhook of a charge that is made now: the dispatcher works again as well.
+func (f *failover) webhooksArrive() {
 	f.t.Helper()
 	own := f.sellers[0]
-	id := f.answered(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).text("sessionId")
+	id := f.answered(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).Text("sessionId")
 	f.answered(http.StatusOK, f.replicas[0].public, http.MethodPost, sessions+"/"+id+"/cancel", own.key, "")
 	eventually(f.t, "the webhook of a new charge arrives", func() bool { return f.hooks.heardOf(id) })
 }

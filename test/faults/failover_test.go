@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 func failoverFaults() []fault {
@@ -50,7 +51,7 @@ func failovers(start func(*testing.T) pairs, flags ...string) func(*testing.T) (
 
 // failover is callers of several merchants who charge and settle, and repeat what got no answer.
 type failover struct {
-	*stage
+	*deployment
 	failedOver
 
 	pairs   pairs
@@ -80,11 +81,11 @@ const failoverSellers, failoverCallers = 4, 6
 
 func newFailover(t *testing.T, p pairs, flags []string) *failover {
 	t.Helper()
-	s := newStageOn(t, p.url, 2, 1, flags...)
-	f := &failover{stage: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0, asks: newCaller()}
+	s := deployOn(t, p.url, 2, 1, flags...)
+	f := &failover{deployment: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0, asks: newCaller()}
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
-		merchant := s.merchant(name, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })
+		merchant := s.Merchant(name, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })
 		f.sellers = append(f.sellers, seller{space(merchant), s.apiKey("till-"+fmt.Sprint(n), name)})
 	}
 	return f
@@ -194,18 +195,18 @@ func (f *failover) shop(done chan struct{}, caller int, rail string) {
 
 // charge repeats a charge until it is answered. Not ok: the callers are to stop.
 func (f *failover) charge(done chan struct{}, c caller, o *failoverOrder, n int) (id string, ok bool) {
-	got, ok := f.insist(done, func(try int) (answer, error) {
+	got, ok := f.insist(done, func(try int) (fixture.Answer, error) {
 		return c.call(f.replicas[(n+try)%2].public, http.MethodPost, sessions, o.key, fmt.Sprintf(`{"amountCents":1250,"orderRef":%q}`, o.name),
 			"Idempotency-Key", o.name)
 	})
 	if !ok {
 		return "", false
 	}
-	if got.status != http.StatusCreated {
-		f.t.Errorf("a charge got %d %v", got.status, got.body)
+	if got.Status != http.StatusCreated {
+		f.t.Errorf("a charge got %d %v", got.Status, got.Body)
 		return "", false
 	}
-	id = got.text("sessionId")
+	id = got.Text("sessionId")
 	if !slices.Contains(o.ids, id) {
 		o.ids = append(o.ids, id)
 	}
@@ -214,46 +215,46 @@ func (f *failover) charge(done chan struct{}, c caller, o *failoverOrder, n int)
 
 // settle reports a payment until it is answered, and reports whether its session is gone, so that it is to be charged again.
 func (f *failover) settle(done chan struct{}, c caller, o *failoverOrder, id string, n int, rail string) (again bool) {
-	got, ok := f.insist(done, func(try int) (answer, error) {
+	got, ok := f.insist(done, func(try int) (fixture.Answer, error) {
 		return c.call(f.replicas[(n+try)%2].internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
 			fmt.Sprintf(`{"paymentRef":%q,"outcome":"COMPLETED","amountCents":1250}`, o.name))
 	})
-	applied, _ := got.body["applied"].(bool)
+	applied, _ := got.Body["applied"].(bool)
 	switch {
 	case !ok:
-	case got.status == http.StatusNotFound:
+	case got.Status == http.StatusNotFound:
 		return true
-	case got.status == http.StatusOK && applied:
+	case got.Status == http.StatusOK && applied:
 		o.settled = id
 	default:
-		f.t.Errorf("a settlement got %d %v", got.status, got.body)
+		f.t.Errorf("a settlement got %d %v", got.Status, got.Body)
 	}
 	return false
 }
 
 // insist repeats a call until it is answered with anything but 503. Not ok: the callers are to stop.
-func (f *failover) insist(done chan struct{}, call func(try int) (answer, error)) (got answer, ok bool) {
+func (f *failover) insist(done chan struct{}, call func(try int) (fixture.Answer, error)) (got fixture.Answer, ok bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for try := 0; ; try++ {
 		got, err := call(try)
 		f.mu.Lock()
-		f.slowest = max(f.slowest, got.took)
+		f.slowest = max(f.slowest, got.Took)
 		f.mu.Unlock()
 		switch {
 		case err != nil:
 			f.t.Errorf("not answered: %v", err)
-			return answer{}, false
-		case !got.unavailable():
+			return fixture.Answer{}, false
+		case !unavailable(got):
 			f.answers.Add(1)
 			return got, true
-		case got.header.Get("Retry-After") == "":
+		case got.Header.Get("Retry-After") == "":
 			f.t.Error("a 503 does not say when to try again")
 		}
 		f.refusals.Add(1)
 		select {
 		case <-done:
-			return answer{}, false
+			return fixture.Answer{}, false
 		case <-tick.C:
 		}
 	}

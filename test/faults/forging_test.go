@@ -19,13 +19,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-// tenant may do everything in its own namespace, where the stage's merchants are not.
-func (s *stage) tenant() (client.Client, *stage) {
+// tenant may do everything in its own namespace, where the deployment's merchants are not.
+func (s *deployment) tenant() (client.Client, *deployment) {
 	s.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
-	s.must(shared.kube.Create(s.t.Context(), namespace))
+	s.must(shared.Client.Create(s.t.Context(), namespace))
 	all := []string{"*"}
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "all"},
@@ -36,53 +37,53 @@ func (s *stage) tenant() (client.Client, *stage) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "all"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespace.Name}},
 	}
-	s.must(shared.kube.Create(s.t.Context(), role))
-	s.must(shared.kube.Create(s.t.Context(), binding))
-	user, err := shared.environment.AddUser(envtest.User{Name: namespace.Name}, nil)
+	s.must(shared.Client.Create(s.t.Context(), role))
+	s.must(shared.Client.Create(s.t.Context(), binding))
+	user, err := shared.Environment.AddUser(envtest.User{Name: namespace.Name}, nil)
 	s.must(err)
-	tenant, err := client.New(user.Config(), client.Options{Scheme: shared.kube.Scheme()})
+	tenant, err := client.New(user.Config(), client.Options{Scheme: shared.Client.Scheme()})
 	s.must(err)
 	elsewhere := *s
-	elsewhere.namespace = namespace.Name
+	elsewhere.Namespace = namespace.Name
 	return tenant, &elsewhere
 }
 
 func tryForging(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 1, 0)
-	victim := s.merchant("coffee")
+	s := deploy(t, 1, 0)
+	victim := s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
 	var target v1alpha1.ApiKey
-	s.must(shared.get(t.Context(), s.namespace, "till", &target))
+	s.must(shared.get(t.Context(), s.Namespace, "till", &target))
 	tenant, own := s.tenant()
 	ctx := t.Context()
 
 	// A published key for the victim's merchant, in the tenant's namespace and where the data plane looks.
 	forged, err := apikey.New(published.ID("forged"))
 	s.must(err)
-	for _, namespace := range []string{own.namespace, credentialsNamespace} {
+	for _, namespace := range []string{own.Namespace, kubetest.CredentialsNamespace} {
 		secret, err := published.EncodeKey(namespace, published.KeyRecord{
 			KeyID: published.ID("forged"), MerchantID: published.ID(victim.UID), Generation: 1, Revision: 1,
-			Source:       published.Source{Namespace: own.namespace, Name: "forged", UID: "forged"},
+			Source:       published.Source{Namespace: own.Namespace, Name: "forged", UID: "forged"},
 			Current:      published.Current{Digest: forged.Digest(), Prefix: forged.Prefix(), CreatedAt: time.Now().Truncate(time.Second)},
 			State:        v1alpha1.ApiKeyActive,
 			LastRotation: published.RotationEvent{Time: time.Now().Truncate(time.Second), Cause: v1alpha1.RotationInitial},
 		})
 		s.must(err)
-		if err := tenant.Create(ctx, secret); namespace == credentialsNamespace && !apierrors.IsForbidden(err) {
+		if err := tenant.Create(ctx, secret); namespace == kubetest.CredentialsNamespace && !apierrors.IsForbidden(err) {
 			t.Errorf("a tenant wrote into the credentials namespace: %v", err)
-		} else if namespace == own.namespace {
+		} else if namespace == own.Namespace {
 			s.must(err)
 		}
 	}
 	var secrets corev1.SecretList
-	if err := tenant.List(ctx, &secrets, client.InNamespace(credentialsNamespace)); !apierrors.IsForbidden(err) {
+	if err := tenant.List(ctx, &secrets, client.InNamespace(kubetest.CredentialsNamespace)); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant listed the credentials namespace: %v", err)
 	}
 
 	// A key for a Merchant of another namespace, by its name.
 	foreign := &v1alpha1.ApiKey{
-		ObjectMeta: metav1.ObjectMeta{Namespace: own.namespace, Name: "foreign"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: "foreign"},
 		Spec: v1alpha1.ApiKeySpec{
 			MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}, Delivery: &v1alpha1.Delivery{SecretName: "foreign-key"},
 		},
@@ -90,40 +91,40 @@ func tryForging(t *testing.T) (int, string) {
 	s.must(tenant.Create(ctx, foreign))
 
 	// A key of its own whose status claims to be the victim's, deleted so that what it claims is cleaned up.
-	own.merchant("bait")
+	own.Merchant("bait")
 	own.apiKey("claims", "bait")
 	var claims v1alpha1.ApiKey
-	s.must(tenant.Get(ctx, client.ObjectKey{Namespace: own.namespace, Name: "claims"}, &claims))
+	s.must(tenant.Get(ctx, client.ObjectKey{Namespace: own.Namespace, Name: "claims"}, &claims))
 	before := claims.DeepCopy()
 	claims.Status.KeyID, claims.Status.Prefix = target.Status.KeyID, target.Status.Prefix
 	s.must(tenant.Status().Patch(ctx, &claims, client.MergeFrom(before)))
 	s.must(tenant.Delete(ctx, &claims))
 	eventually(t, "the claiming key is gone", func() bool {
-		return apierrors.IsNotFound(shared.get(ctx, own.namespace, "claims", &claims))
+		return apierrors.IsNotFound(shared.get(ctx, own.Namespace, "claims", &claims))
 	})
 
 	// A delivery onto a Secret that somebody else relies on.
-	precious := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own.namespace, Name: "precious"}, StringData: map[string]string{"apiKey": "mine"}}
+	precious := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: "precious"}, StringData: map[string]string{"apiKey": "mine"}}
 	s.must(tenant.Create(ctx, precious))
 	thief := foreign.DeepCopy()
-	thief.ObjectMeta = metav1.ObjectMeta{Namespace: own.namespace, Name: "thief"}
+	thief.ObjectMeta = metav1.ObjectMeta{Namespace: own.Namespace, Name: "thief"}
 	thief.Spec.MerchantRef.Name, thief.Spec.Delivery.SecretName = "bait", "precious"
 	s.must(tenant.Create(ctx, thief))
 	eventually(t, "the thief is stalled", func() bool {
-		s.must(shared.get(ctx, own.namespace, "thief", thief))
+		s.must(shared.get(ctx, own.Namespace, "thief", thief))
 		return meta.IsStatusConditionTrue(thief.Status.Conditions, v1alpha1.StalledCondition)
 	})
-	s.must(shared.get(ctx, own.namespace, "precious", precious))
+	s.must(shared.get(ctx, own.Namespace, "precious", precious))
 	if string(precious.Data["apiKey"]) != "mine" {
 		t.Error("a delivery overwrote a Secret")
 	}
 
 	// What is applied now is in force after all that came before.
 	own.apiKey("sentinel", "bait")
-	s.must(shared.get(ctx, own.namespace, "foreign", foreign))
+	s.must(shared.get(ctx, own.Namespace, "foreign", foreign))
 	var none corev1.Secret
 	if meta.IsStatusConditionTrue(foreign.Status.Conditions, v1alpha1.ReadyCondition) ||
-		!apierrors.IsNotFound(shared.get(ctx, own.namespace, "foreign-key", &none)) {
+		!apierrors.IsNotFound(shared.get(ctx, own.Namespace, "foreign-key", &none)) {
 		t.Error("a key for another namespace's Merchant was issued")
 	}
 	s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodGet, me, forged.Reveal(), "")

@@ -8,21 +8,28 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
 func keyFaults() []fault {
 	const promised = "after the 200 of a rotation no dead key is accepted by any replica"
 	return []fault{
-		{"P2", "every watch frozen", promised, under(func(*stage, int, string) {})},
-		{"P2", "watches frozen, SCRIPT FLUSH", promised, under(func(s *stage, _ int, _ string) {
+		{"P2", "every watch frozen", promised, under(func(*deployment, int, string) {})},
+		{"P2", "watches frozen, SCRIPT FLUSH", promised, under(func(s *deployment, _ int, _ string) {
 			s.must(s.keeper.ScriptFlush(s.t.Context()).Err())
 		})},
-		{"P2", "watches frozen, kill -9 of Redis, `appendfsync always`", promised, under(func(s *stage, _ int, key string) {
+		{"P2", "watches frozen, kill -9 of Redis, `appendfsync always`", promised, under(func(s *deployment, _ int, key string) {
 			s.redis.Kill()
 			s.redis.Start()
 			s.acceptedEverywhere(key)
 		})},
-		{"P2", "watches frozen, kill -9 of the replica that rotated", promised, under(func(s *stage, n int, _ string) {
+		{"P2", "watches frozen, kill -9 of the replica that rotated", promised, under(func(s *deployment, n int, _ string) {
 			r := s.replicas[n%len(s.replicas)]
 			r.kill()
 			r.toKube.ThawWatches() // it could not start without
@@ -35,11 +42,11 @@ func keyFaults() []fault {
 
 // under rotates on one replica after the other, with every watch frozen and a fault after each, while callers try dead
 // keys on all of them.
-func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string) {
+func under(harm func(s *deployment, n int, key string)) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
 		t.Helper()
-		s := newStage(t, 3, 0, durable...)
-		s.merchant("coffee")
+		s := deploy(t, 3, 0, durable...)
+		s.Merchant("coffee")
 		key := s.apiKey("till", "coffee")
 		for _, r := range s.replicas {
 			r.toKube.FreezeWatches()
@@ -71,11 +78,11 @@ func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string
 					}
 					probes.Add(1)
 					switch {
-					case got.status == http.StatusUnauthorized:
+					case got.Status == http.StatusUnauthorized:
 						refused.Add(1)
-					case !got.unavailable():
+					case !unavailable(got):
 						accepted.Add(1)
-						t.Errorf("a dead key got %d", got.status)
+						t.Errorf("a dead key got %d", got.Status)
 					}
 				}
 			})
@@ -86,7 +93,7 @@ func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string
 			mu.Lock()
 			dead = append(dead, key)
 			mu.Unlock()
-			key = shared.secret(rotated.text("fullKey"))
+			key = shared.secret(rotated.Text("fullKey"))
 			harm(s, n, key)
 			s.acceptedEverywhere(key)
 			target := refused.Load() + 50
@@ -100,16 +107,16 @@ func under(harm func(s *stage, n int, key string)) func(*testing.T) (int, string
 }
 
 // acceptedEverywhere asks each replica for the key; only a 503 may be asked again.
-func (s *stage) acceptedEverywhere(key string) {
+func (s *deployment) acceptedEverywhere(key string) {
 	s.t.Helper()
 	for _, r := range s.replicas {
 		client := newCaller()
 		eventually(s.t, r.name+" answers", func() bool {
 			got, err := client.call(r.public, http.MethodGet, me, key, "")
-			if err == nil && got.status != http.StatusOK && !got.unavailable() {
-				s.t.Fatalf("%s answered the live key with %d", r.name, got.status)
+			if err == nil && got.Status != http.StatusOK && !unavailable(got) {
+				s.t.Fatalf("%s answered the live key with %d", r.name, got.Status)
 			}
-			return err == nil && got.status == http.StatusOK
+			return err == nil && got.Status == http.StatusOK
 		})
 	}
 }
@@ -117,8 +124,8 @@ func (s *stage) acceptedEverywhere(key string) {
 // tryCrashedRotations kills the replica that rotates a moment after it was asked.
 func tryCrashedRotations(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 2, 0, durable...)
-	s.merchant("coffee")
+	s := deploy(t, 2, 0, durable...)
+	s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
 	told, untold, lost := 0, 0, 0
 	rounds := 4 * *intensity
@@ -130,11 +137,11 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		go func() {
 			close(asked)
 			got, err := newCaller().call(victim.public, http.MethodPost, rotate, key, "")
-			if err != nil || got.status != http.StatusOK {
+			if err != nil || got.Status != http.StatusOK {
 				answered <- ""
 				return
 			}
-			answered <- got.text("fullKey")
+			answered <- got.Text("fullKey")
 		}()
 		<-asked
 		var next string
@@ -151,13 +158,13 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		case next != "":
 			told++
 			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
-			if err != nil || got.status != http.StatusUnauthorized {
-				t.Errorf("a rotation was answered, and its old key got %d, %v", got.status, err)
+			if err != nil || got.Status != http.StatusUnauthorized {
+				t.Errorf("a rotation was answered, and its old key got %d, %v", got.Status, err)
 			}
 			key = shared.secret(next)
 		default:
 			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
-			if err == nil && got.status == http.StatusOK {
+			if err == nil && got.Status == http.StatusOK {
 				untold++ // nothing happened, or it will not show before the watch
 				break
 			}
@@ -170,4 +177,37 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		s.acceptedEverywhere(key)
 	}
 	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", told, untold, lost)
+}
+
+// trigger has a key rotated as Git does, and returns the new one once every replica takes it.
+func (s *deployment) trigger(name, word string) string {
+	s.t.Helper()
+	var apiKey v1alpha1.ApiKey
+	s.must(shared.get(s.t.Context(), s.Namespace, name, &apiKey))
+	before := apiKey.DeepCopy()
+	apiKey.Spec.Rotation.Trigger = word
+	s.must(shared.Client.Patch(s.t.Context(), &apiKey, client.MergeFrom(before)))
+	eventually(s.t, "the trigger is handled", func() bool {
+		s.must(shared.get(s.t.Context(), s.Namespace, name, &apiKey))
+		return apiKey.Status.ObservedTrigger == word
+	})
+	var secret corev1.Secret
+	s.must(shared.get(s.t.Context(), s.Namespace, name+"-key", &secret))
+	key := shared.secret(string(secret.Data["apiKey"]))
+	for _, r := range s.replicas {
+		s.accepts(r, key)
+	}
+	return key
+}
+
+// generation is that of a key as it is published now.
+func (s *deployment) generation(name string) int64 {
+	s.t.Helper()
+	var apiKey v1alpha1.ApiKey
+	s.must(shared.get(s.t.Context(), s.Namespace, name, &apiKey))
+	var secret corev1.Secret
+	s.must(shared.get(s.t.Context(), kubetest.CredentialsNamespace, published.KeyName(published.ID(apiKey.UID)), &secret))
+	record, err := published.DecodeKey(&secret)
+	s.must(err)
+	return record.Generation
 }

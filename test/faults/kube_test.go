@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // leastCalm is how many requests to the Kubernetes API a new Merchant with an ApiKey may cost the operator, all retries
@@ -26,11 +27,11 @@ func kubeFaults() []fault {
 
 func tryWithoutKube(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 1, 1)
+	s := deploy(t, 1, 1)
 	hooks := newReceiver(t)
-	s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+	s.Merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
 	key := s.apiKey("till", "coffee")
-	hooks.secret = s.delivered("coffee-webhook", "secret")
+	hooks.VerifyWith(s.delivered("coffee-webhook", "secret"))
 	api := s.replicas[0]
 	stopProbing := probe(t, api.process, s.dispatchers[0])
 	defer stopProbing()
@@ -43,21 +44,21 @@ func tryWithoutKube(t *testing.T) (int, string) {
 			t.Cleanup(role.toKube.Mend) // whatever becomes of this test
 		}
 		for range 50 {
-			id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
+			id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")
 			s.mustCall(http.StatusOK, api.public, http.MethodPost, sessions+"/"+id+"/cancel", key, "")
 			charges++
 		}
 		refused := s.mustCall(http.StatusServiceUnavailable, api.public, http.MethodPost, rotate, key, "")
-		if refused.header.Get("Retry-After") == "" {
+		if refused.Header.Get("Retry-After") == "" {
 			t.Error("a refused rotation does not say when to try again")
 		}
 		eventually(t, "every webhook arrives", func() bool { return hooks.events() >= charges })
 		var merchants []*v1alpha1.Merchant
 		for n := range objects {
 			name := fmt.Sprintf("shop-%d-%d", round, n)
-			merchants = append(merchants, s.merchant(name))
-			s.must(shared.kube.Create(t.Context(), &v1alpha1.ApiKey{
-				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+			merchants = append(merchants, s.Merchant(name))
+			s.must(shared.Client.Create(t.Context(), &v1alpha1.ApiKey{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 				Spec: v1alpha1.ApiKeySpec{
 					MerchantRef: v1alpha1.MerchantReference{Name: name},
 					Delivery:    &v1alpha1.Delivery{SecretName: name + "-key"},
@@ -71,8 +72,8 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		for _, merchant := range merchants {
 			eventually(t, merchant.Name+" is Ready", func() bool {
 				var key v1alpha1.ApiKey
-				s.must(shared.get(t.Context(), s.namespace, merchant.Name, merchant))
-				s.must(shared.get(t.Context(), s.namespace, merchant.Name, &key))
+				s.must(shared.get(t.Context(), s.Namespace, merchant.Name, merchant))
+				s.must(shared.get(t.Context(), s.Namespace, merchant.Name, &key))
 				return meta.IsStatusConditionTrue(merchant.Status.Conditions, v1alpha1.ReadyCondition) &&
 					meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition)
 			})
@@ -82,11 +83,11 @@ func tryWithoutKube(t *testing.T) (int, string) {
 			t.Errorf("the operator asked %.0f times for each Merchant with its key", each)
 		}
 		client := newCaller()
-		client.http.Timeout = patience
+		client.http.Timeout = fixture.Patience
 		eventually(t, "the API rotates again", func() bool {
 			got, err := client.call(api.public, http.MethodPost, rotate, key, "")
-			if err == nil && got.status == http.StatusOK {
-				key = shared.secret(got.text("fullKey"))
+			if err == nil && got.Status == http.StatusOK {
+				key = shared.secret(got.Text("fullKey"))
 				return true
 			}
 			return false

@@ -16,8 +16,8 @@ import (
 func limitFaults() []fault {
 	const promised = "never more than burst + rate × time admitted"
 	return []fault{
-		{"P3", "a flood over 3 replicas", promised, flooded(func(*stage, int) {})},
-		{"P3", "a flood over 3 replicas, kill -9 of one and of Redis with AOF, SCRIPT FLUSH", promised, flooded(func(s *stage, n int) {
+		{"P3", "a flood over 3 replicas", promised, flooded(func(*deployment, int) {})},
+		{"P3", "a flood over 3 replicas, kill -9 of one and of Redis with AOF, SCRIPT FLUSH", promised, flooded(func(s *deployment, n int) {
 			switch n % 3 {
 			case 0:
 				s.replicas[n%len(s.replicas)].kill()
@@ -32,12 +32,12 @@ func limitFaults() []fault {
 	}
 }
 
-func flooded(harm func(s *stage, n int)) func(*testing.T) (int, string) {
+func flooded(harm func(s *deployment, n int)) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
 		t.Helper()
 		const rate, burst = 40, 25
-		s := newStage(t, 3, 0, durable...)
-		merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) {
+		s := deploy(t, 3, 0, durable...)
+		merchant := s.Merchant("coffee", func(m *v1alpha1.Merchant) {
 			m.Spec.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: rate, Burst: burst}
 		})
 		key := s.apiKey("till", "coffee")
@@ -61,13 +61,13 @@ func flooded(harm func(s *stage, n int)) func(*testing.T) (int, string) {
 					}
 					got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, key, "")
 					switch {
-					case err != nil || got.unavailable():
-					case got.status == http.StatusOK:
+					case err != nil || unavailable(got):
+					case got.Status == http.StatusOK:
 						admitted.Add(1)
-					case got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") != "":
+					case got.Status == http.StatusTooManyRequests && got.Header.Get("Retry-After") != "":
 						limited.Add(1)
 					default:
-						t.Errorf("answered %d %v", got.status, got.header)
+						t.Errorf("answered %d %v", got.Status, got.Header)
 					}
 				}
 			})

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // outageCallers call at once.
@@ -21,16 +23,16 @@ const bound = time.Second
 // outage is a way for Redis to be of no use, and back.
 type outage struct {
 	name       string
-	begin, end func(*stage)
+	begin, end func(*deployment)
 }
 
 func outages() []outage {
-	toxic := func(kind, attributes string) (begin, end func(*stage)) {
-		return func(s *stage) { s.toRedis.poison(s.t, kind, "downstream", attributes) }, func(s *stage) { s.toRedis.heal() }
+	toxic := func(kind, attributes string) (begin, end func(*deployment)) {
+		return func(s *deployment) { s.toRedis.poison(s.t, kind, "downstream", attributes) }, func(s *deployment) { s.toRedis.heal() }
 	}
-	config := func(name, bad, good string) (begin, end func(*stage)) {
-		set := func(value string) func(*stage) {
-			return func(s *stage) { s.must(s.keeper.ConfigSet(s.t.Context(), name, value).Err()) }
+	config := func(name, bad, good string) (begin, end func(*deployment)) {
+		set := func(value string) func(*deployment) {
+			return func(s *deployment) { s.must(s.keeper.ConfigSet(s.t.Context(), name, value).Err()) }
 		}
 		return set(bad), set(good)
 	}
@@ -45,28 +47,28 @@ func outages() []outage {
 		{"Redis silent (packets lost)", silent, heard},
 		{"Redis resets each connection", reset, kept},
 		{"Redis breaks off amid its answers", cutShort, whole},
-		{"Redis unreachable (refused)", func(s *stage) { s.toRedis.cut() }, func(s *stage) { s.toRedis.mend(s.t) }},
-		{"Redis paused (SIGSTOP)", func(s *stage) { s.redis.Pause() }, func(s *stage) { s.redis.Resume() }},
+		{"Redis unreachable (refused)", func(s *deployment) { s.toRedis.cut() }, func(s *deployment) { s.toRedis.mend(s.t) }},
+		{"Redis paused (SIGSTOP)", func(s *deployment) { s.redis.Pause() }, func(s *deployment) { s.redis.Resume() }},
 		{"Redis full (OOM)", full, roomy},
 		{"Redis without its replicas (NOREPLICAS)", alone, joined},
 		{
 			"Redis read-only (READONLY)",
-			func(s *stage) { s.must(s.keeper.ReplicaOf(s.t.Context(), "127.0.0.1", "1").Err()) },
-			func(s *stage) { s.must(s.keeper.ReplicaOf(s.t.Context(), "no", "one").Err()) },
+			func(s *deployment) { s.must(s.keeper.ReplicaOf(s.t.Context(), "127.0.0.1", "1").Err()) },
+			func(s *deployment) { s.must(s.keeper.ReplicaOf(s.t.Context(), "no", "one").Err()) },
 		},
 		{"Redis busy with a script (BUSY)", beBusy, beIdle},
-		{"Redis restarting, its script cache lost", func(s *stage) { s.redis.Stop() }, func(s *stage) { s.redis.Start() }},
+		{"Redis restarting, its script cache lost", func(s *deployment) { s.redis.Stop() }, func(s *deployment) { s.redis.Start() }},
 	}
 }
 
 // beBusy runs a script without end, until it is killed.
-func beBusy(s *stage) {
+func beBusy(s *deployment) {
 	s.must(s.keeper.ConfigSet(s.t.Context(), "busy-reply-threshold", "50").Err())
 	go func() { _ = s.keeper.Eval(context.Background(), "while true do end", nil).Err() }()
 	eventually(s.t, "Redis is busy", func() bool { return s.keeper.Ping(s.t.Context()).Err() != nil })
 }
 
-func beIdle(s *stage) {
+func beIdle(s *deployment) {
 	s.must(s.keeper.ScriptKill(s.t.Context()).Err())
 	eventually(s.t, "Redis is idle", func() bool { return s.keeper.Ping(s.t.Context()).Err() == nil })
 }
@@ -84,12 +86,12 @@ func outageFaults() []fault {
 
 func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 	t.Helper()
-	s := newStage(t, 1, 1)
-	s.merchant("coffee")
+	s := deploy(t, 1, 1)
+	s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
 	api := s.replicas[0]
-	id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
-	ask := func(c caller, n int) (answer, error) {
+	id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")
+	ask := func(c caller, n int) (fixture.Answer, error) {
 		switch n % 4 {
 		case 0:
 			return c.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
@@ -101,7 +103,7 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 			return c.call(api.public, http.MethodGet, me, key, "")
 		}
 	}
-	many(30, ask, func(answer, error) {}) // fills pools and caches
+	many(30, ask, func(fixture.Answer, error) {}) // fills pools and caches
 	before := gauges(t, api.ops)
 
 	stopProbing := probe(t, api.process, s.dispatchers[0])
@@ -113,13 +115,13 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 	for range rounds {
 		o.begin(s)
 		var mu sync.Mutex
-		many(10, ask, func(got answer, err error) {
+		many(10, ask, func(got fixture.Answer, err error) {
 			calls.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
-			slowest = max(slowest, got.took)
-			if err != nil || !got.unavailable() || got.header.Get("Retry-After") == "" || got.text("error") == "" {
-				t.Errorf("answered %d %v, %v; want 503 with Retry-After", got.status, got.header, err)
+			slowest = max(slowest, got.Took)
+			if err != nil || !unavailable(got) || got.Header.Get("Retry-After") == "" || got.Text("error") == "" {
+				t.Errorf("answered %d %v, %v; want 503 with Retry-After", got.Status, got.Header, err)
 			}
 		})
 		during = gauges(t, api.ops)
@@ -127,7 +129,7 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 		back, client := time.Now(), newCaller()
 		eventually(t, "the API serves again", func() bool {
 			got, err := ask(client, 0)
-			return err == nil && got.status == http.StatusCreated
+			return err == nil && got.Status == http.StatusCreated
 		})
 		slowestReturn = max(slowestReturn, time.Since(back))
 	}
@@ -142,7 +144,7 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 }
 
 // many lets callers ask this often each, at once.
-func many(times int, ask func(c caller, n int) (answer, error), took func(answer, error)) {
+func many(times int, ask func(c caller, n int) (fixture.Answer, error), took func(fixture.Answer, error)) {
 	var asking sync.WaitGroup
 	for n := range outageCallers {
 		asking.Go(func() {

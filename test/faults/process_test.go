@@ -5,22 +5,17 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
-	"github.com/merchant-operator/merchant-operator/test/freeport"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 )
-
-// patience bounds every wait for something that takes a moment on an idle machine.
-const patience = 90 * time.Second
 
 // process is a role as a process of its own. It keeps its addresses when it is started again. Not safe for use
 // by several goroutines at once.
@@ -56,7 +51,7 @@ func (p *process) start() error {
 	if err := p.launch(); err != nil {
 		return err
 	}
-	deadline := time.After(patience)
+	deadline := time.After(fixture.Patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !p.ready() {
@@ -81,7 +76,7 @@ func (p *process) ready() bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// prober asks ops ports. Its patience is that of a kubelet with a generous configuration.
+// prober asks ops ports. Its fixture.Patience is that of a kubelet with a generous configuration.
 var prober = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // restart starts what was killed.
@@ -121,24 +116,19 @@ func (p *process) stop() error {
 	select {
 	case end := <-p.ended:
 		return end.err
-	case <-time.After(patience):
+	case <-time.After(fixture.Patience):
 		return errors.Join(fmt.Errorf("%s did not stop", p.name), p.running.Process.Kill())
 	}
-}
-
-func freeAddress() (string, error) {
-	port, err := freeport.Choose()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
 // eventuallySees is eventually, and says at the end what was seen last.
 func eventuallySees(t testing.TB, what string, look func() (seen string, holds bool)) {
 	t.Helper()
-	await.Seeing(t, patience, what, look)
+	await.Seeing(t, fixture.Patience, what, look)
 }
 
 // eventually waits for a condition; what must hold at once is asserted without it.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	await.Until(t, patience, what, holds)
+	await.Until(t, fixture.Patience, what, holds)
 }

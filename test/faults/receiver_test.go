@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,61 +10,58 @@ import (
 	"sync"
 	"testing"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 )
 
 // receiver is a merchant's server, and remembers what it took.
 type receiver struct {
-	*httptest.Server
+	*inbox.Recorder
 
-	secret string
+	server *httptest.Server
+	URL    string
 
-	mu     sync.Mutex
-	got    map[string]int // attempts by event
-	bodies map[string]string
-	wrong  []string
-	dying  func(n int) bool // whether it dies before it has taken the n-th event; nil: never
+	mu    sync.Mutex
+	known map[string]bool  // ids of events
+	dying func(n int) bool // whether it dies of the n-th event before it has taken it; nil: never
 }
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{got: map[string]int{}, bodies: map[string]string{}}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			return
-		}
-		if r.take(request.Header, body) {
-			panic(http.ErrAbortHandler)
-		}
-	}))
-	t.Cleanup(r.Close)
+	r := &receiver{known: map[string]bool{}}
+	r.Recorder = inbox.NewRecorder(r.answer)
+	r.server = httptest.NewServer(r)
+	r.URL = r.server.URL
+	t.Cleanup(r.server.Close)
 	return r
 }
 
-// take remembers an attempt and reports whether the receiver dies of it.
-func (r *receiver) take(header http.Header, body []byte) (dies bool) {
+func (r *receiver) answer(_ int, request *http.Request) (status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := header.Get("Webhook-Id")
-	verifier, err := standardwebhooks.NewWebhook(r.secret)
-	if err == nil {
-		err = verifier.Verify(body, header)
+	id := request.Header.Get("Webhook-Id")
+	first := !r.known[id]
+	r.known[id] = true
+	if first && r.dying != nil && r.dying(len(r.known)) {
+		return 0 // what it took dies with it
 	}
-	if err != nil {
-		r.wrong = append(r.wrong, id+": "+err.Error())
-	}
-	if before, known := r.bodies[id]; known && before != string(body) {
-		r.wrong = append(r.wrong, id+": says something else now")
-	}
-	if _, heard := r.bodies[id]; !heard {
-		r.bodies[id] = string(body)
-		if r.dying != nil && r.dying(len(r.bodies)) {
-			return true // what it took dies with it
+	return http.StatusOK
+}
+
+func (r *receiver) die(when func(n int) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dying = when
+}
+
+// taken counts the attempts by event that it has answered.
+func (r *receiver) taken() map[string]int {
+	taken := map[string]int{}
+	for _, attempt := range r.Attempts() {
+		if attempt.Status != 0 {
+			taken[attempt.ID]++
 		}
 	}
-	r.got[id]++
-	return false
+	return taken
 }
 
 // waitFor waits until each event has arrived, and returns how many did so more than once.
@@ -74,24 +70,28 @@ func (r *receiver) waitFor(t *testing.T, events []string) (again int) {
 	missing := 0
 	defer func() { t.Logf("%d of %d events were missing at the last look", missing, len(events)) }()
 	eventually(t, "every event has arrived", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		taken := r.taken()
 		missing, again = 0, 0
 		for _, id := range events {
-			if r.got[id] < 1 {
+			if taken[id] < 1 {
 				missing++
-			} else if r.got[id] > 1 {
+			} else if taken[id] > 1 {
 				again++
 			}
 		}
 		return missing == 0
 	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, wrong := range r.wrong {
-		t.Error(wrong)
+	bodies := map[string]string{}
+	for _, attempt := range r.Attempts() {
+		if attempt.Invalid != nil {
+			t.Errorf("%s: %v", attempt.ID, attempt.Invalid)
+		}
+		if before, known := bodies[attempt.ID]; known && before != attempt.Body {
+			t.Errorf("%s: says something else now", attempt.ID)
+		}
+		bodies[attempt.ID] = attempt.Body
 	}
-	for id := range r.bodies {
+	for id := range bodies {
 		if !slices.Contains(events, id) {
 			t.Errorf("%s arrived, and has not happened", id)
 		}
@@ -100,20 +100,9 @@ func (r *receiver) waitFor(t *testing.T, events []string) (again int) {
 }
 
 // events is how many it has taken, each counted once.
-func (r *receiver) events() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.got)
-}
+func (r *receiver) events() int { return len(r.taken()) }
 
 // heardOf says whether an event about a session has arrived.
 func (r *receiver) heardOf(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, body := range r.bodies {
-		if strings.Contains(body, id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Attempts(), func(a inbox.Attempt) bool { return strings.Contains(a.Body, id) })
 }

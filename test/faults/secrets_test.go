@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 // secret remembers what must never be told.
@@ -77,7 +80,7 @@ func searchFor(t *testing.T, where, text string, needles []string) {
 // objects are all of a kind as JSON.
 func (c *cluster) objects(t *testing.T, list client.ObjectList) string {
 	t.Helper()
-	if err := c.kube.List(t.Context(), list); err != nil {
+	if err := c.Client.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(list)
@@ -91,7 +94,7 @@ func (c *cluster) objects(t *testing.T, list client.ObjectList) string {
 func (c *cluster) publishedKeys(t *testing.T) string {
 	t.Helper()
 	var secrets corev1.SecretList
-	if err := c.kube.List(t.Context(), &secrets, client.InNamespace(credentialsNamespace)); err != nil {
+	if err := c.Client.List(t.Context(), &secrets, client.InNamespace(kubetest.CredentialsNamespace)); err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
@@ -119,5 +122,28 @@ func (p *process) keepMetrics() {
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode == http.StatusOK {
 		_, _ = io.Copy(&shared.metrics, answer.Body)
+	}
+}
+
+// spans takes the traces of all processes over OTLP.
+type spans struct {
+	*httptest.Server
+
+	got logtest.Buffer // as they are on the wire, where text is text
+}
+
+func receiveSpans() *spans {
+	s := &spans{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		_, _ = io.Copy(&s.got, request.Body)
+	}))
+	return s
+}
+
+// variables have a process send one trace of twenty, and soon, for it may be killed.
+func (s *spans) variables() []string {
+	return []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + s.URL, "OTEL_BSP_SCHEDULE_DELAY=200",
+		"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.05",
 	}
 }

@@ -5,6 +5,7 @@ package faults
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -45,8 +47,7 @@ func watchedBySentinels(t *testing.T) pairs {
 
 func startSentinel(t *testing.T, masterPort string) (address string) {
 	t.Helper()
-	address, err := freeAddress()
-	if err != nil {
+	if err := fixture.Choose(&address); err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(address)
@@ -77,4 +78,41 @@ func keeperOf(t *testing.T, server *redistest.Server) *redis.Client {
 	keeper := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = keeper.Close() })
 	return keeper
+}
+
+// tryFrozenReplica reports payments while the replica that must have them is frozen. The second report of one changes
+// nothing, so it writes nothing; since Redis 7.2 WAIT answers at once on a connection that has written nothing.
+func tryFrozenReplica(t *testing.T) (int, string) {
+	t.Helper()
+	p := watchedBySentinels(t)
+	master, replica := p.roles(t, 0)
+	// Not by the Sentinels: a master that nobody watches is not replaced while its replica is frozen.
+	s := deployOn(t, "redis://"+master.Addr()+"/0", 2, 0, "--settlement-replicas", "1")
+	s.Merchant("coffee")
+	key, rail := s.apiKey("till", "coffee"), s.railToken()
+	s.settlesEverywhere(rail)
+	rounds, refused := 2**intensity, 0
+	report := func(n int, id string) fixture.Answer {
+		got, err := newCaller().call(s.replicas[n%2].internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
+			`{"paymentRef":"card-1","outcome":"COMPLETED","amountCents":1250}`)
+		s.must(err)
+		return got
+	}
+	for range rounds {
+		id := s.mustCall(http.StatusCreated, s.replicas[0].public, http.MethodPost, sessions, key, `{"amountCents":1250}`).Text("sessionId")
+		replica.Pause()
+		for n := range 8 { // on both API replicas, and on connections that reported before
+			if got := report(n, id); !unavailable(got) || got.Header.Get("Retry-After") == "" {
+				t.Errorf("report %d, with the replica frozen: %d %v; want 503 with Retry-After", n+1, got.Status, got.Body)
+				continue
+			}
+			refused++
+		}
+		replica.Resume()
+		eventuallySees(t, "the report is answered as the first one would have been", func() (string, bool) {
+			got := report(0, id)
+			return fmt.Sprint(got.Status, got.Body), got.Status == http.StatusOK && got.Body["applied"] == true
+		})
+	}
+	return rounds, fmt.Sprintf("%d reports got 503 while the replica was frozen, each session was settled once it followed", refused)
 }

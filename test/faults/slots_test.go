@@ -3,12 +3,14 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // tryMovingSlots moves the slot of a merchant's bucket between two masters of a Redis Cluster and back, key by key as
@@ -51,7 +53,7 @@ func tryMovingSlots(t *testing.T) (int, string) {
 		t.Errorf("%d of %d charges and %d of %d settlements are lost", f.lostCharges, f.charges, f.lostSettlements, f.settlements)
 	}
 	return moves, fmt.Sprintf("%d keys moved in %d moves; %d charges, %d settlements, none lost; %d events, each delivered, none doubled; %d calls got 503",
-		keys, moves, f.charges, f.settlements, f.eachToldOnce(masters), f.refused)
+		keys, moves, f.charges, f.settlements, f.eachReportedOnce(masters), f.refused)
 }
 
 // moveSlot moves one slot with all that is in it, and returns how many keys that were.
@@ -71,7 +73,7 @@ func (f *failover) moveSlot(masters []member, slot, from, to int) (moved int) {
 		}
 		for _, key := range keys {
 			// Without REPLACE: two keys of one name are what must not be, and one of them would be lost.
-			said, err := source.keeper.Migrate(ctx, host, port, key, 0, patience).Result()
+			said, err := source.keeper.Migrate(ctx, host, port, key, 0, fixture.Patience).Result()
 			if err != nil {
 				f.t.Fatalf("%s cannot be moved: %v", key, err)
 			}
@@ -86,8 +88,8 @@ func (f *failover) moveSlot(masters []member, slot, from, to int) (moved int) {
 	return moved
 }
 
-// eachToldOnce waits until the end of every settled session was delivered and none is left to be delivered, and returns how many those are.
-func (f *failover) eachToldOnce(masters []member) (settled int) {
+// eachReportedOnce waits until the end of every settled session was delivered and none is left to be delivered, and returns how many those are.
+func (f *failover) eachReportedOnce(masters []member) (settled int) {
 	f.t.Helper()
 	eventuallySees(f.t, "no event is left", func() (string, bool) {
 		var left []string
@@ -98,7 +100,7 @@ func (f *failover) eachToldOnce(masters []member) (settled int) {
 		}
 		return fmt.Sprintf("left: %s", strings.Join(left, ", ")), len(left) == 0
 	})
-	told := f.hooks.bySession(f.t)
+	told := f.hooks.bySession()
 	for _, o := range f.orders {
 		if o.settled == "" {
 			continue
@@ -112,21 +114,12 @@ func (f *failover) eachToldOnce(masters []member) (settled int) {
 }
 
 // bySession are the ids of the events that arrived, by their session.
-func (r *receiver) bySession(t *testing.T) map[string][]string {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *receiver) bySession() map[string][]string {
 	found := map[string][]string{}
-	for event, body := range r.bodies {
-		var told struct {
-			Data struct {
-				SessionID string `json:"sessionId"`
-			} `json:"data"`
+	for _, attempt := range r.Attempts() {
+		if session := attempt.SessionID(); !slices.Contains(found[session], attempt.ID) {
+			found[session] = append(found[session], attempt.ID)
 		}
-		if err := json.Unmarshal([]byte(body), &told); err != nil {
-			t.Fatalf("%s: %v", event, err)
-		}
-		found[told.Data.SessionID] = append(found[told.Data.SessionID], event)
 	}
 	return found
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 func smugglingFaults() []fault {
@@ -22,7 +24,7 @@ const smuggled = "GET /api/v1/public/sessions/smuggled HTTP/1.1\r\nHost: x\r\n\r
 
 func trySmuggling(t *testing.T) (int, string) {
 	t.Helper()
-	s := newStage(t, 1, 0)
+	s := deploy(t, 1, 0)
 	host := strings.TrimPrefix(s.replicas[0].public, "http://")
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled)
 	shapes := map[string]string{
@@ -63,7 +65,7 @@ func trySmuggling(t *testing.T) (int, string) {
 // converse sends bytes and returns all that comes back, until the connection is closed or nothing more comes.
 func converse(t *testing.T, host, text string) string {
 	t.Helper()
-	connection, err := net.DialTimeout("tcp", host, patience)
+	connection, err := net.DialTimeout("tcp", host, fixture.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // storm is callers who charge, read, cancel and settle all the time, each order on every replica and several at once,
 // and who repeat what got no answer, as good clients do.
 type storm struct {
-	*stage
+	*deployment
 
 	merchant  *v1alpha1.Merchant
 	key, rail string
@@ -54,25 +55,25 @@ func (o *order) name() string { return fmt.Sprintf("order-%d", o.number) }
 
 func newStorm(t *testing.T, replicas, dispatchers int) *storm {
 	t.Helper()
-	s := &storm{stage: newStage(t, replicas, dispatchers, durable...), hooks: newReceiver(t), began: time.Now()}
-	s.merchant = s.stage.merchant("coffee", func(m *v1alpha1.Merchant) {
+	s := &storm{deployment: deploy(t, replicas, dispatchers, durable...), hooks: newReceiver(t), began: time.Now()}
+	s.merchant = s.deployment.Merchant("coffee", func(m *v1alpha1.Merchant) {
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: s.hooks.URL + "/hooks"}
 	})
 	s.key, s.rail = s.apiKey("till", "coffee"), s.railToken()
-	s.hooks.secret = s.delivered("coffee-webhook", "secret")
+	s.hooks.VerifyWith(s.delivered("coffee-webhook", "secret"))
 	s.settlesEverywhere(s.rail)
 	return s
 }
 
 // settlesEverywhere waits until each replica has heard that the rail may settle.
-func (s *stage) settlesEverywhere(rail string) {
+func (s *deployment) settlesEverywhere(rail string) {
 	s.t.Helper()
 	path := "/internal/v1/sessions/" + session.NewID(0).String() + "/settlement"
 	for _, r := range s.replicas {
 		client := newCaller()
 		eventually(s.t, r.name+" knows the rail", func() bool {
 			got, err := client.call(r.internal, http.MethodPost, path, rail, `{"paymentRef":"x","outcome":"FAILED","amountCents":1}`)
-			return err == nil && got.status == http.StatusNotFound
+			return err == nil && got.Status == http.StatusNotFound
 		})
 	}
 }
@@ -160,10 +161,10 @@ func (s *storm) step(c caller, client, step int) {
 	operation := porcupine.Operation{ClientId: client, Call: int64(time.Since(s.began))}
 	got, err := s.send(c, s.replicas[(step+client)%len(s.replicas)], o, id, call)
 	operation.Return = int64(time.Since(s.began))
-	if errors.Is(err, errNotSent) {
+	if errors.Is(err, fixture.ErrNotSent) {
 		return
 	}
-	if err != nil || got.unavailable() {
+	if err != nil || unavailable(got) {
 		s.maybes.Add(1)
 		if call.operation == "read" {
 			return // nothing can have come of it
@@ -177,11 +178,11 @@ func (s *storm) step(c caller, client, step int) {
 	defer o.mu.Unlock()
 	o.history = append(o.history, operation)
 	if !call.maybe && call.operation == "create" {
-		o.id = cmp.Or(o.id, got.text("sessionId"))
+		o.id = cmp.Or(o.id, got.Text("sessionId"))
 	}
 }
 
-func (s *storm) send(c caller, r *replica, o *order, id string, call orderCall) (answer, error) {
+func (s *storm) send(c caller, r *replica, o *order, id string, call orderCall) (fixture.Answer, error) {
 	switch call.operation {
 	case "create":
 		return c.call(r.public, http.MethodPost, sessions, s.key, fmt.Sprintf(`{"amountCents":1250,"orderRef":%q}`, o.name()),
@@ -197,11 +198,38 @@ func (s *storm) send(c caller, r *replica, o *order, id string, call orderCall) 
 	}
 }
 
-func answerOf(got answer) orderAnswer {
-	replayed, _ := got.body["idempotent"].(bool)
-	applied, _ := got.body["applied"].(bool)
+func answerOf(got fixture.Answer) orderAnswer {
+	replayed, _ := got.Body["idempotent"].(bool)
+	applied, _ := got.Body["applied"].(bool)
 	return orderAnswer{
-		code: got.status, id: got.text("sessionId"), status: session.Status(got.text("status")),
-		replayed: replayed, applied: applied, refund: got.text("action") == "REFUND_REQUIRED",
+		code: got.Status, id: got.Text("sessionId"), status: session.Status(got.Text("status")),
+		replayed: replayed, applied: applied, refund: got.Text("action") == "REFUND_REQUIRED",
 	}
+}
+
+// TestSoak charges for as long as -soak says, and shows what the roles take meanwhile. What they take at the end must
+// not be more than what they took when they had warmed up.
+func TestSoak(t *testing.T) {
+	s := newStorm(t, 2, 2)
+	roles := []*process{s.replicas[0].process, s.replicas[1].process, s.dispatchers[0], s.dispatchers[1]}
+	const looks = 20
+	warm := make([]map[string]float64, len(roles))
+	tick := time.NewTicker(*soaking / looks)
+	defer tick.Stop()
+	began := time.Now()
+	s.rage(looks, func(n int) {
+		<-tick.C
+		for i, role := range roles {
+			now := gauges(t, role.ops)
+			t.Logf("%6.0f s  %-12s %4.0f goroutines %5.1f MB %3.0f files", time.Since(began).Seconds(), role.name,
+				now[goroutines], now[resident]/1e6, now[openFiles])
+			switch {
+			case n == looks/4:
+				warm[i] = now
+			case n == looks-1 && (now[goroutines] > warm[i][goroutines]+50 || now[resident] > warm[i][resident]+spareMemory/2):
+				t.Errorf("%s has grown", role.name)
+			}
+		}
+	})
+	t.Log(s.audit())
 }

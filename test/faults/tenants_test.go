@@ -37,20 +37,20 @@ func tryForeignIDs(t *testing.T) (int, string) {
 	if len(routes) < 2 {
 		t.Fatalf("routes with ids: %v", routes)
 	}
-	s := newStage(t, 2, 0)
-	victim := s.merchant("coffee")
-	s.merchant("books")
+	s := deploy(t, 2, 0)
+	victim := s.Merchant("coffee")
+	s.Merchant("books")
 	own, other := s.apiKey("coffee-till", "coffee"), s.apiKey("books-till", "books")
 	base, c := s.replicas[0].public, newCaller()
 	var ids []string
 	for n := range 6 {
-		id := s.mustCall(http.StatusCreated, base, http.MethodPost, sessions, own, `{"amountCents":100}`, "Idempotency-Key", fmt.Sprint("order-", n)).text("sessionId")
+		id := s.mustCall(http.StatusCreated, base, http.MethodPost, sessions, own, `{"amountCents":100}`, "Idempotency-Key", fmt.Sprint("order-", n)).Text("sessionId")
 		if n%2 == 0 {
 			s.mustCall(http.StatusOK, base, http.MethodPost, sessions+"/"+id+"/cancel", own, "")
 		}
 		ids = append(ids, id)
 	}
-	mine := s.mustCall(http.StatusCreated, base, http.MethodPost, sessions, other, `{"amountCents":100}`).text("sessionId")
+	mine := s.mustCall(http.StatusCreated, base, http.MethodPost, sessions, other, `{"amountCents":100}`).Text("sessionId")
 	before := s.sessionsOf(victim)
 	tried := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -68,8 +68,8 @@ func tryForeignIDs(t *testing.T) (int, string) {
 		target := base + strings.Replace(route[1], "{sessionId}", id, 1)
 		got, err := c.call(target, method, "", other, "", headers...)
 		tried++
-		if err != nil || got.status != http.StatusNotFound || !strings.HasPrefix(got.text("error"), "there is no such") {
-			r.Fatalf("%s %s: %d %v, %v", method, target, got.status, got.body, err)
+		if err != nil || got.Status != http.StatusNotFound || !strings.HasPrefix(got.Text("error"), "there is no such") {
+			r.Fatalf("%s %s: %d %v, %v", method, target, got.Status, got.Body, err)
 		}
 	})
 	if after := s.sessionsOf(victim); !maps.Equal(before, after) {
@@ -79,7 +79,7 @@ func tryForeignIDs(t *testing.T) (int, string) {
 }
 
 // sessionsOf are a merchant's sessions as Redis holds them.
-func (s *stage) sessionsOf(merchant *v1alpha1.Merchant) map[string]string {
+func (s *deployment) sessionsOf(merchant *v1alpha1.Merchant) map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
 	keys, err := s.keeper.Keys(s.t.Context(), space(merchant)+"session:*").Result()

@@ -10,6 +10,8 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // wire is what lies between two programs, and can be bad.
@@ -20,8 +22,8 @@ func layWire(t testing.TB, to string) wire {
 	t.Helper()
 	// Not port 0: a client that dials again while the wire is cut could be given the wire's own port, and be
 	// connected to itself.
-	listen, err := freeAddress()
-	if err != nil {
+	var listen string
+	if err := fixture.Choose(&listen); err != nil {
 		t.Fatal(err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
 // withdrawalFaults remove what the dispatcher goes by while events are due.
@@ -25,26 +26,26 @@ func withdrawalFaults() []fault {
 		dropped = "its due events are dropped"
 	)
 	return []fault{
-		{"P4", "the published ConfigMap of a merchant removed by hand", kept, removing(func(s *stage, merchant *v1alpha1.Merchant) {
-			s.must(shared.kube.Delete(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Namespace: credentialsNamespace, Name: published.MerchantName(published.ID(merchant.UID)),
+		{"P4", "the published ConfigMap of a merchant removed by hand", kept, removing(func(s *deployment, merchant *v1alpha1.Merchant) {
+			s.must(shared.Client.Delete(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: kubetest.CredentialsNamespace, Name: published.MerchantName(published.ID(merchant.UID)),
 			}}))
 		})},
-		{"P4", "every published object removed by hand", kept, removing(func(s *stage, _ *v1alpha1.Merchant) {
-			s.must(shared.kube.DeleteAllOf(s.t.Context(), &corev1.ConfigMap{}, client.InNamespace(credentialsNamespace)))
-			s.must(shared.kube.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(credentialsNamespace)))
+		{"P4", "every published object removed by hand", kept, removing(func(s *deployment, _ *v1alpha1.Merchant) {
+			s.must(shared.Client.DeleteAllOf(s.t.Context(), &corev1.ConfigMap{}, client.InNamespace(kubetest.CredentialsNamespace)))
+			s.must(shared.Client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(kubetest.CredentialsNamespace)))
 		})},
 		{"P4", "a Merchant is deleted", dropped, tryDeletedMerchants},
 	}
 }
 
 // dueEvents cancels charges while no dispatcher runs, and returns the sessions.
-func (s *stage) dueEvents(merchant *v1alpha1.Merchant, key string, many int) (ids []string) {
+func (s *deployment) dueEvents(merchant *v1alpha1.Merchant, key string, many int) (ids []string) {
 	s.t.Helper()
 	s.dispatchers[0].kill()
 	api := s.replicas[0].public
 	for range many {
-		id := s.mustCall(http.StatusCreated, api, http.MethodPost, sessions, key, `{"amountCents":100}`).text("sessionId")
+		id := s.mustCall(http.StatusCreated, api, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")
 		s.mustCall(http.StatusOK, api, http.MethodPost, sessions+"/"+id+"/cancel", key, "")
 		ids = append(ids, id)
 	}
@@ -66,7 +67,7 @@ func (s *stage) dueEvents(merchant *v1alpha1.Merchant, key string, many int) (id
 const ended = "_ended"
 
 // eventRecords are the keys of the events about a merchant's sessions in Redis; one that was delivered or dropped is gone.
-func (s *stage) eventRecords(merchant *v1alpha1.Merchant) []string {
+func (s *deployment) eventRecords(merchant *v1alpha1.Merchant) []string {
 	s.t.Helper()
 	keys, err := s.keeper.Keys(s.t.Context(), space(merchant)+"event:*"+ended).Result()
 	s.must(err)
@@ -74,7 +75,7 @@ func (s *stage) eventRecords(merchant *v1alpha1.Merchant) []string {
 }
 
 // attempts is the time of the next attempt of each event that is due.
-func (s *stage) attempts(merchant *v1alpha1.Merchant) map[string]float64 {
+func (s *deployment) attempts(merchant *v1alpha1.Merchant) map[string]float64 {
 	s.t.Helper()
 	due, err := s.keeper.ZRangeWithScores(s.t.Context(), space(merchant)+"due", 0, -1).Result()
 	s.must(err)
@@ -88,15 +89,15 @@ func (s *stage) attempts(merchant *v1alpha1.Merchant) map[string]float64 {
 }
 
 // removing has a dispatcher meet due events of a merchant of which nothing is published, for the operator is frozen.
-func removing(remove func(s *stage, merchant *v1alpha1.Merchant)) func(*testing.T) (int, string) {
+func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
 		t.Helper()
 		const events = 20
 		rounds := *intensity
 		for n := range rounds {
-			s := newStage(t, 1, 1)
+			s := deploy(t, 1, 1)
 			hooks := newReceiver(t)
-			merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+			merchant := s.Merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
 			ids := s.dueEvents(merchant, s.apiKey("till", "coffee"), events)
 			thaw := s.freezeOperator()
 			remove(s, merchant)
@@ -131,7 +132,7 @@ func deferrals(t *testing.T, ops, reason string) float64 {
 }
 
 // freezeOperator stops it until the returned function is called, or the test ends.
-func (s *stage) freezeOperator() (thaw func()) {
+func (s *deployment) freezeOperator() (thaw func()) {
 	s.t.Helper()
 	shared.operator.signal(s.t, syscall.SIGSTOP)
 	thaw = func() { shared.operator.signal(s.t, syscall.SIGCONT) }
@@ -144,13 +145,13 @@ func tryDeletedMerchants(t *testing.T) (int, string) {
 	const events = 20
 	rounds := *intensity
 	for range rounds {
-		s := newStage(t, 1, 1)
+		s := deploy(t, 1, 1)
 		hooks := newReceiver(t)
-		merchant := s.merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+		merchant := s.Merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
 		s.dueEvents(merchant, s.apiKey("till", "coffee"), events)
-		s.must(shared.kube.Delete(t.Context(), merchant))
+		s.must(shared.Client.Delete(t.Context(), merchant))
 		eventually(t, "the Merchant is gone", func() bool {
-			return apierrors.IsNotFound(shared.get(t.Context(), s.namespace, "coffee", &v1alpha1.Merchant{}))
+			return apierrors.IsNotFound(shared.get(t.Context(), s.Namespace, "coffee", &v1alpha1.Merchant{}))
 		})
 		s.dispatchers[0].restart(t)
 		eventuallySees(t, "its events are dropped", func() (string, bool) {

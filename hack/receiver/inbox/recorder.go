@@ -20,6 +20,9 @@ type Attempt struct {
 	Invalid error
 }
 
+// SessionID is of the session that the event is about; empty: it is about none.
+func (a Attempt) SessionID() string { return a.session }
+
 // Recorder is an HTTP handler for tests: it records every request, and answers as it is told.
 type Recorder struct {
 	answer func(before int, r *http.Request) (status int)

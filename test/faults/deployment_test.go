@@ -7,21 +7,19 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// stage is one fault's Redis, with roles that use it and a namespace of merchants.
-type stage struct {
+// deployment is one fault's Redis, with roles that use it and a tenant.
+type deployment struct {
+	fixture.Tenant
+
 	t           *testing.T
-	namespace   string
 	redis       *redistest.Server
 	toRedis     wire // the only way of the roles to it
 	url         string
@@ -42,28 +40,26 @@ type replica struct {
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 // newStage starts replicas and dispatchers on a Redis with these arguments.
-func newStage(t *testing.T, replicas, dispatchers int, redisArgs ...string) *stage {
+func deploy(t *testing.T, replicas, dispatchers int, redisArgs ...string) *deployment {
 	t.Helper()
 	server := redistest.Start(t, redisArgs...)
-	s := &stage{t: t, redis: server, toRedis: layWire(t, server.Addr()), keeper: keeperOf(t, server)}
+	s := &deployment{t: t, redis: server, toRedis: layWire(t, server.Addr()), keeper: keeperOf(t, server)}
 	s.url = "redis://" + s.toRedis.Listen + "/0"
 	s.open(replicas, dispatchers)
 	return s
 }
 
 // newStageOn starts replicas, with these flags, and dispatchers on a Redis that is there already, and has no wire.
-func newStageOn(t *testing.T, url string, replicas, dispatchers int, flags ...string) *stage {
+func deployOn(t *testing.T, url string, replicas, dispatchers int, flags ...string) *deployment {
 	t.Helper()
-	s := &stage{t: t, url: url, flags: flags}
+	s := &deployment{t: t, url: url, flags: flags}
 	s.open(replicas, dispatchers)
 	return s
 }
 
-func (s *stage) open(replicas, dispatchers int) {
+func (s *deployment) open(replicas, dispatchers int) {
 	s.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
-	s.must(shared.kube.Create(s.t.Context(), namespace))
-	s.namespace = namespace.Name
+	s.Tenant = fixture.NewTenant(s.t, shared.Client)
 	for n := range replicas {
 		s.addReplica(n)
 	}
@@ -80,10 +76,10 @@ func (s *stage) open(replicas, dispatchers int) {
 	})
 }
 
-// way lays one to the Kubernetes API for an account of the data plane.
-func (s *stage) way(account string) (toKube *kubeproxy.Proxy, kubeconfig string) {
+// proxy stands between an account of the data plane and the Kubernetes API.
+func (s *deployment) proxy(account string) (toKube *kubeproxy.Proxy, kubeconfig string) {
 	s.t.Helper()
-	user, err := shared.account(account)
+	user, err := shared.Account(account)
 	s.must(err)
 	toKube, err = kubeproxy.Start(user.Config())
 	s.must(err)
@@ -93,9 +89,9 @@ func (s *stage) way(account string) (toKube *kubeproxy.Proxy, kubeconfig string)
 	return toKube, kubeconfig
 }
 
-func (s *stage) addReplica(n int) {
+func (s *deployment) addReplica(n int) {
 	s.t.Helper()
-	toKube, kubeconfig := s.way(apiserverAccount)
+	toKube, kubeconfig := s.proxy(fixture.APIServerAccount)
 	public, internal, ops := s.address(), s.address(), s.address()
 	r := &replica{
 		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
@@ -110,9 +106,9 @@ func (s *stage) addReplica(n int) {
 	s.replicas = append(s.replicas, r)
 }
 
-func (s *stage) addDispatcher(n int) {
+func (s *deployment) addDispatcher(n int) {
 	s.t.Helper()
-	toKube, kubeconfig := s.way(dispatcherAccount)
+	toKube, kubeconfig := s.proxy(fixture.DispatcherAccount)
 	ops := s.address()
 	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: []string{
 		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--ops-address", ops,
@@ -123,87 +119,44 @@ func (s *stage) addDispatcher(n int) {
 	s.dispatchers = append(s.dispatchers, d)
 }
 
-func (s *stage) address() string {
+func (s *deployment) address() string {
 	s.t.Helper()
-	address, err := freeAddress()
-	s.must(err)
+	var address string
+	s.must(fixture.Choose(&address))
 	return address
 }
 
-func (s *stage) must(err error) {
+func (s *deployment) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// merchant applies a Merchant that the options change.
-func (s *stage) merchant(name string, change ...func(*v1alpha1.Merchant)) *v1alpha1.Merchant {
-	s.t.Helper()
-	merchant := &v1alpha1.Merchant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec: v1alpha1.MerchantSpec{
-			DisplayName: "Acme " + name,
-			RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 10000, Burst: 100000},
-		},
-	}
-	for _, c := range change {
-		c(merchant)
-	}
-	if err := shared.kube.Create(s.t.Context(), merchant); err != nil {
-		s.t.Fatal(err)
-	}
-	return merchant
-}
-
 // apiKey applies an ApiKey and returns the delivered plaintext, once every replica takes it.
-func (s *stage) apiKey(name, merchant string) string {
+func (s *deployment) apiKey(name, merchant string) string {
 	s.t.Helper()
-	key := &v1alpha1.ApiKey{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec: v1alpha1.ApiKeySpec{
-			MerchantRef: v1alpha1.MerchantReference{Name: merchant},
-			Delivery:    &v1alpha1.Delivery{SecretName: name + "-key"},
-		},
-	}
-	if err := shared.kube.Create(s.t.Context(), key); err != nil {
-		s.t.Fatal(err)
-	}
-	eventually(s.t, name+" is Ready", func() bool {
-		if err := shared.get(s.t.Context(), s.namespace, name, key); err != nil {
-			s.t.Fatal(err)
-		}
-		return meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition)
-	})
-	plain := s.delivered(name+"-key", "apiKey")
+	_, plain := s.ApiKey(name, merchant)
 	for _, r := range s.replicas {
 		s.accepts(r, plain)
 	}
-	return plain
+	return shared.secret(plain)
 }
 
 // accepts waits until a replica takes the key.
-func (s *stage) accepts(r *replica, key string) {
+func (s *deployment) accepts(r *replica, key string) {
 	s.t.Helper()
 	client := newCaller()
 	eventually(s.t, r.name+" takes the key", func() bool {
 		got, err := client.call(r.public, "GET", me, key, "")
-		return err == nil && got.status == 200
+		return err == nil && got.Status == 200
 	})
 }
 
 // delivered waits for a Secret and returns what it holds.
-func (s *stage) delivered(name, field string) string {
+func (s *deployment) delivered(name, field string) string {
 	s.t.Helper()
-	var secret corev1.Secret
-	eventually(s.t, name+" is delivered", func() bool {
-		err := shared.get(s.t.Context(), s.namespace, name, &secret)
-		if client.IgnoreNotFound(err) != nil {
-			s.t.Fatal(err)
-		}
-		return err == nil
-	})
-	return shared.secret(string(secret.Data[field]))
+	return shared.secret(s.Delivered(name, field))
 }
 
 // space is what the keys of a merchant's state begin with.
