@@ -40,42 +40,42 @@ func hundredMore(ctx SpecContext) {
 }
 
 func survivesPodDeletion(ctx SpecContext) {
-	key := world.apply(ctx, "deletion")
+	key := shared.apply(ctx, "deletion")
 	underLoad(ctx, key, func() {
 		for range 2 {
-			victim := world.podsOf(ctx, Default, release+"-apiserver")[0]
-			Expect(world.Delete(ctx, &victim)).To(Succeed())
-			Eventually(func() error { return world.Get(ctx, client.ObjectKeyFromObject(&victim), &corev1.Pod{}) }).
+			victim := shared.podsOf(ctx, Default, release+"-apiserver")[0]
+			Expect(shared.Delete(ctx, &victim)).To(Succeed())
+			Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(&victim), &corev1.Pod{}) }).
 				WithContext(ctx).ShouldNot(Succeed())
-			world.waitForRollouts(ctx)
+			shared.waitForRollouts(ctx)
 		}
 	})
 }
 
 func survivesARollingRestart(ctx SpecContext) {
-	key := world.apply(ctx, "restart")
+	key := shared.apply(ctx, "restart")
 	underLoad(ctx, key, func() {
 		for _, role := range roles() {
 			var deployment appsv1.Deployment
-			Expect(world.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: role}, &deployment)).To(Succeed())
+			Expect(shared.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: role}, &deployment)).To(Succeed())
 			before := deployment.DeepCopy()
 			if deployment.Spec.Template.Annotations == nil {
 				deployment.Spec.Template.Annotations = map[string]string{}
 			}
 			// As kubectl rollout restart does.
 			deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = time.Now().Format(time.RFC3339)
-			Expect(world.Patch(ctx, &deployment, client.MergeFrom(before))).To(Succeed())
+			Expect(shared.Patch(ctx, &deployment, client.MergeFrom(before))).To(Succeed())
 		}
-		world.waitForRollouts(ctx)
+		shared.waitForRollouts(ctx)
 	})
 }
 
 func survivesAnUpgrade(ctx SpecContext) {
-	key := world.apply(ctx, "upgrade")
+	key := shared.apply(ctx, "upgrade")
 	made := till.charge(ctx, publicURL, key, "before-the-upgrade")
 	underLoad(ctx, key, func() {
-		world.install(ctx, "--set", "logLevel=DEBUG") // which is in every pod's arguments
-		world.waitForRollouts(ctx)
+		shared.install(ctx, "--set", "logLevel=DEBUG") // which is in every pod's arguments
+		shared.waitForRollouts(ctx)
 	})
 	Expect(till.read(ctx, publicURL, key, "/api/v1/sessions/"+made.SessionID).Status).To(Equal(http.StatusOK))
 	Expect(till.charge(ctx, publicURL, key, "before-the-upgrade").SessionID).To(Equal(made.SessionID))
@@ -86,17 +86,17 @@ func changesLeaders(ctx SpecContext) {
 	before := leader(ctx, Default)
 	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: before}}
 	begin := time.Now()
-	Expect(world.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
+	Expect(shared.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
 	Eventually(func(g Gomega) { g.Expect(leader(ctx, g)).NotTo(Equal(before)) }).WithContext(ctx).Should(Succeed())
-	world.apply(ctx, "failover")
+	shared.apply(ctx, "failover")
 	proved("another operator led, and a new key worked, %.0f s after the leader's pod was deleted", time.Since(begin).Seconds())
-	world.waitForRollouts(ctx)
+	shared.waitForRollouts(ctx)
 }
 
 // leader is the pod that holds the operators' lease.
 func leader(ctx context.Context, g Gomega) string {
 	var leases coordinationv1.LeaseList
-	g.Expect(world.List(ctx, &leases, client.InNamespace(systemNamespace))).To(Succeed())
+	g.Expect(shared.List(ctx, &leases, client.InNamespace(systemNamespace))).To(Succeed())
 	g.Expect(leases.Items).To(HaveLen(1))
 	g.Expect(leases.Items[0].Spec.HolderIdentity).NotTo(BeNil())
 	name, _, _ := strings.Cut(*leases.Items[0].Spec.HolderIdentity, "_")

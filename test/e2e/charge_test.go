@@ -19,7 +19,7 @@ import (
 )
 
 func takesACharge(ctx SpecContext) {
-	key := world.apply(ctx, "charge")
+	key := shared.apply(ctx, "charge")
 	made := till.charge(ctx, publicURL, key, "order-1001")
 	Expect(made.Status).To(Equal("PENDING"))
 	again := till.charge(ctx, publicURL, key, "order-1001")
@@ -33,18 +33,18 @@ func takesACharge(ctx SpecContext) {
 }
 
 func settles(ctx SpecContext) {
-	key := world.apply(ctx, "settle")
+	key := shared.apply(ctx, "settle")
 	made := till.charge(ctx, publicURL, key, "order-1")
 	path := "/internal/v1/sessions/" + made.SessionID + "/settlement"
 	paid := `{"paymentRef": "pay-1", "outcome": "COMPLETED", "amountCents": 1250}`
 
 	Expect(till.post(ctx, internalURL, key, path, paid).Status).To(BeElementOf(http.StatusUnauthorized, http.StatusForbidden),
 		"a merchant's key settles")
-	Expect(till.post(ctx, internalURL, world.token(ctx, "default"), path, paid).Status).To(Equal(http.StatusForbidden), "any account settles")
+	Expect(till.post(ctx, internalURL, shared.token(ctx, "default"), path, paid).Status).To(Equal(http.StatusForbidden), "any account settles")
 
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: shops, Name: "card-rail"}}
-	Expect(client.IgnoreAlreadyExists(world.Create(ctx, account))).To(Succeed())
-	got := till.post(ctx, internalURL, world.token(ctx, "card-rail"), path, paid)
+	Expect(client.IgnoreAlreadyExists(shared.Create(ctx, account))).To(Succeed())
+	got := till.post(ctx, internalURL, shared.token(ctx, "card-rail"), path, paid)
 	Expect(got.Status).To(Equal(http.StatusOK), "%+v", got)
 	Expect(till.read(ctx, publicURL, "", "/api/v1/public/sessions/"+made.SessionID).Body).To(ContainSubstring("COMPLETED"))
 }
@@ -58,13 +58,13 @@ func (c *cluster) token(ctx SpecContext, account string) string {
 }
 
 func deliversAWebhook(ctx SpecContext) {
-	key := world.apply(ctx, "webhook", func(m *v1alpha1.Merchant) {
+	key := shared.apply(ctx, "webhook", func(m *v1alpha1.Merchant) {
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: fmt.Sprintf("http://till.%s.svc:8080/hooks", shops)}
 	})
 	made := till.charge(ctx, publicURL, key, "order-1")
 	Expect(till.post(ctx, publicURL, key, "/api/v1/sessions/"+made.SessionID+"/cancel", "").Status).To(Equal(http.StatusOK))
 
-	verifier, err := standardwebhooks.NewWebhook(world.secret(ctx, "webhook-webhook", "secret"))
+	verifier, err := standardwebhooks.NewWebhook(shared.secret(ctx, "webhook-webhook", "secret"))
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func(g Gomega) {
 		g.Expect(till.hooks(ctx)).NotTo(BeEmpty())
@@ -86,4 +86,33 @@ func deliversAWebhook(ctx SpecContext) {
 	Expect(event.Type).To(Equal("session.cancelled"))
 	Expect(event.Data.SessionID).To(Equal(made.SessionID))
 	Expect(event.Data.OrderRef).To(Equal("1001"))
+}
+
+// rotatesEverywhere asks each replica by its own address, at once after the answer, several times over.
+func rotatesEverywhere(ctx SpecContext) {
+	const rounds = 10
+	key := shared.apply(ctx, "rotation")
+	replicas := shared.replicas(ctx, Default)
+	Expect(replicas).To(HaveLen(3))
+	for round := range rounds {
+		fresh := rotate(ctx, replicas[round%len(replicas)], key)
+		for _, url := range replicas {
+			Expect(till.read(ctx, url, key, "/api/v1/merchant/me").Status).To(Equal(http.StatusUnauthorized), "%s takes the old key", url)
+			Expect(till.read(ctx, url, fresh, "/api/v1/merchant/me").Status).To(Equal(http.StatusOK), "%s refuses the new key", url)
+		}
+		key = fresh
+	}
+	proved("%d rotations, each seen by %d replicas at once", rounds, len(replicas))
+}
+
+// rotate replaces a key through the API, and returns the new one.
+func rotate(ctx SpecContext, url, key string) string {
+	GinkgoHelper()
+	got := till.post(ctx, url, key, "/api/v1/keys/rotate", "")
+	Expect(got.Status).To(Equal(http.StatusOK), "%+v", got)
+	var answer struct {
+		FullKey string `json:"fullKey"`
+	}
+	Expect(json.Unmarshal([]byte(got.Body), &answer)).To(Succeed())
+	return answer.FullKey
 }

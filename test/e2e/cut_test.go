@@ -17,24 +17,24 @@ import (
 // servesWhenCutOff starts one more replica of the API that reaches the Kubernetes API only through a forwarder, and
 // takes the forwarder away.
 func servesWhenCutOff(ctx SpecContext) {
-	key := world.apply(ctx, "cut")
+	key := shared.apply(ctx, "cut")
 	forwarder := agentPod(systemNamespace, "forwarder", "forward", ":6443", "kubernetes.default.svc:443")
-	Expect(world.Create(ctx, forwarder)).To(Succeed())
-	world.waitForPod(ctx, forwarder)
+	Expect(shared.Create(ctx, forwarder)).To(Succeed())
+	shared.waitForPod(ctx, forwarder)
 	allowToRedis(ctx, "cut-off")
 	replica := replicaThrough(ctx, forwarder.Status.PodIP)
-	world.waitForPod(ctx, replica)
+	shared.waitForPod(ctx, replica)
 	url := "http://" + replica.Status.PodIP + ":8080"
 	Expect(till.read(ctx, url, key, "/api/v1/merchant/me").Status).To(Equal(http.StatusOK))
 
-	Expect(world.Delete(ctx, forwarder, client.GracePeriodSeconds(0))).To(Succeed())
-	Eventually(func() error { return world.Get(ctx, client.ObjectKeyFromObject(forwarder), &corev1.Pod{}) }).
+	Expect(shared.Delete(ctx, forwarder, client.GracePeriodSeconds(0))).To(Succeed())
+	Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(forwarder), &corev1.Pod{}) }).
 		WithContext(ctx).ShouldNot(Succeed(), "the forwarder is gone")
 
 	Expect(till.charge(ctx, url, key, "while-cut-off").Status).To(Equal("PENDING"))
 	// It has heard of no new key, which is how we know that it is cut off; a key that it knew and that was rotated
 	// elsewhere it learns of from Redis, at once.
-	stranger := world.apply(ctx, "after-the-cut")
+	stranger := shared.apply(ctx, "after-the-cut")
 	Expect(till.read(ctx, url, stranger, "/api/v1/merchant/me").Status).To(Equal(http.StatusUnauthorized), "it is not cut off")
 	fresh := rotate(ctx, publicURL, key)
 	Expect(till.read(ctx, url, key, "/api/v1/merchant/me").Status).To(Equal(http.StatusUnauthorized), "it takes the old key")
@@ -60,11 +60,11 @@ clusters:
 users: [{name: it, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]
 `, address)},
 	}
-	Expect(world.Create(ctx, config)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, config)).To(Succeed()) })
+	Expect(shared.Create(ctx, config)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(shared.Delete(ctx, config)).To(Succeed()) })
 
 	var deployment appsv1.Deployment
-	Expect(world.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: release + "-apiserver"}, &deployment)).To(Succeed())
+	Expect(shared.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: release + "-apiserver"}, &deployment)).To(Succeed())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "cut-off", Labels: map[string]string{"e2e": "cut-off"}},
 		Spec:       *deployment.Spec.Template.Spec.DeepCopy(),
@@ -76,6 +76,6 @@ users: [{name: it, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccou
 	container := &pod.Spec.Containers[0]
 	container.Args = append(container.Args, "--kubeconfig=/etc/cut-off/kubeconfig")
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "kubeconfig", MountPath: "/etc/cut-off", ReadOnly: true})
-	Expect(world.Create(ctx, pod)).To(Succeed())
+	Expect(shared.Create(ctx, pod)).To(Succeed())
 	return pod
 }

@@ -21,12 +21,12 @@ func runsRestricted(ctx SpecContext) {
 	privileged := agentPod(systemNamespace, "privileged", "serve", ":8080")
 	privileged.Spec.Containers[0].SecurityContext.Privileged = new(true)
 	privileged.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-	err := world.Create(ctx, privileged, client.DryRunAll)
+	err := shared.Create(ctx, privileged, client.DryRunAll)
 	Expect(apierrors.IsForbidden(err)).To(BeTrue(), "a privileged pod: %v", err)
 
 	running := 0
 	for _, role := range roles() {
-		for _, pod := range world.podsOf(ctx, Default, role) {
+		for _, pod := range shared.podsOf(ctx, Default, role) {
 			Expect(ready(pod)).To(BeTrue(), pod.Name)
 			running++
 		}
@@ -45,8 +45,8 @@ func isFencedIn(ctx SpecContext) {
 	redis := "http://merchant-operator-redis." + systemNamespace + ".svc:6379"
 	shop := "http://till." + shops + ".svc:8080/healthz"
 	// Pods with the labels of a role, for the roles themselves have no shell to try things from.
-	inOperator := world.startAgentAs(ctx, "operator")
-	inDispatcher := world.startAgentAs(ctx, "dispatcher")
+	inOperator := shared.startAgentAs(ctx, "operator")
+	inDispatcher := shared.startAgentAs(ctx, "dispatcher")
 	for _, attempt := range []struct {
 		what    string
 		from    agent
@@ -83,8 +83,8 @@ func enforcesPolicies(ctx context.Context) bool {
 		ObjectMeta: metav1.ObjectMeta{Namespace: strangers, Name: "nobody"},
 		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
 	}
-	Expect(world.Create(ctx, policy)).To(Succeed())
-	defer func() { Expect(world.Delete(ctx, policy)).To(Succeed()) }()
+	Expect(shared.Create(ctx, policy)).To(Succeed())
+	defer func() { Expect(shared.Delete(ctx, policy)).To(Succeed()) }()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -126,9 +126,9 @@ func allowToRedis(ctx context.Context, name string) {
 			}},
 		},
 	}
-	Expect(world.Create(ctx, policy)).To(Succeed())
+	Expect(shared.Create(ctx, policy)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // Ginkgo gives a clean-up its own
-		Expect(world.Delete(ctx, policy)).To(Succeed())
-		Expect(world.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(systemNamespace), client.MatchingLabels{"e2e": name})).To(Succeed())
+		Expect(shared.Delete(ctx, policy)).To(Succeed())
+		Expect(shared.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(systemNamespace), client.MatchingLabels{"e2e": name})).To(Succeed())
 	})
 }

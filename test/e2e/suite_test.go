@@ -38,25 +38,25 @@ func TestEndToEnd(t *testing.T) {
 }
 
 var (
-	world   *cluster // of the whole suite: it is installed once
+	shared  *cluster // of the whole suite: it is installed once
 	till    agent
 	unasked agent
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	world = newCluster()
-	world.mustBeBare(ctx)
-	DeferCleanup(world.clear, NodeTimeout(5*time.Minute))
-	world.makeNamespaces(ctx)
-	world.install(ctx)
-	till = world.startAgent(ctx, shops, "till")
-	unasked = world.startAgent(ctx, strangers, "stranger")
-	world.waitForRollouts(ctx)
+	shared = newCluster()
+	shared.mustBeBare(ctx)
+	DeferCleanup(shared.clear, NodeTimeout(5*time.Minute))
+	shared.makeNamespaces(ctx)
+	shared.install(ctx)
+	till = shared.startAgent(ctx, shops, "till")
+	unasked = shared.startAgent(ctx, strangers, "stranger")
+	shared.waitForRollouts(ctx)
 }, NodeTimeout(10*time.Minute))
 
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
-		world.describe(ctx)
+		shared.describe(ctx)
 	}
 })
 
@@ -83,4 +83,23 @@ var _ = ReportAfterSuite("what was proved", func(report Report) {
 		}
 	}
 	fmt.Fprintln(os.Stdout, table.String())
+})
+
+// What the product promises in a cluster, in the order in which it is tried: the last ones take it apart.
+var _ = Describe("merchant-operator in a cluster", Ordered, ContinueOnFailure, func() {
+	limit := NodeTimeout(8 * time.Minute)
+
+	It("takes a charge through the Service, from kubectl apply to the payer's view", limit, takesACharge)
+	It("lets a rail inside the cluster settle a session, and nobody else", limit, settles)
+	It("delivers a signed webhook to a receiver's pod", limit, deliversAWebhook)
+	It("deletes a Merchant only when it is Closed, or with its namespace", limit, guardsMerchants)
+	It("rotates a key on all replicas before the answer", limit, rotatesEverywhere)
+	It("runs under the restricted Pod Security Standard, which refuses a privileged pod", limit, runsRestricted)
+	It("is reached and reaches only where the NetworkPolicies say", limit, isFencedIn)
+	It("serves on from a replica that lost the Kubernetes API, and learns of a rotation from its peers", limit, servesWhenCutOff)
+	It("fails no request while a pod of the API is deleted", limit, survivesPodDeletion)
+	It("fails no request during a rolling restart of all roles", limit, survivesARollingRestart)
+	It("fails no request during helm upgrade, which keeps keys and sessions", limit, survivesAnUpgrade)
+	It("goes on reconciling when the leading operator is gone", limit, changesLeaders)
+	It("keeps CRDs, merchants and keys through helm uninstall and a new install", limit, survivesUninstall)
 })
