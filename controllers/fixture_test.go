@@ -36,15 +36,27 @@ func TestOperator(t *testing.T) {
 	RunSpecs(t, "Operator")
 }
 
-// environment is the one API server of the suite. Each test has namespaces and an operator of its own.
-var environment *envtest.Environment
+// environment is the one API server of the suite, and administrator its client without any cache. Each test has namespaces and an
+// operator of its own.
+var (
+	environment   *envtest.Environment
+	administrator client.Client
+)
 
-var _ = BeforeSuite(func() { environment = kubetest.Start(GinkgoTB()) })
+var _ = BeforeSuite(func() {
+	environment = kubetest.Start(GinkgoTB())
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	var err error
+	administrator, err = client.New(environment.Config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+})
 
 // fixture is what one test runs in: a tenant's namespace, a credentials namespace, and an operator for
 // the two that can be stopped, restarted and made to fail.
 type fixture struct {
-	kube                   client.Client // an administrator's, without any cache
+	kube                   client.Client // the administrator's
 	namespace, credentials string
 	clock                  *shiftedClock
 	logs                   *logtest.Buffer
@@ -54,12 +66,7 @@ type fixture struct {
 // newFixture starts the operator, whose writes pass the hooks.
 func newFixture(hooks ...interceptor.Funcs) *fixture {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	kube, err := client.New(environment.Config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	f := &fixture{kube: kube, clock: &shiftedClock{}, logs: &logtest.Buffer{}}
+	f := &fixture{kube: administrator, clock: &shiftedClock{}, logs: &logtest.Buffer{}}
 	f.namespace = f.newNamespace("shops-")
 	f.credentials = f.newNamespace("credentials-")
 	f.startOperator(hooked(hooks...))

@@ -91,6 +91,19 @@ func newFailover(t *testing.T, p pairs, flags []string) *failover {
 	return f
 }
 
+// startCallers has callers charge and settle until stop, which waits for them.
+func (f *failover) startCallers(rail string) (stop func()) {
+	done := make(chan struct{})
+	var calling sync.WaitGroup
+	for n := range failoverCallers {
+		calling.Go(func() { f.shop(done, n, rail) })
+	}
+	return sync.OnceFunc(func() {
+		close(done)
+		calling.Wait()
+	})
+}
+
 // run kills the master of the first seller.
 func (f *failover) run(cutOff bool) {
 	f.t.Helper()
@@ -99,16 +112,8 @@ func (f *failover) run(cutOff bool) {
 	before := gauges(f.t, f.replicas[0].ops)
 	stopProbing := probe(f.t, f.replicas[0].process, f.replicas[1].process, f.dispatchers[0])
 	defer stopProbing()
-	done := make(chan struct{})
-	stop := sync.OnceFunc(func() { close(done) })
-	var calling sync.WaitGroup
-	defer func() {
-		stop()
-		calling.Wait()
-	}()
-	for n := range failoverCallers {
-		calling.Go(func() { f.shop(done, n, rail) })
-	}
+	stop := f.startCallers(rail)
+	defer stop()
 	f.served(200)
 	pair := f.pairs.of(f.t, f.sellers[0].tag)
 	master, replica := f.pairs.roles(f.t, pair)
@@ -138,7 +143,6 @@ func (f *failover) run(cutOff bool) {
 	f.pairs.rejoin(f.t, pair, master, replica)
 	f.served(200)
 	stop()
-	calling.Wait()
 	stopProbing()
 	f.audit(cutOff)
 	checkFlat(f.t, f.replicas[0].ops, before, gauges(f.t, f.replicas[0].ops))

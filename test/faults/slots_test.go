@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -20,16 +19,8 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	f := newFailover(t, redisCluster(t), nil)
 	rail := f.railToken()
 	f.settlesEverywhere(rail)
-	done := make(chan struct{})
-	stop := sync.OnceFunc(func() { close(done) })
-	var calling sync.WaitGroup
-	defer func() {
-		stop()
-		calling.Wait()
-	}()
-	for n := range failoverCallers {
-		calling.Go(func() { f.shop(done, n, rail) })
-	}
+	stop := f.startCallers(rail)
+	defer stop()
 	var masters []member
 	for pair := range f.pairs.shards {
 		master, _ := f.pairs.roles(t, pair)
@@ -47,7 +38,6 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	}
 	f.served(200)
 	stop()
-	calling.Wait()
 	f.audit(false)
 	if f.lostCharges+f.lostSettlements > 0 {
 		t.Errorf("%d of %d charges and %d of %d settlements are lost", f.lostCharges, f.charges, f.lostSettlements, f.settlements)

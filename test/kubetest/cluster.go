@@ -3,11 +3,14 @@ package kubetest
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -52,6 +55,21 @@ func NewCluster() (c *Cluster, stop func() error, err error) {
 	}
 	c.Client, err = client.New(environment.Config, client.Options{Scheme: scheme})
 	return c, stop, err
+}
+
+// Main is the TestMain of a package with one Cluster: prepare gets it before the tests run.
+func Main(m *testing.M, prepare func(*Cluster) error) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
+	cluster, stop, err := NewCluster()
+	if err == nil {
+		err = prepare(cluster)
+	}
+	if err == nil {
+		m.Run() // the testing package reports its result when TestMain returns
+	}
+	if err = errors.Join(err, stop()); err != nil {
+		log.Fatal(err)
+	}
 }
 
 func (c *Cluster) administrator() string { return filepath.Join(c.Dir, "admin.kubeconfig") }

@@ -93,7 +93,7 @@ func TestLookingForWorkIsNotTraced(t *testing.T) {
 	}
 }
 
-func TestMerchantsAreNotToldOfTraces(t *testing.T) {
+func TestWebhooksCarryNoTraceHeaders(t *testing.T) {
 	for _, attempt := range shared.receiver.Attempts() {
 		for name := range attempt.Header {
 			if regexp.MustCompile(`(?i)^(traceparent|tracestate|baggage|b3|x-b3-.*)$`).MatchString(name) {

@@ -19,7 +19,7 @@ type keyCall struct {
 type keyAnswer struct {
 	accepted bool
 	issued   int // by an accepted rotation
-	// unknown is a rotation that was answered 503: whether it was done, or will be, cannot be told.
+	// unknown is a rotation that was answered 503: whether it was done, or will be, cannot be known.
 	unknown bool
 }
 
@@ -107,8 +107,8 @@ func checkRegister(t *testing.T, disturb func(tenant)) {
 				number, key := issued.recent(back)
 				call.key = number
 				operation := porcupine.Operation{ClientId: caller, Input: call, Call: int64(time.Since(start))}
-				answer, told := s.ask((n+caller)%len(shared.replicas), call, key, issued)
-				if !told {
+				answer, known := s.ask((n+caller)%len(shared.replicas), call, key, issued)
+				if !known {
 					continue
 				}
 				operation.Output, operation.Return = answer, int64(time.Since(start))
@@ -129,9 +129,9 @@ func checkRegister(t *testing.T, disturb func(tenant)) {
 	}
 }
 
-// ask makes a call. It is not told anything by a 503 to a question about a key: on a machine that is busy
+// ask makes a call. It is not known anything by a 503 to a question about a key: on a machine that is busy
 // with other things Redis may not answer in time. Nor is it by a 429: an ApiKey rotates once a second.
-func (s tenant) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, told bool) {
+func (s tenant) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, known bool) {
 	s.T.Helper()
 	if !call.rotate {
 		status := s.try(replica, key)

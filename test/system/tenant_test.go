@@ -106,7 +106,7 @@ type receiver struct {
 	url string
 }
 
-// newReceiver answers as it is told; nil: always 200.
+// newReceiver answers with the status that answer returns; nil: always 200.
 func newReceiver(t *testing.T, answer func(before int, r *http.Request) (status int)) receiver {
 	t.Helper()
 	r := receiver{Recorder: inbox.NewRecorder(answer)}

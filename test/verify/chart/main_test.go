@@ -5,10 +5,7 @@
 package chart
 
 import (
-	"errors"
-	"flag"
 	"fmt"
-	"log"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -49,29 +46,15 @@ metadata: {name: more-shops}
 var cluster *kubetest.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	if err := run(m); err != nil {
-		log.Fatal(err)
-	}
-}
-
-// run leaves the tests' own result to the testing package, which reports it when TestMain returns.
-func run(m *testing.M) (err error) {
-	var stop func() error
-	cluster, stop, err = kubetest.NewCluster()
-	defer func() { err = errors.Join(err, stop()) }()
-	if err != nil {
+	kubetest.Main(m, func(c *kubetest.Cluster) error {
+		cluster = c
+		routes, err := httpRouteCRD()
+		if err != nil {
+			return err
+		}
+		_, err = c.Kubectl(namespaces, "apply", "-f", "-", "-f", routes)
 		return err
-	}
-	routes, err := httpRouteCRD()
-	if err != nil {
-		return err
-	}
-	if _, err := cluster.Kubectl(namespaces, "apply", "-f", "-", "-f", routes); err != nil {
-		return err
-	}
-	m.Run()
-	return nil
+	})
 }
 
 // httpRouteCRD is the Gateway API's own definition, from the module that has its Go types.

@@ -4,9 +4,6 @@
 package manifests
 
 import (
-	"errors"
-	"flag"
-	"log"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -26,22 +23,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	if err := run(m); err != nil {
-		log.Fatal(err)
-	}
-}
-
-// run leaves the tests' own result to the testing package, which reports it when TestMain returns.
-func run(m *testing.M) (err error) {
-	var stop func() error
-	cluster, stop, err = kubetest.NewCluster()
-	defer func() { err = errors.Join(err, stop()) }()
-	if err != nil {
-		return err
-	}
-	m.Run()
-	return nil
+	kubetest.Main(m, func(c *kubetest.Cluster) error { cluster = c; return nil })
 }
 
 // install applies a directory of config/, unless a test has done so before.

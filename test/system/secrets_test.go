@@ -39,7 +39,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	signing, rail := s.signingSecret("coffee"), s.RailToken()
 	id := s.charge(0, third)
 	s.wantApplied(s.settle(0, rail, id, report("card-1", "COMPLETED")), true)
-	s.Eventually("the merchant is told", func() bool { return len(hooks.About(id)) > 0 })
+	s.Eventually("the merchant gets the event", func() bool { return len(hooks.About(id)) > 0 })
 
 	written := map[string]string{"logs": shared.Logs.String()}
 	for what, list := range map[string]client.ObjectList{

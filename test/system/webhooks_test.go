@@ -38,8 +38,8 @@ func TestAReceiverThatFailsIsAskedAgainWithTheSame(t *testing.T) {
 	}
 }
 
-// A merchant is told of a creation only if it asked, and of nothing it did not ask for.
-func TestAMerchantIsToldWhatItAskedFor(t *testing.T) {
+// A merchant gets events of creations only if it asks for them, and no others than it asks for.
+func TestAMerchantGetsTheEventsItSubscribesTo(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -51,9 +51,9 @@ func TestAMerchantIsToldWhatItAskedFor(t *testing.T) {
 	settled := s.charge(0, key)
 	s.wantApplied(s.settle(0, s.RailToken(), settled, report("card-1", "COMPLETED")), true)
 	s.Eventually("the other session's events arrive", func() bool { return len(hooks.Types(settled)) == 2 })
-	s.Eventually("its creation is told", func() bool { return len(hooks.Types(cancelled)) == 1 })
+	s.Eventually("the event of its creation arrives", func() bool { return len(hooks.Types(cancelled)) == 1 })
 	if types := hooks.Types(cancelled); types[0] != "session.created" {
-		t.Errorf("told of %v", types)
+		t.Errorf("events: %v", types)
 	}
 }
 
@@ -73,18 +73,18 @@ func TestARotatedSigningSecretSignsBesideTheOldOne(t *testing.T) {
 	s.Eventually("an event is signed with both", func() bool {
 		id := s.charge(0, key)
 		s.want(s.cancel(0, key, id), http.StatusOK)
-		s.Eventually("the merchant is told", func() bool { return len(hooks.About(id)) > 0 })
-		told := hooks.About(id)[0]
-		s.verify(old, told) // at any time in this day
-		return len(told.Header.Get("Webhook-Signature")) > 60
+		s.Eventually("the merchant gets the event", func() bool { return len(hooks.About(id)) > 0 })
+		first := hooks.About(id)[0]
+		s.verify(old, first) // at any time in this day
+		return len(first.Header.Get("Webhook-Signature")) > 60
 	})
 	id := s.charge(0, key)
 	s.want(s.cancel(0, key, id), http.StatusOK)
-	s.Eventually("the merchant is told", func() bool { return len(hooks.About(id)) > 0 })
+	s.Eventually("the merchant gets the event", func() bool { return len(hooks.About(id)) > 0 })
 	s.verify(fresh, hooks.About(id)[0])
 }
 
-func TestRotatedKeysAreTold(t *testing.T) {
+func TestARotatedKeyIsReported(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -93,8 +93,8 @@ func TestRotatedKeysAreTold(t *testing.T) {
 	s.eventuallyStatus(0, key, http.StatusOK)
 	s.want(s.call(0, http.MethodPost, rotate, key, ""), http.StatusOK)
 	id := published.ID(apiKey.UID)
-	s.Eventually("the merchant is told", func() bool { return len(hooks.Types(id)) == 1 })
+	s.Eventually("the merchant gets the event", func() bool { return len(hooks.Types(id)) == 1 })
 	if types := hooks.Types(id); types[0] != "key.rotated" {
-		t.Errorf("told of %v", types)
+		t.Errorf("events: %v", types)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
-// Each way a session can end is seen on every replica and told once. Replicas take turns.
-func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
+// Each way a session can end is seen on every replica and reported once.
+func TestEveryEndIsSeenEverywhereAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -80,7 +80,7 @@ func TestEveryEndIsSeenEverywhereAndToldOnce(t *testing.T) {
 			s := tenant{fixture.Tenant{T: t, Kube: s.Kube, Namespace: s.Namespace}}
 			id := s.charge(0, key)
 			test.end(id)
-			s.Eventually("the merchant is told", func() bool { return len(hooks.Types(id)) >= len(test.types) })
+			s.Eventually("the merchant gets the events", func() bool { return len(hooks.Types(id)) >= len(test.types) })
 			s.wantStatus(key, id, test.status)
 			if diff := cmp.Diff(count(test.types), count(hooks.Types(id))); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
@@ -131,7 +131,7 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 		"COMPLETED": {"session.completed"},
 	}
 	for id, end := range ends {
-		s.Eventually("the merchant is told", func() bool { return len(hooks.Types(id)) >= len(want[end]) })
+		s.Eventually("the merchant gets the events", func() bool { return len(hooks.Types(id)) >= len(want[end]) })
 		if diff := cmp.Diff(count(want[end]), count(hooks.Types(id))); diff != "" {
 			t.Errorf("events of a session that is %s (-want +got):\n%s", end, diff)
 		}
