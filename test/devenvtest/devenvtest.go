@@ -37,11 +37,9 @@ func Build(t testing.TB) (root string) {
 			t.Fatal(err)
 		}
 	}
-	for program, source := range map[string]string{"merchant-operator": ".", "devenv": "./hack/devenv", "receiver": "./hack/receiver"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(bin, program), source)
-		build.Dir = repository.Path()
-		if output, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", program, err, output)
+	for program, directory := range map[string]string{"merchant-operator": ".", "devenv": "hack/devenv", "receiver": "hack/receiver"} {
+		if err := repository.Build(filepath.Join(bin, program), directory); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return root
