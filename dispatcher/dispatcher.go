@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -185,4 +187,18 @@ func (d *dispatcher) logRedisError(err error) {
 	if d.logged.allow("redis", interval) {
 		d.options.Log.Error("could not process events; retrying", "error", err)
 	}
+}
+
+// addJitter returns a time between d and 1.2 d, so that what failed together is not retried together.
+func addJitter(d time.Duration, jitter float64) time.Duration {
+	const maxJitter = 0.2
+	return d + time.Duration(float64(d)*maxJitter*jitter)
+}
+
+// jitter returns a random number in [0,1).
+func jitter() float64 {
+	const digits = 53 // of a float64
+	var bits [8]byte
+	_, _ = rand.Read(bits[:]) // never fails: without randomness it ends the program
+	return float64(binary.BigEndian.Uint64(bits[:])>>(64-digits)) / (1 << digits)
 }
