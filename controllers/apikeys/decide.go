@@ -56,7 +56,7 @@ func decide(f facts) *plan {
 	return p
 }
 
-// rule gives an outcome, if it applies.
+// rule returns an outcome, if it applies.
 type rule func(facts) (outcome conditions.Outcome, applies bool)
 
 // first returns the outcome of the first rule that applies; ok is false if none does.
@@ -69,7 +69,7 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 	return conditions.Outcome{}, false
 }
 
-// usability says whether a key that is published as the spec says is accepted.
+// usability returns whether an up-to-date key works.
 func usability(f facts) conditions.Outcome {
 	if refused, ok := first(f, disabled, expired, merchantInactive); ok {
 		return refused
@@ -98,7 +98,7 @@ func merchantInactive(f facts) (conditions.Outcome, bool) {
 		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive
 }
 
-// expiry is when the key ends; zero: never.
+// expiry is when the key expires; zero: never.
 func expiry(f facts) time.Time {
 	if f.apiKey.Spec.ExpiresAt == nil {
 		return time.Time{}
@@ -122,11 +122,11 @@ func anothersRecord(f facts) (conditions.Outcome, bool) {
 		"Published Secret %s holds the record of another ApiKey and was not changed", f.published.Name), true
 }
 
-// merchantWait is how long an ApiKey waits for its Merchant, since a pipeline applies them in any order, until a
-// person has to look. It is also how often the names in the message are brought up to date then.
+// merchantWait is how long an ApiKey waits for its Merchant, because a pipeline applies them in any order. Then it is
+// Stalled, and the names in the message are updated at this interval.
 const merchantWait = 10 * time.Minute
 
-// maxNames bounds the names in a message.
+// maxNames is the maximum number of names in a message.
 const maxNames = 10
 
 func merchantMissing(f facts) (conditions.Outcome, bool) {
@@ -151,7 +151,7 @@ func merchantMissing(f facts) (conditions.Outcome, bool) {
 		"%s; %s. Create the Merchant, or another ApiKey with the right merchantRef", missing, there), true
 }
 
-// merchantMissingFor is for how long the status says so.
+// merchantMissingFor is how long the status has reported the missing Merchant.
 func (f facts) merchantMissingFor() time.Duration {
 	for _, c := range f.apiKey.Status.Conditions {
 		switch {

@@ -20,8 +20,8 @@ import (
 // GenerationAnnotation is the generation of the key in a delivered Secret.
 const GenerationAnnotation = "merchant-operator.io/generation"
 
-// LostSinceAnnotation says, on a delivered Secret that holds a key issued in place of a lost one, since
-// when the keys before it are refused. The next rotation removes it.
+// LostSinceAnnotation is on a delivered Secret whose key replaced a lost one: the time since which the former keys are
+// refused. The next rotation removes it.
 const LostSinceAnnotation = "merchant-operator.io/key-lost-since"
 
 // The data keys of a delivered Secret.
@@ -49,7 +49,7 @@ func (d delivered) holds(record published.KeyRecord) bool {
 	return d.generation() == record.Generation && record.LastRotation.Cause != v1alpha1.RotationAPI
 }
 
-// holder returns the delivered Secret that holds the key in force; nil: none does.
+// holder returns the delivered Secret that holds the current key; nil: none.
 func (f facts) holder(record published.KeyRecord) *delivered {
 	for i := range f.delivered {
 		if f.delivered[i].holds(record) {
@@ -59,7 +59,7 @@ func (f facts) holder(record published.KeyRecord) *delivered {
 	return nil
 }
 
-// delivery returns the condition Delivered; nil: it is absent, for the key is externally generated.
+// delivery returns the condition Delivered; nil for an externally generated key.
 func delivery(f facts) *metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.DeliveredCondition, Status: metav1.ConditionFalse}
 	record, known := f.ownRecord()
@@ -151,8 +151,7 @@ func retentionOver(f facts) bool {
 	return !end.IsZero() && !f.now.Before(end)
 }
 
-// deliver writes the key into the Secret that the spec names. lostSince is that of LostSinceAnnotation; zero: the key
-// replaces no lost one.
+// deliver writes the key into the Secret of the spec. lostSince is the value of LostSinceAnnotation; zero: none.
 func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, generation int64, lostSince time.Time) error {
 	existing := p.deliveredAs(p.target())
 	secret := &corev1.Secret{
@@ -183,7 +182,7 @@ func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, gener
 	return nil
 }
 
-// forget takes a delivered Secret out of the facts, which others may share.
+// forget removes a delivered Secret from the facts. It copies the slice, which may be shared.
 func (f *facts) forget(name string) {
 	f.delivered = slices.DeleteFunc(slices.Clone(f.delivered), func(d delivered) bool { return d.Name == name })
 }

@@ -21,12 +21,12 @@ import (
 type facts struct {
 	now    time.Time
 	apiKey *v1alpha1.ApiKey
-	// incomplete says that reading failed, so that nothing follows from what is missing.
+	// incomplete is true if reading failed. Then nothing is concluded from missing facts.
 	incomplete bool
 	// merchantID is the id of the Merchant; empty: it does not exist, or is being deleted.
 	merchantID    string
 	merchantState v1alpha1.MerchantState
-	// merchants are the names of all Merchants of the namespace, if there is none of the name in spec.
+	// merchants are the names of all Merchants of the namespace, if the one in the spec does not exist.
 	merchants []string
 	// digest is spec.keyDigest; nil: the operator generates the keys.
 	digest *apikey.Digest
@@ -40,8 +40,8 @@ type facts struct {
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
 	delivered []delivered
-	// targetTaken says that somebody else's Secret has the name the key is to be delivered under, and
-	// targetHolder whose it is. Only the API server knows, for the cache holds no such Secret.
+	// targetTaken is true if another owner's Secret has the name to deliver to; targetHolder is the owner. Only the API
+	// server knows, because the cache has no such Secrets.
 	targetTaken  bool
 	targetHolder string
 }
@@ -157,7 +157,7 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 	return f, err
 }
 
-// merchantNames returns the names of the Merchants of a namespace in order, as the cache knows them.
+// merchantNames returns the sorted names of the Merchants of a namespace, from the cache.
 func (r *Reconciler) merchantNames(ctx context.Context, namespace string) ([]string, error) {
 	var merchants v1alpha1.MerchantList
 	if err := r.Client.List(ctx, &merchants, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {

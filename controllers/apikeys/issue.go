@@ -105,7 +105,7 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// oldKeys says what becomes of the keys before the one that was just issued.
+// oldKeys describes until when the former keys are valid, for the event.
 func oldKeys(record published.KeyRecord) string {
 	switch {
 	case len(record.Previous) > 0:
@@ -116,8 +116,8 @@ func oldKeys(record published.KeyRecord) string {
 	return ""
 }
 
-// warnOfLoss reports the key that was issued in place of a lost one. The loss may have been counted when no
-// key could be issued.
+// warnOfLoss reports a key that replaced a lost one. The loss may have been counted earlier, when no key could be
+// issued.
 func (r *Reconciler) warnOfLoss(p *plan) {
 	if !says(p.facts, metav1.Condition{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonKeyNotReplaced}) {
 		r.Metrics.lost.Inc()

@@ -9,7 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// lost reports whether there was a key, of which nothing usable is published any more.
+// lost reports whether there was a key without a usable published record now.
 func lost(f facts) bool {
 	if f.recordOfAnother() {
 		return f.apiKey.Status.KeyGeneration > 0
@@ -18,8 +18,8 @@ func lost(f facts) bool {
 	return !known && !f.newer && nextGeneration(f) > 1
 }
 
-// keyLost returns the condition KeyLost; nil: it is absent. It follows from the record alone, so that a lost status
-// ends no alarm. An externally generated key is published again as it was: nothing of it is lost.
+// keyLost returns the condition KeyLost; nil: absent. It is derived from the record, so a lost status does not end it.
+// An externally generated key is published again, so it is not lost.
 func keyLost(f facts) *metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue}
 	record, known := f.ownRecord()

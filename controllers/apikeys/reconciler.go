@@ -146,7 +146,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// merchantChanges lets pass what a key needs to know of its Merchant: that it exists, or is being deleted, and its state.
+// merchantChanges passes creations and deletions of a Merchant, and changes of its state.
 func merchantChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||

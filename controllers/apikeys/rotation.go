@@ -29,8 +29,7 @@ func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 	return rotationReason{}, false
 }
 
-// recordMissing: the first key, and the loss of the truth about one. What cannot be proven live is
-// dead, so nothing overlaps.
+// recordMissing: the first key, or a lost record. No old key can be verified, so there is no overlap.
 func recordMissing(f facts) (rotationReason, bool) {
 	if lost(f) {
 		return rotationReason{cause: v1alpha1.RotationRecovery}, true

@@ -10,11 +10,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// warning is something a person should know, beside what Ready says.
+// warning is an event for a problem that Ready does not report.
 type warning struct{ reason, text string }
 
-// warningsFor returns what the status does not say yet. Each is emitted once: they are written before
-// the status, and what is read from a cache is confirmed before.
+// warningsFor returns the warnings that the status does not have yet. Each is emitted once: events are written before
+// the status, and facts from a cache are confirmed before.
 func warningsFor(f facts, blocked bool) []warning {
 	var warnings []warning
 	if !blocked && triggerIgnored(f) {

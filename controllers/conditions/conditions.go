@@ -25,7 +25,7 @@ type Outcome struct {
 	abnormal string
 }
 
-// Ready says that everything the spec asks for is published, and works.
+// Ready: everything in the spec is published and works.
 func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
 }

@@ -32,7 +32,7 @@ type facts struct {
 	record *published.WebhookRecord
 	// target is the Secret of the merchant's copy; nil: it does not exist, or belongs to another owner.
 	target *corev1.Secret
-	// targetTaken says that somebody else's Secret has that name, targetHolder whose it is.
+	// targetTaken is true if another owner's Secret has that name; targetHolder is the owner.
 	targetTaken  bool
 	targetHolder string
 	// delivered are the Secrets of this Merchant, from the cache.
