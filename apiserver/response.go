@@ -2,15 +2,166 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
+
+// The errors of this package. The table also has those of internal/.
+var (
+	errNoRoute            = errors.New("path not found")
+	errNoSession          = errors.New("session not found")
+	errKubernetes         = errors.New("the Kubernetes API is unavailable")
+	errStale              = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
+	errRotationIncomplete = errors.New("could not write the override of the rotated key")
+	errSettlementUnknown  = errors.New("unknown whether the report was recorded")
+	errEncode             = errors.New("could not encode the response")
+)
+
+// unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
+type unauthorizedError struct{ reason string }
+
+func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
+
+// methodError is a method that the path does not have. It says which ones it has.
+type methodError struct{ methods []string }
+
+func (e methodError) Error() string {
+	return "method not allowed; use " + strings.Join(e.methods, " or ")
+}
+
+// endedError is a session that has ended in another state than requested.
+type endedError struct{ status session.Status }
+
+func (e endedError) Error() string { return "session is already " + string(e.status) }
+
+// requestError says what is wrong with a request. The caller reads it.
+type requestError string
+
+func (e requestError) Error() string { return string(e) }
+
+// errorResponse is what the caller gets for an error.
+type errorResponse struct {
+	status  int
+	message string
+}
+
+const (
+	retryLater  = "temporarily unavailable; retry with the same Idempotency-Key"
+	reportAgain = "temporarily unavailable; send the same report again"
+)
+
+// errorResponses has the response to every error. An error that is missing here is a bug and gets 500.
+var errorResponses = []struct {
+	cause error
+	errorResponse
+}{
+	{store.ErrKeyRejected, errorResponse{http.StatusUnauthorized, unauthorizedMessage}},
+	{store.ErrMerchantBlocked, errorResponse{http.StatusForbidden, "merchant is not active"}},
+	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, "rate limit exceeded; retry after the time in Retry-After"}},
+	{store.ErrNotFound, errorResponse{http.StatusNotFound, noSessionMessage}},
+	{errNoSession, errorResponse{http.StatusNotFound, noSessionMessage}},
+	{errNoRoute, errorResponse{http.StatusNotFound, "path not found"}},
+	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, "missing or invalid token"}},
+	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to settle sessions"}},
+	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, reportAgain}},
+	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, "report contradicts an earlier report with the same paymentRef"}},
+	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
+	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
+	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
+	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
+	{store.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{errKubernetes, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{errStale, errorResponse{http.StatusServiceUnavailable, retryLater}},
+}
+
+const (
+	unauthorizedMessage = "missing or invalid API key"
+	noSessionMessage    = "session not found"
+)
+
+// errorResponseTo returns the response to an error: from the table, or the error's own text if it was written for the caller.
+func errorResponseTo(err error) errorResponse {
+	if _, ok := errors.AsType[unauthorizedError](err); ok {
+		return errorResponse{http.StatusUnauthorized, unauthorizedMessage}
+	}
+	if field, ok := errors.AsType[*session.FieldError](err); ok {
+		return errorResponse{http.StatusBadRequest, field.Error()}
+	}
+	if request, ok := errors.AsType[requestError](err); ok {
+		return errorResponse{http.StatusBadRequest, request.Error()}
+	}
+	if method, ok := errors.AsType[methodError](err); ok {
+		return errorResponse{http.StatusMethodNotAllowed, method.Error()}
+	}
+	if ended, ok := errors.AsType[endedError](err); ok {
+		return errorResponse{http.StatusConflict, ended.Error()}
+	}
+	for _, row := range errorResponses {
+		if errors.Is(err, row.cause) {
+			return row.errorResponse
+		}
+	}
+	return errorResponse{http.StatusInternalServerError, "internal error"}
+}
+
+// unavailableSeconds is the Retry-After of a 503: about the time of a failover or a restart.
+const unavailableSeconds = "2"
+
+// statusClientGone is recorded for a request whose client has disconnected, as in nginx.
+const statusClientGone = 499
+
+// respondError responds with an error. It is the only place where request errors are logged.
+func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		w.WriteHeader(statusClientGone)
+		return
+	}
+	response := errorResponseTo(err)
+	switch response.status {
+	case http.StatusUnauthorized:
+		w.Header()["Www-Authenticate"] = bearerOnly
+		uniform(w.Header(), r)
+		b.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", unavailableSeconds)
+	}
+	if response.status >= http.StatusInternalServerError {
+		id := w.Header().Get(requestIDHeader)
+		if id == "" {
+			id = rand.Text()
+			w.Header().Set(requestIDHeader, id)
+		}
+		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,
+			"status", response.status, "requestID", id, "error", err)
+	}
+	if err := respond(w, response.status, httpserver.ErrorBody{Error: response.message}); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// uniform makes all 401 responses equal. Otherwise headers would reveal that a key was rotated after it was admitted, or that
+// it was good enough for the body to be read.
+func uniform(header http.Header, r *http.Request) {
+	delete(header, limitHeader)
+	delete(header, policyHeader)
+	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
+		header.Set("Connection", "close")
+	}
+}
 
 // respond writes a JSON response.
 func respond(w http.ResponseWriter, status int, body any) error {

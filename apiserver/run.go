@@ -1,5 +1,5 @@
 // Package apiserver serves the payment session API to merchants and payers, and the settlement API to rails. routes.go has
-// every route. Handlers decode the request, call the store and encode the result; errors.go has the response to each error.
+// every route. Handlers decode the request, call the store and encode the result; response.go has the response to each error.
 package apiserver
 
 import (

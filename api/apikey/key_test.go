@@ -174,3 +174,78 @@ func TestPlausible(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add("")
+	f.Add(known)
+	f.Add(known[:len(known)-1])
+	f.Add(known + known)
+	f.Add("mk_live_")
+	f.Add(strings.Repeat("\x00", apikey.Length))
+	f.Add(strings.Repeat("é", apikey.Length/2))
+	f.Fuzz(func(t *testing.T, s string) {
+		key, err := apikey.Parse(s)
+		if err != nil {
+			if !errors.Is(err, apikey.ErrMalformed) || key.Reveal() != "" {
+				t.Fatalf("a refused string gives %q and %v", key.Reveal(), err)
+			}
+			return
+		}
+		if key.Reveal() != s || !apikey.Plausible(s) || key.Digest() != apikey.DigestOf(s) {
+			t.Fatal("an accepted key is not the string that was read")
+		}
+		if !strings.HasPrefix(s, key.Prefix()) || !strings.Contains(key.Prefix(), key.ID()) {
+			t.Fatalf("prefix %q does not name the key", key.Prefix())
+		}
+	})
+}
+
+func newKey(b *testing.B) string {
+	b.Helper()
+	key, err := apikey.New("abcdefghijkl")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return key.Reveal()
+}
+
+func BenchmarkPlausible(b *testing.B) {
+	presented := newKey(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !apikey.Plausible(presented) {
+			b.Fatal("not plausible")
+		}
+	}
+}
+
+func BenchmarkDigestOf(b *testing.B) {
+	presented := newKey(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = apikey.DigestOf(presented)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	good := newKey(b)
+	typo := good[:30] + "_" + good[31:]
+	wrongSum := good[:len(good)-1] + "!"
+	for _, presented := range []struct{ name, key string }{{"key=good", good}, {"key=typo", typo}, {"key=wrong-checksum", wrongSum}} {
+		b.Run(presented.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = apikey.Parse(presented.key)
+			}
+		})
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := apikey.New("abcdefghijkl"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	early, _ := c.createKey(t, "early", "acme")
 	c.watch(t, sharedConfig)
@@ -40,7 +40,7 @@ func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
 // Only the operator can write the label's objects in the credentials namespace, but it may be shared
 // with others by mistake.
 func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	key, secret := c.createKey(t, "till", "acme")
 	c.watch(t, sharedConfig)
@@ -54,7 +54,7 @@ func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
 }
 
 func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	gone, secret := c.createKey(t, "gone", "acme")
 	kept, _ := c.createKey(t, "kept", "acme")
@@ -72,7 +72,7 @@ func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
 }
 
 func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	_, secret := c.createKey(t, "bad", "acme")
 	secret.Data = nil
@@ -87,7 +87,7 @@ func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
 }
 
 func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	old, secret := c.createKey(t, "old", "acme")
 	proxy, proxied := proxyTo(t, sharedConfig)
@@ -105,7 +105,7 @@ func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
 }
 
 func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {
-	c := newCluster(t)
+	c := newClusterFixture(t)
 	proxy, proxied := proxyTo(t, sharedConfig)
 	proxy.FreezeWatches()
 	proxy.Cut()
@@ -122,4 +122,28 @@ func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("never synced")
 	}
+}
+
+func TestAgeIsOfTheWatchThatIsFurtherBehind(t *testing.T) {
+	f := newFixture()
+	later := func(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+	wantAge := func(when string, want time.Duration) {
+		t.Helper()
+		if got := f.Age(); got != want {
+			t.Errorf("%s: age %s, want %s", when, got, want)
+		}
+	}
+	later(time.Minute)
+	wantAge("never heard of anything", time.Minute)
+	_ = f.keyInformer.Replace(nil, "1")
+	wantAge("one of the lists", time.Minute)
+	_ = f.merchantInformer.Replace(nil, "1")
+	_ = f.Informer("tombstone").Replace(nil, "1")
+	wantAge("all lists", 0)
+	later(time.Hour)
+	f.keyInformer.UpdateResourceVersion("2")
+	wantAge("a bookmark of one watch", time.Hour)
+	f.merchantInformer.UpdateResourceVersion("2")
+	f.Informer("tombstone").UpdateResourceVersion("2")
+	wantAge("a bookmark of each", 0)
 }

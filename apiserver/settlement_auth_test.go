@@ -1,12 +1,24 @@
 package apiserver_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 const (
@@ -118,4 +130,102 @@ func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
 	if !strings.Contains(all, "subjectaccessreviews") || strings.Contains(all, id[5:]) {
 		t.Errorf("the Kubernetes API was asked:\n%s", all)
 	}
+}
+
+const reportAgain = "temporarily unavailable; send the same report again"
+
+// paid and failure are reports of one payment, "bank-1".
+func paid(amountCents int) string { return report("bank-1", "COMPLETED", amountCents) }
+
+func failure(amountCents int) string { return report("bank-1", "FAILED", amountCents) }
+
+func report(paymentRef, outcome string, amountCents int) string {
+	return fmt.Sprintf(`{"paymentRef":%q,"outcome":%q,"amountCents":%d}`, paymentRef, outcome, amountCents)
+}
+
+// rail makes a service account that may settle sessions and returns a token of it.
+func (f *fixture) rail(name string) string {
+	f.t.Helper()
+	token := f.account(name)
+	f.admit(name)
+	return token
+}
+
+// account makes a service account without any rights and returns a token of it.
+func (f *fixture) account(name string) string {
+	f.t.Helper()
+	accounts := kube.CoreV1().ServiceAccounts(f.namespace)
+	if _, err := accounts.Create(f.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.token(name)
+}
+
+func (f *fixture) token(account string, audiences ...string) string {
+	f.t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	issued, err := kube.CoreV1().ServiceAccounts(f.namespace).CreateToken(f.t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.issued = append(f.issued, issued.Status.Token)
+	return issued.Status.Token
+}
+
+// admit lets the account settle sessions, as docs/rail.md says, until dismiss or the end of the test.
+func (f *fixture) admit(name string) {
+	f.t.Helper()
+	object := metav1.ObjectMeta{Name: f.namespace + "-" + name}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: object,
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/internal/v1/sessions/*"}, Verbs: []string{"post"}}},
+	}
+	if _, err := kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: object,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
+	}
+	if _, err := kube.RbacV1().ClusterRoleBindings().Create(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { f.dismiss(name) })
+	eventually(f.t, "the right is in force", func() bool { return f.maySettle(name) })
+}
+
+// dismiss takes the right away, and returns when that is in force at the Kubernetes API.
+func (f *fixture) dismiss(name string) {
+	ctx := context.WithoutCancel(f.t.Context()) // also when the test is over
+	_ = kube.RbacV1().ClusterRoleBindings().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
+	_ = kube.RbacV1().ClusterRoles().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
+	eventually(f.t, "the right is gone", func() bool { return !f.maySettle(name) })
+}
+
+func (f *fixture) maySettle(name string) bool {
+	answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(f.t.Context()),
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:                  "system:serviceaccount:" + f.namespace + ":" + name,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/internal/v1/sessions/x/settlement", Verb: "post"},
+		}}, metav1.CreateOptions{})
+	return err == nil && answer.Status.Allowed
+}
+
+// bodiesToKubernetes returns what replicas that start from now on send to the Kubernetes API.
+func (f *fixture) bodiesToKubernetes() func() string {
+	var sent logtest.Buffer
+	f.kubeConfig = rest.CopyConfig(f.kubeConfig)
+	f.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			var body []byte
+			if r.Body != nil {
+				body, _ = io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+			}
+			fmt.Fprintf(&sent, "%s %s\n", r.URL, body)
+			return next.RoundTrip(r)
+		})
+	})
+	return sent.String
 }

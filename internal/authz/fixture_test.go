@@ -28,7 +28,7 @@ import (
 
 const (
 	path = "/internal/v1/sessions/{id}/settlement"
-	// lifetime is of the guards' verdicts, by a clock that only the tests move.
+	// lifetime of cached decisions; only tests advance the clock.
 	lifetime = 10 * time.Second
 	patience = 30 * time.Second
 )
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	leaks.Run(m, stop)
 }
 
-// cluster is a namespace of the real API server, with what guards ask of it counted.
-type cluster struct {
+// fixture is a namespace of the real API server, with what guards ask of it counted.
+type fixture struct {
 	t         *testing.T
 	admin     *kubernetes.Clientset
 	namespace string
@@ -62,32 +62,32 @@ type cluster struct {
 	now time.Time
 }
 
-func newCluster(t *testing.T) *cluster {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	c := &cluster{t: t, admin: kubernetes.NewForConfigOrDie(sharedConfig), now: time.Now()}
-	namespace, err := c.admin.CoreV1().Namespaces().Create(t.Context(),
+	f := &fixture{t: t, admin: kubernetes.NewForConfigOrDie(sharedConfig), now: time.Now()}
+	namespace, err := f.admin.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rails-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.namespace = namespace.Name
-	return c
+	f.namespace = namespace.Name
+	return f
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (c *cluster) guard(change ...func(*authz.Options)) *authz.Guard {
-	c.t.Helper()
+func (f *fixture) guard(change ...func(*authz.Options)) *authz.Guard {
+	f.t.Helper()
 	config := rest.CopyConfig(sharedConfig)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			c.asked.Add(1)
-			if c.onAsking != nil {
-				c.onAsking()
+			f.asked.Add(1)
+			if f.onAsking != nil {
+				f.onAsking()
 			}
-			if c.cut.Load() {
+			if f.cut.Load() {
 				return nil, http.ErrServerClosed
 			}
 			return next.RoundTrip(r)
@@ -100,8 +100,8 @@ func (c *cluster) guard(change ...func(*authz.Options)) *authz.Guard {
 		Verb:                 "post",
 		Path:                 path,
 		Lifetime:             lifetime,
-		Now:                  c.clock,
-		Log:                  slog.New(slog.NewTextHandler(&c.log, nil)),
+		Now:                  f.clock,
+		Log:                  slog.New(slog.NewTextHandler(&f.log, nil)),
 	}
 	for _, f := range change {
 		f(&options)
@@ -109,78 +109,78 @@ func (c *cluster) guard(change ...func(*authz.Options)) *authz.Guard {
 	return authz.New(options)
 }
 
-func (c *cluster) clock() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
 }
 
-func (c *cluster) advance(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(by)
+func (f *fixture) advance(by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(by)
 }
 
 // account makes a service account without any rights and returns a token of it.
-func (c *cluster) account(name string, audiences ...string) string {
-	c.t.Helper()
-	accounts := c.admin.CoreV1().ServiceAccounts(c.namespace)
-	if _, err := accounts.Create(c.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
+func (f *fixture) account(name string, audiences ...string) string {
+	f.t.Helper()
+	accounts := f.admin.CoreV1().ServiceAccounts(f.namespace)
+	if _, err := accounts.Create(f.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
-	return c.token(name, audiences...)
+	return f.token(name, audiences...)
 }
 
-func (c *cluster) token(name string, audiences ...string) string {
-	c.t.Helper()
+func (f *fixture) token(name string, audiences ...string) string {
+	f.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	issued, err := c.admin.CoreV1().ServiceAccounts(c.namespace).CreateToken(c.t.Context(), name, request, metav1.CreateOptions{})
+	issued, err := f.admin.CoreV1().ServiceAccounts(f.namespace).CreateToken(f.t.Context(), name, request, metav1.CreateOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return issued.Status.Token
 }
 
 // allow lets the account post to the paths, and returns when that is in force.
-func (c *cluster) allow(name string, paths ...string) {
-	c.t.Helper()
-	full := c.namespace + "-" + name
-	c.t.Cleanup(func() { c.disallow(name) })
+func (f *fixture) allow(name string, paths ...string) {
+	f.t.Helper()
+	full := f.namespace + "-" + name
+	f.t.Cleanup(func() { f.disallow(name) })
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: full},
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: paths, Verbs: []string{"post"}}},
 	}
-	if _, err := c.admin.RbacV1().ClusterRoles().Create(c.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
+	if _, err := f.admin.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: full},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: full},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: c.namespace, Name: name}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
 	}
-	if _, err := c.admin.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
+	if _, err := f.admin.RbacV1().ClusterRoleBindings().Create(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 	concrete := paths[0]
 	if concrete[len(concrete)-1] == '*' {
 		concrete = concrete[:len(concrete)-1] + "x"
 	}
-	await.Until(c.t, patience, "the right is in force", func() bool { return c.may(name, concrete) })
+	await.Until(f.t, patience, "the right is in force", func() bool { return f.may(name, concrete) })
 }
 
 // disallow takes the right away again, and returns when that is in force.
-func (c *cluster) disallow(name string) {
-	ctx, full := context.WithoutCancel(c.t.Context()), c.namespace+"-"+name // also when the test is over
-	_ = c.admin.RbacV1().ClusterRoleBindings().Delete(ctx, full, metav1.DeleteOptions{})
-	_ = c.admin.RbacV1().ClusterRoles().Delete(ctx, full, metav1.DeleteOptions{})
-	await.Until(c.t, patience, "the right is gone", func() bool { return !c.may(name, path) })
+func (f *fixture) disallow(name string) {
+	ctx, full := context.WithoutCancel(f.t.Context()), f.namespace+"-"+name // also when the test is over
+	_ = f.admin.RbacV1().ClusterRoleBindings().Delete(ctx, full, metav1.DeleteOptions{})
+	_ = f.admin.RbacV1().ClusterRoles().Delete(ctx, full, metav1.DeleteOptions{})
+	await.Until(f.t, patience, "the right is gone", func() bool { return !f.may(name, path) })
 }
 
 // may asks the API server itself.
-func (c *cluster) may(name, path string) bool {
-	answer, err := c.admin.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(c.t.Context()), &authorizationv1.SubjectAccessReview{
+func (f *fixture) may(name, path string) bool {
+	answer, err := f.admin.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(f.t.Context()), &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:                  "system:serviceaccount:" + c.namespace + ":" + name,
+			User:                  "system:serviceaccount:" + f.namespace + ":" + name,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "post"},
 		},
 	}, metav1.CreateOptions{})

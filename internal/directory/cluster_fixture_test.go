@@ -39,15 +39,15 @@ func TestMain(m *testing.M) {
 	leaks.Run(m, stop)
 }
 
-// cluster is a namespace of the real API server and a directory of it.
-type cluster struct {
+// clusterFixture is a namespace of the real API server and a directory of it.
+type clusterFixture struct {
 	fixture
 
 	client    *kubernetes.Clientset
 	namespace string
 }
 
-func newCluster(t *testing.T) cluster {
+func newClusterFixture(t *testing.T) clusterFixture {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(sharedConfig)
 	created, err := client.CoreV1().Namespaces().Create(t.Context(),
@@ -55,7 +55,7 @@ func newCluster(t *testing.T) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{newFixture(), client, created.Name}
+	return clusterFixture{newFixture(), client, created.Name}
 }
 
 // proxyTo returns a proxy and the way through it.
@@ -78,7 +78,7 @@ func proxyTo(t *testing.T, config *rest.Config) (*kubeproxy.Proxy, *rest.Config)
 }
 
 // watch runs until stop is called or the test ends.
-func (c cluster) watch(t *testing.T, config *rest.Config) (stop func()) {
+func (c clusterFixture) watch(t *testing.T, config *rest.Config) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
@@ -91,7 +91,7 @@ func (c cluster) watch(t *testing.T, config *rest.Config) (stop func()) {
 	return stop
 }
 
-func (c cluster) createMerchant(t *testing.T, uid string) {
+func (c clusterFixture) createMerchant(t *testing.T, uid string) {
 	t.Helper()
 	configMap := configMapOf(t, merchantRecord(types.UID(uid)))
 	configMap.Namespace = c.namespace
@@ -100,7 +100,7 @@ func (c cluster) createMerchant(t *testing.T, uid string) {
 	}
 }
 
-func (c cluster) createKey(t *testing.T, uid, merchantUID string) (plaintext string, created *corev1.Secret) {
+func (c clusterFixture) createKey(t *testing.T, uid, merchantUID string) (plaintext string, created *corev1.Secret) {
 	t.Helper()
 	plaintext, record := issue(t, types.UID(uid), types.UID(merchantUID))
 	secret := secretOf(t, record)
@@ -112,7 +112,7 @@ func (c cluster) createKey(t *testing.T, uid, merchantUID string) (plaintext str
 	return plaintext, created
 }
 
-func (c cluster) update(t *testing.T, secret *corev1.Secret, record published.KeyRecord) {
+func (c clusterFixture) update(t *testing.T, secret *corev1.Secret, record published.KeyRecord) {
 	t.Helper()
 	secret = secret.DeepCopy()
 	secret.Data = secretOf(t, record).Data
@@ -121,21 +121,21 @@ func (c cluster) update(t *testing.T, secret *corev1.Secret, record published.Ke
 	}
 }
 
-func (c cluster) deleteKey(t *testing.T, secret *corev1.Secret) {
+func (c clusterFixture) deleteKey(t *testing.T, secret *corev1.Secret) {
 	t.Helper()
 	if err := c.client.CoreV1().Secrets(c.namespace).Delete(t.Context(), secret.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (c cluster) want(t *testing.T, presented string, want error) {
+func (c clusterFixture) want(t *testing.T, presented string, want error) {
 	t.Helper()
 	if _, err := c.Identify(presented, now); !errors.Is(err, want) {
 		t.Fatalf("got %v, want %v", err, want)
 	}
 }
 
-func (c cluster) eventually(t *testing.T, presented string, want error) {
+func (c clusterFixture) eventually(t *testing.T, presented string, want error) {
 	t.Helper()
 	await.Until(t, patience, fmt.Sprintf("identifying ends with %v", want), func() bool {
 		_, err := c.Identify(presented, now)

@@ -17,8 +17,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// A rail that hangs up once it has said all has reported nevertheless.
-func TestSettlementOutlivesItsRail(t *testing.T) {
+// A report counts even if the rail disconnects before the response.
+func TestSettlementOfADisconnectedRail(t *testing.T) {
 	redis, err := store.Open(store.Options{URL: redistest.Start(t).URL()})
 	if err != nil {
 		t.Fatal(err)

@@ -84,3 +84,37 @@ func TestAnAudienceThatNobodyChecked(t *testing.T) {
 		t.Errorf("Check: %v, want ErrUnauthenticated", err)
 	}
 }
+
+// Who watches the outage of the Kubernetes API must not be locked out by it.
+func TestAnAllowedCallerStaysAllowedInAnOutage(t *testing.T) {
+	const grace = time.Hour
+	f := newFixture(t)
+	reader, dismissed := f.account("reader"), f.account("dismissed")
+	f.allow("reader", "/internal/v1/sessions/*")
+	f.allow("dismissed", "/internal/v1/sessions/*")
+	guard := f.guard(func(o *authz.Options) { o.Grace = grace })
+	check := func(when, token string, want error) {
+		t.Helper()
+		if err := guard.Check(t.Context(), token); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+	}
+	check("in peace", reader, nil)
+	check("in peace", dismissed, nil)
+	f.disallow("dismissed")
+	f.advance(lifetime)
+	check("in peace, without the right", dismissed, authz.ErrForbidden)
+	check("in peace", reader, nil)
+
+	f.cut.Store(true)
+	f.advance(lifetime)
+	check("in an outage", reader, nil)
+	check("in an outage, without the right", dismissed, authz.ErrUnavailable)
+	check("in an outage, never seen before", "a.b.c", authz.ErrUnavailable)
+	f.advance(grace - time.Second)
+	check("just within the grace", reader, nil)
+	f.advance(time.Second)
+	check("after the grace", reader, authz.ErrUnavailable)
+	f.cut.Store(false)
+	check("in peace again", reader, nil)
+}
