@@ -1,5 +1,4 @@
-// Command receiver takes webhook events and prints them, one line each. It is small so that it can be
-// read: docs/webhooks.md uses it as its example of a receiver that does what it should.
+// Command receiver receives webhook events and prints one line for each. It is the example of docs/webhooks.md.
 package main
 
 import (
@@ -21,11 +20,11 @@ import (
 
 const usage = `Receives webhook events: go run ./hack/receiver --secret-file FILE
 
-POST to any path takes an event. GET /events lists the last of them as JSON.
+It accepts events at any path. GET /events lists the last 1000 as JSON.
 
-  --address host:port   where to listen (127.0.0.1:8090)
-  --secret-file FILE    holds a signing secret, whsec_...; give it again for another
-  --accept-unverified   take events it cannot verify too, and mark them: for trying out only
+  --address host:port   address to listen on (default 127.0.0.1:8090)
+  --secret-file FILE    file with a signing secret (whsec_...); repeat the flag for a second secret
+  --accept-unverified   accept events without a valid signature too, and mark them; only for trying out
 
 Without --secret-file the secret is $WEBHOOK_SECRET.
 `
@@ -56,7 +55,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("there is no argument %q", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
 	}
 	if secret := os.Getenv("WEBHOOK_SECRET"); secret != "" && len(secrets) == 0 {
 		secrets = append(secrets, secret)

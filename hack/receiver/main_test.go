@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
-func TestItRunsUntilItIsStopped(t *testing.T) {
+func TestRunsUntilStopped(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("whsec_dGhpcnR5LXR3byBieXRlcyBvZiB0aGUgbmV3IG9uZSE=\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestItRunsUntilItIsStopped(t *testing.T) {
 	}
 }
 
-func TestItDoesNotStartBlind(t *testing.T) {
+func TestRefusesToStart(t *testing.T) {
 	directory := t.TempDir()
 	empty := filepath.Join(directory, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -43,12 +43,12 @@ func TestItDoesNotStartBlind(t *testing.T) {
 	}
 	t.Setenv("WEBHOOK_SECRET", "")
 	for name, args := range map[string][]string{
-		"no secret":                    {},
-		"a file that is not there":     {"--secret-file", filepath.Join(directory, "missing")},
-		"an empty file":                {"--secret-file", empty},
-		"an address that is none":      {"--accept-unverified", "--address", "nowhere"},
-		"a flag that does not exist":   {"--accept-everything"},
-		"an argument that nobody asks": {"--accept-unverified", "secret"},
+		"no secret":       {},
+		"a missing file":  {"--secret-file", filepath.Join(directory, "missing")},
+		"an empty file":   {"--secret-file", empty},
+		"a wrong address": {"--accept-unverified", "--address", "nowhere"},
+		"an unknown flag": {"--accept-everything"},
+		"an argument":     {"--accept-unverified", "secret"},
 	} {
 		if err := run(t.Context(), args, t.Output()); err == nil || errors.Is(err, flag.ErrHelp) {
 			t.Errorf("%s: %v", name, err)

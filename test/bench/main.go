@@ -1,5 +1,5 @@
-// Command bench measures the product, in turn with something that cannot be missed (a floor), so that it prints ratios and not the machine's
-// speed. `make bench` and `make bench-operator` and such build it and run one of its commands; docs/performance has the results.
+// Command bench measures the roles in turn with programs that do the unavoidable minimum ("floors"), so that it can print ratios that
+// depend little on the machine. `make bench`, `make bench-operator` etc. run its commands; docs/performance has the results.
 package main
 
 import (
@@ -34,10 +34,10 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the product beside its floors",
-		Long: "Each command starts a kube-apiserver, Redis and the product on this machine, measures them, and prints tables and a line\n" +
-			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. What is measured, and the results: docs/performance.\n\n" +
-			"KUBEBUILDER_ASSETS names the directory of kube-apiserver and etcd (make sets it). BENCH_ROUNDS, BENCH_SECONDS and\n" +
+		Short: "Measure the API, the operator and the dispatcher",
+		Long: "Each command starts a kube-apiserver, Redis and a role on this machine, measures it, and prints tables and a line\n" +
+			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. docs/performance explains the measurements.\n\n" +
+			"KUBEBUILDER_ASSETS is the directory of kube-apiserver and etcd (make sets it). BENCH_ROUNDS, BENCH_SECONDS and\n" +
 			"BENCH_EVENTS set the flags --rounds, --seconds and --events of the commands that have them.",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -53,7 +53,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// completeFlags sets flags from the environment. All numbers count or measure something, so that none may be 0.
+// completeFlags sets flags from the environment. No number may be 0.
 func completeFlags(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		variable := "BENCH_" + strings.ToUpper(flag.Name)

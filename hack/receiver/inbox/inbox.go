@@ -1,5 +1,5 @@
-// Package inbox is the handler of a webhook receiver: it verifies events and remembers them, each once, those of a
-// session in their order. The command receiver serves it; tests can too.
+// Package inbox is the HTTP handler of a webhook receiver: it verifies events and keeps them, each once, those of a session in
+// order. The command receiver serves it; tests can too.
 package inbox
 
 import (
@@ -18,15 +18,15 @@ import (
 const (
 	// maxBody is far above the size of any event.
 	maxBody = 64 << 10
-	// kept is how many events are remembered; the oldest leave first.
+	// kept is the number of events that are kept; the oldest are removed first.
 	kept = 1000
 )
 
 // Options of an inbox.
 type Options struct {
-	// Secrets are signing secrets, whsec_...; there are two while one is rotated.
+	// Secrets are signing secrets, whsec_...; there are two during a rotation.
 	Secrets []string
-	// AcceptUnverified takes events that no secret verifies too, and marks them.
+	// AcceptUnverified accepts events without a valid signature too, and marks them.
 	AcceptUnverified bool
 	// Log gets a line for each event.
 	Log io.Writer
@@ -34,8 +34,8 @@ type Options struct {
 	Status func(*http.Request) int
 }
 
-// Inbox is an HTTP handler: POST to any path takes an event, GET /events lists the last of them. An event comes at least
-// once, and not always behind the one before it.
+// Inbox is an HTTP handler: POST to any path delivers an event, GET /events lists the last ones. Events arrive at least once, and in
+// any order.
 type Inbox struct {
 	http.ServeMux
 
@@ -45,7 +45,7 @@ type Inbox struct {
 	status           func(*http.Request) int
 
 	mu sync.Mutex
-	// events are in the order in which they came first, but those of one session by their sequence.
+	// events are in the order of their first arrival, but those of one session by their sequence.
 	events []Event
 }
 
@@ -63,10 +63,10 @@ type Event struct {
 	status       string
 }
 
-// New refuses secrets that are none, and does not quote them.
+// New fails if a secret is malformed; the error does not quote it.
 func New(o Options) (*Inbox, error) {
 	if len(o.Secrets) == 0 && !o.AcceptUnverified {
-		return nil, errors.New("no secret: give --secret-file or WEBHOOK_SECRET, or --accept-unverified to try it out")
+		return nil, errors.New("no secret: set --secret-file or WEBHOOK_SECRET, or --accept-unverified to try it out")
 	}
 	i := &Inbox{acceptUnverified: o.AcceptUnverified, log: o.Log, status: o.Status}
 	if i.status == nil {
@@ -84,16 +84,16 @@ func New(o Options) (*Inbox, error) {
 	return i, nil
 }
 
-// receive does its steps in this order: the bytes as they came, the signature over them, and only then what they say.
+// receive reads the body unchanged, verifies its signature, and only then decodes it.
 func (i *Inbox) receive(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxBody))
 	if err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		http.Error(w, "cannot read the body", http.StatusBadRequest)
 		return
 	}
 	verified := i.verified(body, request.Header)
 	if !verified && !i.acceptUnverified {
-		http.Error(w, "no signature of ours", http.StatusUnauthorized)
+		http.Error(w, "no valid signature", http.StatusUnauthorized)
 		return
 	}
 	id := request.Header.Get(standardwebhooks.HeaderWebhookID)
@@ -102,13 +102,13 @@ func (i *Inbox) receive(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// Answer soon: a real receiver puts the event into a queue of its own here, and works later.
+	// Respond soon: a real receiver stores the event here, and processes it later.
 	fmt.Fprintln(i.log, i.put(event))
 	w.WriteHeader(i.status(request))
 }
 
-// verified tries each secret, as there are two while one is rotated. The library also refuses times
-// that are more than five minutes away, so that an event somebody overheard cannot be sent again.
+// verified tries each secret, because there are two during a rotation. The library also refuses timestamps that are off by more than
+// five minutes, so that nobody can replay an intercepted event.
 func (i *Inbox) verified(body []byte, header http.Header) bool {
 	for _, verifier := range i.verifiers {
 		if verifier.Verify(body, header) == nil {
@@ -136,7 +136,7 @@ func parse(id string, body []byte, verified bool) (Event, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &read); err != nil || id == "" || read.Type == "" {
-		return Event{}, errors.New("this is no event")
+		return Event{}, errors.New("malformed event")
 	}
 	return Event{
 		ID: id, Type: read.Type, Verified: verified, Attempts: 1, Body: string(body),
@@ -144,7 +144,7 @@ func parse(id string, body []byte, verified bool) (Event, error) {
 	}, nil
 }
 
-// put takes an event in and returns the line that tells of it.
+// put stores an event and returns the line to print.
 func (i *Inbox) put(e Event) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -163,20 +163,20 @@ func (i *Inbox) put(e Event) string {
 	})
 	if newer >= 0 {
 		i.events = slices.Insert(i.events, newer, e)
-		return describe(e, "late: a newer one came before it, which says how the session stands")
+		return describe(e, "late: a newer event of this session has arrived before; that one has the current status")
 	}
 	i.events = append(i.events, e)
 	return describe(e)
 }
 
-// Events are a copy of what is remembered.
+// Events returns a copy of the events.
 func (i *Inbox) Events() []Event {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return append([]Event{}, i.events...) // never nil, which JSON writes as null
 }
 
-// describe is one line. What came unverified may hold anything, so it is quoted.
+// describe returns one line. Unverified events are quoted, because they can contain anything.
 func describe(e Event, remarks ...string) string {
 	words := []string{e.Type}
 	if e.session != "" {

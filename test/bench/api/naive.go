@@ -23,8 +23,8 @@ const (
 	idempotency = 24 * time.Hour
 )
 
-// naiveService creates sessions as most teams write it at first: correct for one request at a time, one trip to Redis for each step,
-// a client with its defaults. The product is compared with it; it is nobody's to use.
+// naiveService creates sessions in the obvious way: correct for one request at a time, one round trip to Redis for each step, a client
+// with its defaults. It is only for comparison.
 type naiveService struct {
 	redis *redis.Client
 	limit *redis_rate.Limiter
@@ -40,7 +40,7 @@ type naiveMerchant struct {
 	Name string `json:"name"`
 }
 
-// registerNaive makes a key known to the naive service.
+// registerNaive registers an API key in the naive service.
 func registerNaive(ctx context.Context, client redis.Cmdable, key, merchantName string) error {
 	record, err := json.Marshal(naiveMerchant{"naive", merchantName})
 	if err != nil {
@@ -73,10 +73,10 @@ func (s *naiveService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	created, status := s.create(r)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(created) //nolint:errchkjson // words and numbers
+	_ = json.NewEncoder(w).Encode(created) //nolint:errchkjson // strings and numbers
 }
 
-// create creates a session, in six trips.
+// create creates a session, in six round trips.
 func (s *naiveService) create(r *http.Request) (created naiveSession, status int) {
 	ctx := r.Context()
 	record, err := s.redis.Get(ctx, naiveKey(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))).Bytes()

@@ -22,7 +22,7 @@ import (
 
 const serveCommand = "serve"
 
-// ServeCommand is what this benchmark starts for the floors and the naive service. It reads an order, and writes its address.
+// ServeCommand serves the floors or the naive service. It reads a serverSpec, and prints its address.
 func ServeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: serveCommand, Short: "Serve the floors or the naive service, for bench api", Hidden: true,
@@ -32,14 +32,14 @@ func ServeCommand() *cobra.Command {
 	}
 }
 
-// order is what to serve: the naive service with Redis at an address, or else the floors.
-type order struct {
-	Naive string `json:"naive"`
-	Plan  plan   `json:"plan"`
+// serverSpec says what to serve: the naive service if there is an address of its Redis, else the floors.
+type serverSpec struct {
+	NaiveRedis string   `json:"naiveRedis"`
+	Floors     recorded `json:"floors"`
 }
 
-// plan is what the floors do: calls of Redis that were recorded from the product, and its answers.
-type plan struct {
+// recorded are Redis commands of the API, and its responses. The floors repeat them.
+type recorded struct {
 	Redis        string `json:"redis"` // URL
 	Create       call   `json:"create"`
 	Read         call   `json:"read"`
@@ -47,27 +47,27 @@ type plan struct {
 	ReadAnswer   string `json:"readAnswer"`
 }
 
-// call is a command as it was sent to Redis, and the session id in it.
+// call is a Redis command, and the session id in it.
 type call struct {
 	Words   []string `json:"words"`
 	Session string   `json:"session"`
 }
 
 func serve(ctx context.Context, in io.Reader, out io.Writer) {
-	var what order
-	fixture.Check(json.NewDecoder(in).Decode(&what))
+	var spec serverSpec
+	fixture.Check(json.NewDecoder(in).Decode(&spec))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
 		fmt.Fprintf(w, "%s %d\n", fixture.MallocsMetric, stats.Mallocs)
 	})
-	if what.Naive != "" {
-		mux.Handle("/", newNaiveService(what.Naive))
+	if spec.NaiveRedis != "" {
+		mux.Handle("/", newNaiveService(spec.NaiveRedis))
 	} else {
-		// The floors collect garbage as seldom as the product does. It is a setting, and no work that the product saves.
+		// So that the floors collect garbage as rarely as the API does.
 		defer runtime.KeepAlive(make([]byte, 32<<20))
-		addFloors(mux, what.Plan)
+		addFloors(mux, spec.Floors)
 	}
 	listener := fixture.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: mux}
@@ -83,38 +83,38 @@ const (
 	readPath   = "/read"
 )
 
-// addFloors adds what a request cannot do without: a bare handler of net/http, and the same with one call of a script over the product's
-// own link. How far the product is above them is what it costs.
-func addFloors(mux *http.ServeMux, p plan) {
-	const timeout = 300 * time.Millisecond // the product's default
-	redisLink := fixture.Must(link.Open(link.Options{URL: p.Redis, Timeout: timeout}))
-	callRedis := func(w http.ResponseWriter, r *http.Request, words []any, want string) bool {
-		command := redis.NewCmd(r.Context(), words...)
-		if redisLink.Process(r.Context(), command) != nil || !begins(command, want) {
+// addFloors adds what every request needs at least: a bare handler of net/http, and one that also calls one script through the same
+// Redis client as the API's.
+func addFloors(mux *http.ServeMux, r recorded) {
+	const timeout = 300 * time.Millisecond // the API's default
+	redisLink := fixture.Must(link.Open(link.Options{URL: r.Redis, Timeout: timeout}))
+	callRedis := func(w http.ResponseWriter, req *http.Request, words []any, want string) bool {
+		command := redis.NewCmd(req.Context(), words...)
+		if redisLink.Process(req.Context(), command) != nil || !begins(command, want) {
 			http.Error(w, "unexpected answer", http.StatusInternalServerError)
 			return false
 		}
 		return true
 	}
-	mux.HandleFunc("POST "+barePath, func(w http.ResponseWriter, r *http.Request) {
-		readBody(r)
-		answer(w, http.StatusCreated, p.CreateAnswer)
+	mux.HandleFunc("POST "+barePath, func(w http.ResponseWriter, req *http.Request) {
+		readBody(req)
+		answer(w, http.StatusCreated, r.CreateAnswer)
 	})
 	var count atomic.Uint64
-	mux.HandleFunc("POST "+createPath, func(w http.ResponseWriter, r *http.Request) {
-		readBody(r) // before the call, for nobody can create what he has not read
-		if callRedis(w, r, p.Create.words(numbered(p.Create.Session, count.Add(1))), "CREATED") {
-			answer(w, http.StatusCreated, p.CreateAnswer)
+	mux.HandleFunc("POST "+createPath, func(w http.ResponseWriter, req *http.Request) {
+		readBody(req) // before the call, as the API must
+		if callRedis(w, req, r.Create.words(numbered(r.Create.Session, count.Add(1))), "CREATED") {
+			answer(w, http.StatusCreated, r.CreateAnswer)
 		}
 	})
-	mux.HandleFunc("GET "+readPath, func(w http.ResponseWriter, r *http.Request) {
-		if callRedis(w, r, p.Read.words(p.Read.Session), "OK") {
-			answer(w, http.StatusOK, p.ReadAnswer)
+	mux.HandleFunc("GET "+readPath, func(w http.ResponseWriter, req *http.Request) {
+		if callRedis(w, req, r.Read.words(r.Read.Session), "OK") {
+			answer(w, http.StatusOK, r.ReadAnswer)
 		}
 	})
 }
 
-// words are those of the call with another session id of the same length.
+// words returns the command with another session id of the same length.
 func (c call) words(session string) []any {
 	words := make([]any, len(c.Words))
 	for i, word := range c.Words {
@@ -126,7 +126,7 @@ func (c call) words(session string) []any {
 	return words
 }
 
-// numbered puts a number in place of an id's end.
+// numbered replaces the end of an id by a number.
 func numbered(id string, n uint64) string {
 	digits := strconv.FormatUint(n, 36)
 	return id[:len(id)-len(digits)] + digits

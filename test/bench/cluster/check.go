@@ -11,15 +11,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/load"
 )
 
-// checked is what came of asking and checking every answer.
+// checked counts responses.
 type checked struct {
 	Asked       int      `json:"asked"`
-	Unavailable int      `json:"unavailable"` // answered with 503, which promises nothing and is repeated
+	Unavailable int      `json:"unavailable"` // status 503: the client has to retry
 	Wrong       int      `json:"wrong"`
 	Examples    []string `json:"examples,omitempty"` // the first few wrong ones
 
-	sessions []string // one of each merchant; the order of the merchants
-	orders   []order
+	sessions []string // a pending one of each merchant
+	orders   []order  // the requests that created them
 }
 
 func (c *checked) add(other checked) {
@@ -31,7 +31,7 @@ func (c *checked) add(other checked) {
 	c.Examples = c.Examples[:min(few, len(c.Examples))]
 }
 
-// order is a charge.
+// order is a session to create.
 type order struct {
 	merchant merchant
 	once     string // the Idempotency-Key
@@ -44,8 +44,9 @@ func (o order) request(once string) load.Request {
 	return fixture.CreateSession(o.merchant.key, body, "Idempotency-Key: "+once)
 }
 
-// check has every merchant charge, charge again with the same Idempotency-Key, read, have its payer read, be refused another's
-// session, and cancel another charge, and checks every answer. name makes the charges different from those of other rounds.
+// check creates a session for every merchant, repeats that with the same Idempotency-Key, reads the session as merchant, as payer and
+// as another merchant (404), and creates and cancels another one. It checks every response. name makes the sessions differ from
+// those of other calls.
 func (b *bench) check(ctx context.Context, s *side, all []merchant, name string) checked {
 	const checkers = 16
 	sum := checked{sessions: make([]string, len(all)), orders: make([]order, len(all))}
@@ -62,14 +63,14 @@ func (b *bench) check(ctx context.Context, s *side, all []merchant, name string)
 	return sum
 }
 
-// checker is one merchant.
+// checker sends the requests of one merchant.
 type checker struct {
 	checked
 
 	ask func(load.Request) (load.Answer, error)
 }
 
-// answer is what is checked of what the API answers.
+// answer is the part of a response that is checked.
 type answer struct {
 	SessionID    string `json:"sessionId"`
 	Status       string `json:"status"`
@@ -81,7 +82,7 @@ type answer struct {
 	replayed bool
 }
 
-// check returns the id of the session that was made and left pending; empty if none was.
+// check returns the id of the session that it left pending, or an empty string.
 func (c *checker) check(o order, stranger merchant) (id string) {
 	if !c.expect(o.request(o.once), func(a answer) bool {
 		id = a.SessionID
@@ -109,7 +110,7 @@ func (c *checker) check(o order, stranger merchant) (id string) {
 	return id
 }
 
-// expect makes a request, counts the answer, and says whether it was the right one.
+// expect sends a request, counts the response, and returns whether it is right.
 func (c *checker) expect(request load.Request, right func(answer) bool) bool {
 	c.Asked++
 	raw, err := c.ask(request)
@@ -130,7 +131,7 @@ func (c *checker) expect(request load.Request, right func(answer) bool) bool {
 	return false
 }
 
-// countCommands counts what the cluster is sent for each request while some merchants ask everything.
+// countCommands counts the commands to Redis for each request of check.
 func (b *bench) countCommands(ctx context.Context, sum *checked) float64 {
 	var asked checked
 	sent := fixture.Commands(ctx, func() {

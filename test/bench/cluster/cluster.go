@@ -39,7 +39,7 @@ func Command() *cobra.Command {
 
 // results are all measurements of a run.
 type results struct {
-	Machine   report.Machine      `json:"machine"`
+	Machine   string              `json:"machine"`
 	Merchants int                 `json:"merchants"`
 	Checked   checked             `json:"checked"`
 	Commands  float64             `json:"redisCommandsPerRequest"`
@@ -184,12 +184,11 @@ func (r *results) print(out io.Writer) {
 	r.compare()
 	fmt.Fprintf(out, "\n%s; %d merchants, %d connections\n\n", r.Machine, r.Merchants, connections)
 	table := report.Table(out, "\t\trequests/s\tp50\tp99\tAPI CPU µs\tRedis CPU µs\tredirects\t")
-	rounded := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	for _, kind := range kinds {
 		for _, side := range []string{"single", "cluster"} {
 			samples := r.Samples[kind+"@"+side]
 			m := report.Medians(samples)
-			fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.0f\t\n", kind, side, m.PerSecond, rounded(m.P50), rounded(m.P99),
+			fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.0f\t\n", kind, side, m.PerSecond, report.Rounded(m.P50), report.Rounded(m.P99),
 				m.CPUMicros, m.RedisCPU, redirects(samples))
 		}
 		fmt.Fprintln(table, strings.Repeat("\t", 8))

@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/load"
 )
 
-// The kinds of requests, as the JSON and the ratios name them.
+// The names of the requests in the JSON and the ratios.
 const (
 	create     = "create_idempotent"
 	replay     = "replay"
@@ -26,25 +26,22 @@ const (
 
 var kinds = [...]string{create, replay, read, publicRead}
 
-// connections are how many clients ask at once.
 const connections = 64
 
 // sample is one measurement.
 type sample struct {
 	fixture.Sample
 
-	RedisCPU  float64   `json:"redisCPUMicrosPerRequest"` // of all servers together
 	Scripts   []float64 `json:"scriptsOfEachServer"`
 	NodeCPU   []float64 `json:"cpuMicrosOfEachServer"`
-	Redirects float64   `json:"redirects"` // MOVED, ASK and TRYAGAIN that the servers gave
+	Redirects float64   `json:"redirects"` // MOVED, ASK and TRYAGAIN
 }
 
-// measure asks one kind of request of random merchants for a while.
+// measure measures one kind of request, for random merchants.
 func (s *side) measure(ctx context.Context, kind string, round int, length time.Duration) sample {
 	schedule := load.Schedule{Connections: connections, WarmUp: 250 * time.Millisecond, Duration: length}
 	base, used := s.Measure(ctx, s.target(kind, round), schedule, s.nodes...)
-	all := used.AllRedis()
-	measured := sample{Sample: base, RedisCPU: fixture.Micros(all.CPU) / base.Answered, Redirects: all.Redirects}
+	measured := sample{Sample: base, Redirects: used.AllRedis().Redirects}
 	for _, node := range used.Redis {
 		measured.NodeCPU = append(measured.NodeCPU, fixture.Micros(node.CPU))
 		measured.Scripts = append(measured.Scripts, node.Scripts)
@@ -52,10 +49,10 @@ func (s *side) measure(ctx context.Context, kind string, round int, length time.
 	return measured
 }
 
-// onceMark is where each create has a number of its own.
+// onceMark is replaced by a number that is different in each create.
 const onceMark = "00000000000000000000"
 
-// target asks one kind of random merchants. The first charges are what is replayed and read.
+// target sends one kind of request for random merchants. Their first sessions are replayed and read.
 func (s *side) target(kind string, round int) load.Target {
 	requests := make([][]byte, len(s.first.orders))
 	for i, o := range s.first.orders {
@@ -81,31 +78,31 @@ func (s *side) target(kind string, round int) load.Target {
 	}}
 }
 
-// memory is what a server keeps.
+// memory is the memory use of a server.
 type memory struct {
 	Records map[string]record `json:"records"`
-	// BytesPerCharge is all that the server took, for each session: the session, its Idempotency-Key if it has one, its place among those
-	// that expire, the event of every one that was cancelled, and the tables of Redis.
+	// BytesPerCharge is the server's memory divided by the number of sessions. It includes Idempotency-Keys, the expiry queue, the
+	// events of cancelled sessions, and the tables of Redis.
 	BytesPerCharge float64 `json:"bytesPerCharge"`
 }
 
-// record is one kind of what Redis keeps.
+// record is a kind of key.
 type record struct {
 	Keys  int     `json:"keys"`
 	Bytes float64 `json:"bytes"` // the mean of MEMORY USAGE
 }
 
-// roomyHashes is a setting of Redis: hashes with values up to so many bytes stay in their compact form, 64 if nothing is said.
+// roomyHashes is the setting of the largest value in a compact hash (default 64 bytes).
 const roomyHashes = "hash-max-listpack-value"
 
-// measureRoomyMemory measures the same records on a server that keeps them compact. It empties the server for it.
+// measureRoomyMemory empties the single server, and measures the same records with larger compact hashes.
 func (b *bench) measureRoomyMemory(ctx context.Context) memory {
 	node := b.single.nodes[0]
 	fixture.Check(node.ConfigSet(ctx, roomyHashes, "512").Err())
 	fixture.Check(node.FlushAll(ctx).Err())
 	empty := usedMemory(ctx, node)
 	if c := b.check(ctx, b.single, b.merchants, "roomy"); c.Wrong > 0 {
-		fixture.Check(fmt.Errorf("%d answers were wrong with %s: %q", c.Wrong, roomyHashes, c.Examples))
+		fixture.Check(fmt.Errorf("%d responses were wrong with %s: %q", c.Wrong, roomyHashes, c.Examples))
 	}
 	return measureMemory(ctx, node, empty)
 }
@@ -114,10 +111,10 @@ func usedMemory(ctx context.Context, node *fixture.Redis) int64 {
 	return node.Number(ctx, "Memory", "used_memory")
 }
 
-// measureMemory takes how much the server had used when it was empty, and asks for the memory of each kind of key. The kind is the word
-// behind the hash tag, of keys such as `{b07}:session:ps_07...`. Indexes have one key for a bucket, whose memory is of all in it.
+// measureMemory measures the mean size of each kind of key, and the memory since the server was empty. The kind is the second part of
+// a key such as `{b07}:session:ps_07...`. An index has one key for a bucket.
 func measureMemory(ctx context.Context, node *fixture.Redis, empty int64) memory {
-	const few = 300 // of each kind are enough: they are alike
+	const few = 300 // of each kind are enough
 	m := memory{Records: map[string]record{}}
 	keys := map[string][]string{}
 	scan := node.Scan(ctx, 0, "*", 1000).Iterator()

@@ -1,5 +1,5 @@
-// Package directory is `bench directory`: it publishes 100,000 keys on a real kube-apiserver and measures what they cost a replica of the
-// API: memory, time until it is ready, and requests, beside a replica that knows a hundred.
+// Package directory is `bench directory`: it publishes 100,000 keys on a real kube-apiserver and measures a replica of the API with all
+// of them (memory, time until it is ready, requests) beside a replica with 100 keys.
 package directory
 
 import (
@@ -16,9 +16,9 @@ import (
 
 const (
 	fewKeys = 100
-	// changes are how many keys change in a burst.
+	// changes is the number of keys that change in a burst.
 	changes = 1000
-	// limit is for all of it, on however busy a machine.
+	// limit is for the whole run on a busy machine.
 	limit = 15 * time.Minute
 )
 
@@ -34,7 +34,7 @@ func Command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "directory",
 		Short: "Measure what 100,000 published keys cost a replica of the API",
-		Long: "Measures memory, start and requests of a replica of the API that knows many keys, beside one that knows 100, and requests\n" +
+		Long: "Measures memory, start and requests of a replica of the API with many keys beside one with 100 keys, and requests\n" +
 			"while keys change. docs/performance/directory.md says what is measured and why.",
 		PreRunE: fixture.AtLeast("keys", 2*changes),
 		RunE: s.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
@@ -45,8 +45,8 @@ func Command() *cobra.Command {
 	}
 	s.AddFlags(command.Flags(), "bin/bench-directory.json")
 	s.AddRounds(command.Flags(), 7, 1)
-	command.Flags().IntVar(&s.keys, "keys", 100_000, "number of keys of the one replica; the other one knows 100")
-	command.Flags().IntVar(&s.merchants, "merchants", 1000, "number of merchants that have them")
+	command.Flags().IntVar(&s.keys, "keys", 100_000, "number of keys of the large replica; the other one has 100")
+	command.Flags().IntVar(&s.merchants, "merchants", 1000, "number of merchants of these keys")
 	command.Flags().IntVar(&s.starts, "starts", 3, "how often to start each replica")
 	command.Flags().IntVar(&s.bursts, "bursts", 9, "number of bursts of changes")
 	return command
@@ -54,10 +54,10 @@ func Command() *cobra.Command {
 
 // results are all measurements of a run.
 type results struct {
-	Machine   report.Machine `json:"machine"`
-	Keys      int            `json:"keys"`
-	Few       int            `json:"keysOfTheOther"`
-	Merchants int            `json:"merchants"`
+	Machine   string `json:"machine"`
+	Keys      int    `json:"keys"`
+	Few       int    `json:"keysOfTheOther"`
+	Merchants int    `json:"merchants"`
 
 	InformerBytes  float64                     `json:"informerBytesPerKey"`
 	TransformBytes float64                     `json:"transformBytesPerKey"`
@@ -69,7 +69,7 @@ type results struct {
 	Ratios         report.Ratios               `json:"ratios"`
 }
 
-// bench is what runs while it is measured.
+// bench is everything that runs.
 type bench struct {
 	*fixture.Fixture
 
@@ -79,12 +79,12 @@ type bench struct {
 	many     *population
 }
 
-// population is the keys of one namespace, the merchants that have them, and the replica that knows them.
+// population is the merchants and keys of a namespace, and the replica that reads them.
 type population struct {
 	name      string
 	publisher *fixture.Publisher
 	merchants int
-	keys      []string // what is presented
+	keys      []string
 	replica   *fixture.Process
 }
 
@@ -95,11 +95,11 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	r := &results{
 		Keys: b.settings.keys, Few: fewKeys, Merchants: b.settings.merchants, Ratios: report.Ratios{}, Lookups: map[string][]fixture.Sample{},
 	}
-	b.Progress("measuring what a reflector's store would keep")
+	b.Progress("measuring the memory of plain informers")
 	b.measureFloors(ctx, r)
-	b.Progress("measuring the start, and the memory after it")
+	b.Progress("measuring the start, and memory after it")
 	b.measureStarts(ctx, r)
-	b.Progress("measuring requests, beside a replica that knows %d keys", fewKeys)
+	b.Progress("measuring requests, beside a replica with %d keys", fewKeys)
 	b.measureLookups(ctx, r)
 	b.Progress("measuring requests while %d keys change", changes)
 	b.measureBursts(ctx, r)
@@ -108,7 +108,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	fixture.Check(report.Save(b.Output, r))
 }
 
-// publish creates a population, and prints now and then how far it is.
+// publish creates a population, and prints its progress.
 func (b *bench) publish(ctx context.Context, name string, merchants, keys int) *population {
 	b.Progress("publishing %d keys of %d merchants", keys, merchants)
 	p := &population{name: name, publisher: b.NewPublisher(ctx, name), merchants: merchants, keys: make([]string, keys)}
@@ -126,7 +126,7 @@ func (b *bench) publish(ctx context.Context, name string, merchants, keys int) *
 	return p
 }
 
-// writers are how many write at a time; more are no faster on two processors.
+// writers is the number of concurrent writers; more are not faster on two processors.
 const writers = 16
 
 // issue publishes a generation of a key.
@@ -156,7 +156,7 @@ func (r *results) print(out io.Writer) {
 	r.Ratios["p99_burst_vs_calm"] = float64(burst.P99) / float64(calm.P99)
 
 	fmt.Fprintf(out, "\n%s\n\n", r.Machine)
-	table := report.Table(out, "keys\tready after\tCPU until then\theap\tRSS\tits most\t")
+	table := report.Table(out, "keys\tready after\tCPU until then\theap\tRSS\tpeak RSS\t")
 	for i, m := range []start{few, many} {
 		fmt.Fprintf(table, "%d\t%.2f s\t%.2f s\t%.1f MB\t%.0f MB\t%.0f MB\t\n", []int{r.Few, r.Keys}[i], m.ReadySeconds, m.CPUSeconds,
 			m.HeapBytes/(1<<20), mebibytes(m.Memory.Now), mebibytes(m.Memory.Most))

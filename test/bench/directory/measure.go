@@ -19,9 +19,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 )
 
-// measureFloors fills the store of client-go that an informer keeps its objects in, with as many Secrets as there are keys: as they are read,
-// and stripped by a transform of all but what informers need (name, namespace and version) and 32 bytes of a digest. An index
-// beside it would come on top.
+// measureFloors fills the store of an informer with as many Secrets as there are keys: complete, and stripped by a transform to what
+// informers need (name, namespace and version) and a digest of 32 bytes. An index would come on top.
 func (b *bench) measureFloors(ctx context.Context, r *results) {
 	secrets := fixture.Must(b.Kube.CoreV1().Secrets(b.few.name).List(ctx, metav1.ListOptions{Limit: 1}))
 	wire := fixture.Must(secrets.Items[0].Marshal())
@@ -40,7 +39,7 @@ func (b *bench) measureFloors(ctx context.Context, r *results) {
 	})
 }
 
-// bytesPerObject is what n objects take in a store, each.
+// bytesPerObject is the mean memory of n objects in a store.
 func bytesPerObject(n int, object func(i int) *corev1.Secret) float64 {
 	before := heapOfThisProcess()
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -65,10 +64,10 @@ type start struct {
 	ReadySeconds float64        `json:"readySeconds"`
 	CPUSeconds   float64        `json:"cpuSeconds"` // until it was ready
 	HeapBytes    float64        `json:"heapBytes"`  // in use after a collection
-	Memory       fixture.Memory `json:"memory"`     // at that moment, and the most until then
+	Memory       fixture.Memory `json:"memory"`
 }
 
-// measureStarts starts replicas that know few and many keys in turn. The last of each goes on.
+// measureStarts starts replicas with few and many keys in turn. The last of each keeps running.
 func (b *bench) measureStarts(ctx context.Context, r *results) {
 	for i := range b.settings.starts {
 		if i > 0 {
@@ -84,7 +83,7 @@ func (b *bench) startReplica(ctx context.Context, p *population, kubeconfig stri
 	started := time.Now()
 	p.replica = b.StartAPI(ctx, kubeconfig, p.name, b.redis.URL(), "--pprof")
 	s.ReadySeconds, s.CPUSeconds = time.Since(started).Seconds(), p.replica.CPU().Seconds()
-	const collections = 3 // each frees what the finalizers of the one before let go
+	const collections = 3 // each frees what the finalizers of the previous one released
 	for range collections {
 		fixture.Must(p.replica.Get(ctx, "/debug/pprof/heap?gc=1"))
 	}
@@ -93,10 +92,10 @@ func (b *bench) startReplica(ctx context.Context, p *population, kubeconfig stri
 	return s
 }
 
-// present is a target that is asked with the keys one after the other, and not the same one twice: each lookup finds memory cold.
-func present(keys []string, status int) load.Target {
+// withKeys is a target that uses one key after the other, so that each lookup finds its memory uncached.
+func withKeys(keys []string, status int) load.Target {
 	return load.Target{Name: http.StatusText(status), Status: status, Next: func(connection, n int, before []byte) []byte {
-		const apart = 7919 // connections, and the keys that follow each other
+		const apart = 7919 // between connections, and between consecutive keys
 		key := keys[(connection*apart+n*apart)%len(keys)]
 		if before == nil {
 			return fixture.ReadProfile(key).Bytes()
@@ -106,32 +105,32 @@ func present(keys []string, status int) load.Target {
 	}}
 }
 
-// measureLookups asks both replicas in turn.
+// measureLookups measures requests to both replicas in turn.
 func (b *bench) measureLookups(ctx context.Context, r *results) {
 	unknown := fixture.UnknownKeys(1 << 12)
 	schedule := load.Schedule{Connections: 16, WarmUp: b.Length() / 4, Duration: b.Length()}
 	for range b.Rounds {
 		for _, p := range []*population{b.few, b.many} {
-			refusal, _ := p.replica.Measure(ctx, present(unknown, http.StatusUnauthorized), schedule)
+			refusal, _ := p.replica.Measure(ctx, withKeys(unknown, http.StatusUnauthorized), schedule)
 			r.Lookups[p.name+"@401"] = append(r.Lookups[p.name+"@401"], refusal)
 		}
 		for _, p := range []*population{b.few, b.many} {
-			accepted, _ := p.replica.Measure(ctx, present(p.keys, http.StatusOK), schedule)
+			accepted, _ := p.replica.Measure(ctx, withKeys(p.keys, http.StatusOK), schedule)
 			r.Lookups[p.name+"@200"] = append(r.Lookups[p.name+"@200"], accepted)
 		}
 	}
 }
 
-// measureBursts asks a replica whose watch was held up while keys were rotated, and lets all changes go at once: the worst burst there can be,
-// and nobody who writes them shares the processors. In turn with that it asks while nothing happens. The keys it asks with do not change.
+// measureBursts holds back the watch of a replica while keys are rotated, and measures requests while all changes arrive at once: the
+// worst burst, without the CPU of the writers. In turn it measures requests while nothing changes. It uses keys that do not change.
 func (b *bench) measureBursts(ctx context.Context, r *results) {
-	b.few.replica.Stop() // leave the processors to the other
+	b.few.replica.Stop() // leave the CPU to the other
 	b.many.replica.Stop()
 	proxy := fixture.Must(kubeproxy.Start(b.Config))
 	b.OnStop(func() error { proxy.Close(); return nil })
 	b.startReplica(ctx, b.many, fixture.Must(proxy.Kubeconfig(b.Directory, "proxied")))
-	replica, changing, steady := b.many.replica, b.many.keys[:changes], present(b.many.keys[changes:], http.StatusOK)
-	// It is short, so that a burst of some tens of milliseconds is more than a hundredth of it, and shows in the p99.
+	replica, changing, steady := b.many.replica, b.many.keys[:changes], withKeys(b.many.keys[changes:], http.StatusOK)
+	// Short, so that a burst of some tens of milliseconds is more than 1 % of it, and affects the p99.
 	const length = 500 * time.Millisecond
 	schedule := load.Schedule{Connections: 4, WarmUp: length, Duration: length}
 	for i := range b.settings.bursts {
@@ -143,11 +142,11 @@ func (b *bench) measureBursts(ctx context.Context, r *results) {
 		release.Stop()
 		proxy.ThawWatches()
 		r.Calm, r.Burst = append(r.Calm, calm), append(r.Burst, burst)
-		fixture.Check(fixture.Eventually(ctx, func() error { // each of the new keys is accepted
+		fixture.Check(fixture.Eventually(ctx, func() error { // until each of the new keys is accepted
 			return load.Times(ctx, load.Target{Name: "rotated keys", Address: replica.Address, Status: http.StatusOK, Next: func(_, n int, _ []byte) []byte {
 				return fixture.ReadProfile(changing[n]).Bytes()
 			}}, changes)
 		}))
 	}
-	replica.Stop() // before the proxy that it watches through
+	replica.Stop() // before its proxy
 }

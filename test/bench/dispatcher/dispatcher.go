@@ -1,5 +1,5 @@
-// Package dispatcher is `bench dispatcher`: it measures what the dispatcher spends on an event beside a bare HTTP client that posts the
-// same bytes to the same receivers, how long an event waits for its first attempt, and what a dispatcher at rest costs.
+// Package dispatcher is `bench dispatcher`: it measures the dispatcher's CPU for an event beside a bare HTTP client that posts the same
+// bytes to the same receivers, the delay until the first attempt, and the cost of an idle dispatcher.
 package dispatcher
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
 
-// The load. A merchant has an endpoint of its own; the dispatcher's default is 8 attempts at a time to each.
+// The load. Each merchant has an endpoint of its own. The dispatcher's default is 8 concurrent attempts to each.
 const (
 	merchants   = 64
 	perEndpoint = 8
-	// constantRate is of events a second, to which a wait is promised.
+	// constantRate is the rate in events per second for which docs/performance promises a delay.
 	constantRate = 500
 )
 
@@ -34,9 +34,9 @@ func Command() *cobra.Command {
 	var flags []string
 	command := &cobra.Command{
 		Use:   "dispatcher",
-		Short: "Measure what the dispatcher spends on an event, and how late it is",
-		Long: "Measures the CPU of an event beside a bare HTTP client that posts the same bytes, the delay of events at a constant rate, and\n" +
-			"what a dispatcher with nothing to do costs. docs/performance/dispatcher.md says what is measured and why.",
+		Short: "Measure the CPU for an event, and its delay",
+		Long: "Measures the CPU for an event beside a bare HTTP client that posts the same bytes, the delay of events at a constant rate,\n" +
+			"and the cost of an idle dispatcher. docs/performance/dispatcher.md says what is measured and why.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			(&bench{Fixture: f, events: events}).run(ctx, flags, out)
 		}),
@@ -45,20 +45,20 @@ func Command() *cobra.Command {
 	options.AddRounds(command.Flags(), 3, 10)
 	command.Flags().IntVar(&events, "events", 20_000, "number of events in a round")
 	command.Flags().StringArrayVar(&flags, "flag", nil, "flag of the dispatcher, such as --flag=--webhook-concurrency=16")
-	command.Flags().Lookup("seconds").Usage = "length of the measurements at a constant rate and, half as long again, at rest"
+	command.Flags().Lookup("seconds").Usage = "length of the measurement at a constant rate, in seconds; the idle one takes half as long again"
 	return command
 }
 
-// results are all that was measured.
+// results are all measurements of a run.
 type results struct {
-	Machine    report.Machine `json:"machine"`
-	Throughput []throughput   `json:"throughput"`
-	Lag        []lag          `json:"lag"`
-	Idle       []idle         `json:"idle"`
-	Ratios     report.Ratios  `json:"ratios"`
+	Machine    string        `json:"machine"`
+	Throughput []throughput  `json:"throughput"`
+	Lag        []lag         `json:"lag"`
+	Idle       []idle        `json:"idle"`
+	Ratios     report.Ratios `json:"ratios"`
 }
 
-// bench is what runs while it is measured.
+// bench is everything that runs.
 type bench struct {
 	*fixture.Fixture
 
@@ -74,7 +74,7 @@ func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
 	b.Progress("starting Redis, the receiver and the dispatcher")
 	b.start(ctx, flags)
 	r := results{Ratios: report.Ratios{}}
-	// The first backlog opens the connections; it is not counted.
+	// The first round opens the connections and is not counted.
 	for round := range b.Rounds + 1 {
 		b.Progress("%d events, round %d of %d", b.events, round, b.Rounds)
 		if measured := b.measureThroughput(ctx); round > 0 {
@@ -83,8 +83,8 @@ func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
 	}
 	b.Progress("%d events a second for %s", constantRate, b.Length())
 	r.Lag = []lag{b.measureLag(ctx)}
-	rest := b.Length() * 3 / 2 // long enough for what a dispatcher does every 15 seconds
-	b.Progress("nothing for %s", rest)
+	rest := b.Length() * 3 / 2 // by default 15 s, the longest interval of a dispatcher
+	b.Progress("idle for %s", rest)
 	r.Idle = []idle{b.measureIdle(ctx, rest)}
 	r.Machine = report.DescribeMachine()
 	r.print(out)
@@ -100,7 +100,7 @@ func (b *bench) start(ctx context.Context, flags []string) {
 	for i, endpoint := range b.receiver.start(ctx, b.Fixture) {
 		b.merchants = append(b.merchants, fixture.Must(publisher.Merchant(ctx, i, "http://"+endpoint+"/hooks")))
 	}
-	b.dispatcher = b.StartProduct(ctx, "dispatcher", b.Kubeconfig, fixture.Namespace, append([]string{
+	b.dispatcher = b.StartRole(ctx, "dispatcher", b.Kubeconfig, fixture.Namespace, append([]string{
 		"--redis-url", b.redis.URL(), "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
 		"--webhook-concurrency", strconv.Itoa(perEndpoint),
 	}, flags...)...)
@@ -108,35 +108,35 @@ func (b *bench) start(ctx context.Context, flags []string) {
 	b.receiver.await(ctx, merchants)
 }
 
-// charged is a session that is pending, and its merchant.
-type charged struct {
+// pending is a pending session.
+type pending struct {
 	merchantID string
 	id         session.ID
 }
 
 const creators = 64
 
-// create makes pending sessions, of each merchant in turn.
-func (b *bench) create(ctx context.Context, count int) []charged {
-	sessions := make([]charged, count)
+// create creates sessions, for each merchant in turn.
+func (b *bench) create(ctx context.Context, count int) []pending {
+	sessions := make([]pending, count)
 	fixture.Check(fixture.Each(ctx, creators, count, func(ctx context.Context, i int) error {
 		merchant := b.merchants[i%len(b.merchants)]
 		_, created, err := b.store.CreateSession(ctx, admission(merchant.ID), store.NewSession{
 			MerchantName: merchant.Name, Charge: session.Charge{AmountCents: 1250, OrderRef: fmt.Sprintf("order-%06d", i)},
 			Lifetime: 24 * time.Hour,
 		})
-		sessions[i] = charged{merchant.ID, created.Session.ID}
+		sessions[i] = pending{merchant.ID, created.Session.ID}
 		return err
 	}))
 	return sessions
 }
 
-// cancelAll ends the sessions, which makes an event of each.
-func (b *bench) cancelAll(ctx context.Context, sessions []charged) {
+// cancelAll cancels the sessions, which creates an event for each.
+func (b *bench) cancelAll(ctx context.Context, sessions []pending) {
 	fixture.Check(fixture.Each(ctx, creators, len(sessions), func(ctx context.Context, i int) error { return b.cancel(ctx, sessions[i]) }))
 }
 
-func (b *bench) cancel(ctx context.Context, one charged) error {
+func (b *bench) cancel(ctx context.Context, one pending) error {
 	_, _, err := b.store.Cancel(ctx, admission(one.merchantID), one.id)
 	return err
 }
@@ -172,8 +172,8 @@ func (r *results) print(out io.Writer) {
 	}
 	_ = table.Flush() // errors of out are not handled anywhere
 	rounded := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	fmt.Fprintf(out, "\nat %d events/s: first attempts after %s (p50), %s (p99), %s (longest); the load was up to %s late; CPU µs per event: %.1f, Redis %.1f\n",
+	fmt.Fprintf(out, "\nat %d events/s: first attempts after %s (p50), %s (p99), %s (max); load up to %s behind schedule; CPU µs per event: %.1f, Redis %.1f\n",
 		constantRate, rounded(lag.P50), rounded(lag.P99), rounded(lag.Max), rounded(lag.Late), lag.CPU, lag.RedisCPU)
-	fmt.Fprintf(out, "at rest: %.2f %% of a core, Redis %.2f %%; %.1f scripts/s, %.1f commands/s\n", idle.CPU, idle.RedisCPU, idle.Scripts, idle.Commands)
+	fmt.Fprintf(out, "idle: %.2f %% of a core, Redis %.2f %%; %.1f scripts/s, %.1f commands/s\n", idle.CPU, idle.RedisCPU, idle.Scripts, idle.Commands)
 	r.Ratios.Print(out)
 }

@@ -1,39 +1,40 @@
 package dispatcher
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 
-// throughput is what it took to deliver a backlog, to the dispatcher and to the floor.
+// throughput is the cost of delivering a backlog, by the dispatcher and by the floor.
 type throughput struct {
 	Events int `json:"events"`
 
 	Dispatcher delivering `json:"dispatcher"`
 	Floor      delivering `json:"floor"`
 
-	// Of the dispatcher, for each event.
+	// The dispatcher's, for each event.
 	Allocations  float64 `json:"allocationsPerEvent"`
 	RedisCPU     float64 `json:"redisCPUMicrosPerEvent"`
 	ScriptMicros float64 `json:"scriptMicrosPerEvent"`
 	Scripts      float64 `json:"scriptsPerEvent"`
-	Repeated     int     `json:"repeated"` // deliveries of what had been delivered
+	Repeated     int     `json:"repeated"` // duplicate deliveries
 }
 
-// delivering is what a process took to deliver.
+// delivering is the cost of delivering for a process.
 type delivering struct {
-	PerSecond   float64 `json:"perSecond"` // by the clock, with all that takes part on the same processors
+	PerSecond   float64 `json:"perSecond"` // by the clock; all processes share the CPU
 	CPU         float64 `json:"cpuMicrosPerEvent"`
-	PerCore     float64 `json:"perCPUSecond"` // events in a second of its CPU time
+	PerCore     float64 `json:"perCPUSecond"` // events per second of its CPU time
 	Connections int     `json:"connections"`  // that it opened
 }
 
@@ -42,7 +43,7 @@ func deliveringOf(events int, took, cpu time.Duration, connections int) deliveri
 	return delivering{n / took.Seconds(), fixture.Micros(cpu) / n, n / cpu.Seconds(), connections}
 }
 
-// measureThroughput lets the dispatcher deliver a backlog, and then the floor the same bytes.
+// measureThroughput has the dispatcher deliver a backlog, and then the floor the same bytes.
 func (b *bench) measureThroughput(ctx context.Context) throughput {
 	t := b.deliverBacklog(ctx)
 	delivered := b.receiver.deliveries()
@@ -51,7 +52,7 @@ func (b *bench) measureThroughput(ctx context.Context) throughput {
 	return t
 }
 
-// deliverBacklog freezes the dispatcher until there is a backlog, so that no part of its start is measured.
+// deliverBacklog freezes the dispatcher while it creates the backlog, so that the dispatcher's start is not measured.
 func (b *bench) deliverBacklog(ctx context.Context) throughput {
 	mallocs := b.dispatcher.Mallocs(ctx)
 	b.dispatcher.Freeze()
@@ -63,7 +64,7 @@ func (b *bench) deliverBacklog(ctx context.Context) throughput {
 		b.dispatcher.Resume()
 		b.receiver.await(ctx, b.events)
 		took = time.Since(started)
-		b.awaitNothingDue(ctx) // the last ones are still to be acknowledged
+		b.awaitNothingDue(ctx) // the last ones are acknowledged
 	}, b.dispatcher, b.redis)
 	redis, events := used.AllRedis(), float64(b.events)
 	_, connections := b.receiver.counts()
@@ -84,42 +85,35 @@ func (b *bench) awaitNothingDue(ctx context.Context) {
 	}))
 }
 
-// measureFloor has the floor post what the dispatcher has delivered.
+// measureFloor has the floor post the same deliveries.
 func (b *bench) measureFloor(ctx context.Context, events []delivery) delivering {
-	text := append(fixture.Must(json.Marshal(events)), '\n')
-	in, write := io.Pipe()
-	go func() { _, _ = write.Write(text) }() // an error of it is one of the floor, too
-	floor, _ := b.StartSelf(ctx, in, postCommand)
-	defer func() { _ = write.Close(); floor.Stop() }() // in this order: Stop waits until its input has ended
 	b.receiver.reset()
-	cpu, started := floor.CPU(), time.Now()
-	fixture.Must(write.Write([]byte("go\n")))
-	fixture.Must(floor.Out.ReadString('\n'))
-	took := time.Since(started)
-	cpu = floor.CPU() - cpu
+	floor, line := b.StartSelf(ctx, bytes.NewReader(fixture.Must(json.Marshal(events))), postCommand)
+	floor.Stop()
+	var result floorResult
+	fixture.Check(json.Unmarshal([]byte(line), &result))
 	arrived, connections := b.receiver.counts()
 	if arrived != len(events) {
-		fixture.Check(fmt.Errorf("of the floor's %d events %d arrived", len(events), arrived))
+		fixture.Check(fmt.Errorf("%d of the floor's %d events have arrived", arrived, len(events)))
 	}
-	return deliveringOf(len(events), took, cpu, connections)
+	return deliveringOf(len(events), result.Took, result.CPU, connections)
 }
 
-// lag is how long events wait for their first attempt, at a constant rate.
+// lag is the delay until the first attempt, at a constant rate.
 type lag struct {
 	Events int           `json:"events"`
 	P50    time.Duration `json:"p50"`
 	P99    time.Duration `json:"p99"`
 	Max    time.Duration `json:"max"`
-	// Late is by how much the load itself was behind its schedule, at most: the waits are no more exact than that.
+	// Late is how far the load was behind its schedule at most. The delays are not more exact than that.
 	Late time.Duration `json:"late"`
-	// CPU of the dispatcher and of Redis, µs for each event; at this rate most of it is polling. That of Redis includes
-	// the making of the events.
+	// CPU of the dispatcher and of Redis. At this rate most of it is polling. That of Redis includes creating the events.
 	CPU      float64 `json:"cpuMicrosPerEvent"`
 	RedisCPU float64 `json:"redisCPUMicrosPerEvent"`
 }
 
-// measureLag makes events at a constant rate, whether or not earlier ones have arrived. The receiver takes the time from an event's
-// timestamp to its arrival; all of them read the same clock.
+// measureLag creates events at a constant rate, whether or not earlier ones have arrived. The receiver measures the time from an
+// event's timestamp to its arrival, by the same clock.
 func (b *bench) measureLag(ctx context.Context) lag {
 	count := int(constantRate * b.Seconds)
 	sessions := b.create(ctx, count)
@@ -138,37 +132,31 @@ func (b *bench) measureLag(ctx context.Context) lag {
 	}
 }
 
-// cancelSteadily ends a session each time one is due, and returns by how much it was late at most.
-func (b *bench) cancelSteadily(ctx context.Context, sessions []charged) (late time.Duration) {
+// cancelSteadily cancels a session at each interval, and returns how far it was behind that schedule at most.
+func (b *bench) cancelSteadily(ctx context.Context, sessions []pending) (late time.Duration) {
 	const interval = time.Second / constantRate
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	underWay, working := errgroup.WithContext(ctx)
+	limiter := rate.NewLimiter(constantRate, len(sessions)) // a large burst, so that lost time is made up for
+	limiter.AllowN(time.Now(), len(sessions))
+	group, working := errgroup.WithContext(ctx)
 	start := time.Now()
-	for begun := 0; begun < len(sessions) && working.Err() == nil; {
-		select {
-		case <-working.Done():
-		case <-ticker.C:
+	for i, one := range sessions {
+		if limiter.Wait(working) != nil {
+			break // group.Wait or ctx.Err says why
 		}
-		behind := time.Since(start) - time.Duration(begun)*interval
-		late = max(late, behind)
-		for ; behind >= 0 && begun < len(sessions); behind -= interval { // a tick that was lost is made up for
-			one := sessions[begun]
-			begun++
-			underWay.Go(func() error { return b.cancel(working, one) })
-		}
+		late = max(late, time.Since(start)-time.Duration(i+1)*interval)
+		group.Go(func() error { return b.cancel(working, one) })
 	}
-	fixture.Check(underWay.Wait())
+	fixture.Check(group.Wait())
 	fixture.Check(ctx.Err())
 	return late
 }
 
-// idle is what a dispatcher costs that has nothing to do, though there are sessions that wait for their end.
+// idle is the cost of a dispatcher without events, but with pending sessions.
 type idle struct {
 	CPU      float64 `json:"cpuPercent"` // of one processor
 	RedisCPU float64 `json:"redisCPUPercent"`
 	Scripts  float64 `json:"scriptsPerSecond"`
-	Commands float64 `json:"commandsPerSecond"` // those in scripts too
+	Commands float64 `json:"commandsPerSecond"` // in scripts too
 }
 
 func (b *bench) measureIdle(ctx context.Context, length time.Duration) idle {

@@ -1,13 +1,13 @@
 package dispatcher
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,7 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 
-// receiver is the endpoints of all merchants. It answers each event with 204 at once, and remembers it.
+// receiver serves the endpoints of all merchants. It answers each event with 204 at once, and records it.
 type receiver struct {
 	mu          sync.Mutex
 	received    []delivery
@@ -30,10 +30,10 @@ type receiver struct {
 
 // delivery is one POST of an event.
 type delivery struct {
-	URL    string            `json:"url"`
-	Header map[string]string `json:"header"`
-	Body   string            `json:"body"`
-	Lag    time.Duration     `json:"lag"` // from the timestamp of the event to its arrival
+	URL    string        `json:"url"`
+	Header http.Header   `json:"header"`
+	Body   string        `json:"body"`
+	Lag    time.Duration `json:"lag"` // from the event's timestamp to its arrival
 }
 
 // start serves an address for each merchant, and returns them.
@@ -59,12 +59,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	now := time.Now()
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
-		return // the connection has ended, and the event comes again
+		return // the connection was closed; the event will be repeated
 	}
-	d := delivery{URL: "http://" + request.Host + request.URL.Path, Header: map[string]string{}, Body: string(body)}
-	for name, values := range request.Header {
-		d.Header[name] = values[0]
-	}
+	d := delivery{URL: "http://" + request.Host + request.URL.Path, Header: request.Header, Body: string(body)}
 	var event struct {
 		Timestamp time.Time `json:"timestamp"`
 	}
@@ -90,18 +87,18 @@ func (r *receiver) deliveries() []delivery {
 	return slices.Clone(r.received)
 }
 
-// counts are of different events, and of connections that were opened.
+// counts returns the numbers of distinct events, and of connections that were opened.
 func (r *receiver) counts() (events, connections int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.distinct), r.connections
 }
 
-// await waits until that many different events have arrived.
+// await waits until so many distinct events have arrived.
 func (r *receiver) await(ctx context.Context, events int) {
 	fixture.Check(fixture.Eventually(ctx, func() error {
 		if arrived, _ := r.counts(); arrived < events {
-			return fmt.Errorf("of %d events %d arrived", events, arrived)
+			return fmt.Errorf("%[2]d of %[1]d events have arrived", events, arrived)
 		}
 		return nil
 	}))
@@ -109,7 +106,7 @@ func (r *receiver) await(ctx context.Context, events int) {
 
 const postCommand = "post"
 
-// PostCommand is what this benchmark starts as the floor.
+// PostCommand is the floor.
 func PostCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: postCommand, Short: "Post events, for bench dispatcher", Hidden: true,
@@ -119,13 +116,14 @@ func PostCommand() *cobra.Command {
 	}
 }
 
-// post is the floor: it reads deliveries, and posts the same bytes to the same endpoints, as many at a time. It has no Redis, signs
-// nothing and does not check where a connection goes. It writes a line when it is ready, posts when it reads another one, writes
-// a line at the end, and waits for ctx to end: what it has used can only be read as long as it is there.
+// floorResult is what the floor took, reading its input not included.
+type floorResult struct{ Took, CPU time.Duration }
+
+// post reads deliveries, posts the same bytes to the same endpoints with the same concurrency, and prints a floorResult. It has no
+// Redis, signs nothing and does not check addresses.
 func post(ctx context.Context, in io.Reader, out io.Writer) {
-	lines := bufio.NewReader(in)
 	var events []delivery
-	fixture.Check(json.Unmarshal(fixture.Must(lines.ReadBytes('\n')), &events))
+	fixture.Check(json.NewDecoder(in).Decode(&events))
 	byEndpoint := map[string]chan delivery{}
 	for _, event := range events {
 		if byEndpoint[event.URL] == nil {
@@ -133,10 +131,9 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 		}
 		byEndpoint[event.URL] <- event
 	}
-	runtime.GC() // what was read is not part of what is measured
-	fmt.Fprintln(out, "ready")
-	fixture.Must(lines.ReadString('\n'))
-	// The settings of the dispatcher's transport that cost or save something, and its bound of an attempt.
+	runtime.GC()
+	cpu, started := fixture.CPU(os.Getpid()), time.Now()
+	// The settings of the dispatcher's transport that affect its cost, and its timeout.
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
 		ForceAttemptHTTP2: true, DisableCompression: true,
 		MaxIdleConns: 1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
@@ -156,8 +153,7 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 		}
 	}
 	fixture.Check(workers.Wait())
-	fmt.Fprintln(out, "done")
-	<-ctx.Done()
+	fixture.Check(json.NewEncoder(out).Encode(floorResult{time.Since(started), fixture.CPU(os.Getpid()) - cpu}))
 }
 
 func postOne(ctx context.Context, client *http.Client, event delivery) error {
@@ -165,9 +161,7 @@ func postOne(ctx context.Context, client *http.Client, event delivery) error {
 	if err != nil {
 		return err
 	}
-	for name, value := range event.Header {
-		request.Header.Set(name, value)
-	}
+	request.Header = event.Header
 	answer, err := client.Do(request)
 	if err != nil {
 		return err

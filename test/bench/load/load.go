@@ -1,6 +1,6 @@
-// Package load asks an HTTP server over and over, on a fixed number of connections, each of which asks again as soon as it has its
-// answer (a closed loop). It speaks just enough HTTP/1.1 for that, so that it takes little of the processors it shares with the
-// server: vegeta, which the open loop uses, needs more of them than the servers that are measured.
+// Package load is an HTTP load generator with a closed loop: each of a fixed number of connections sends the next request when it has
+// the response. It supports just enough HTTP/1.1 for that, to use little of the CPU that it shares with the server: vegeta, which the
+// open loop uses, takes more than the servers that are measured.
 package load
 
 import (
@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// Target is what is asked, and what is to be answered.
+// Target is a server, the requests to send, and the expected status.
 type Target struct {
 	Name    string // for errors
 	Address string // host:port
-	// Next returns the n-th request of a connection; it may change and return what it returned before, which is nil at first.
+	// Next returns the n-th request of a connection. It may modify and return the previous one, which is nil at first.
 	Next func(connection, n int, before []byte) []byte
-	// Status is that of the answers. One in twenty may have another one, for on a busy machine somebody's patience may end.
+	// Status is the expected one. One response in twenty may have another status: on a busy machine some time out.
 	Status int
 }
 
-// Schedule says how the target is asked.
+// Schedule is the number of connections and the length of a measurement.
 type Schedule struct {
 	Connections      int
-	WarmUp, Duration time.Duration // the warm-up comes first and is not counted
+	WarmUp, Duration time.Duration // the warm-up is not counted
 }
 
-// Result is what was counted.
+// Result is a measurement.
 type Result struct {
-	Requests, Answered int // Answered includes those of the warm-up
+	Requests, Answered int // Answered includes the warm-up
 	Elapsed            time.Duration
 	P50, P99           time.Duration
 }
@@ -42,10 +42,10 @@ type Result struct {
 // PerSecond is the rate of requests.
 func (r Result) PerSecond() float64 { return float64(r.Requests) / r.Elapsed.Seconds() }
 
-// grace is for the last answers; a server that needs more has stopped.
+// grace is the time for the last responses.
 const grace = 5 * time.Second
 
-// Run asks the target. An error says that too many answers were not as expected, or that there was none.
+// Run measures the target. It fails if there is no response, or if too many have an unexpected status.
 func Run(ctx context.Context, target Target, schedule Schedule) (Result, error) {
 	clients := make([]*client, 0, schedule.Connections)
 	defer func() {
@@ -73,7 +73,7 @@ func Run(ctx context.Context, target Target, schedule Schedule) (Result, error) 
 	return sum(clients, schedule.Duration), nil
 }
 
-// Times asks n times on one connection.
+// Times sends n requests on one connection.
 func Times(ctx context.Context, target Target, n int) error {
 	c, err := connect(ctx, target, 0)
 	if err != nil {
@@ -97,7 +97,7 @@ func Times(ctx context.Context, target Target, n int) error {
 	return nil
 }
 
-// client is one connection and what it has counted.
+// client is a connection and its measurements.
 type client struct {
 	net.Conn
 
@@ -106,7 +106,7 @@ type client struct {
 	target     Target
 	answered   int
 	unexpected int
-	status     int // the last one that was not expected
+	status     int // the last unexpected one
 	took       []time.Duration
 	err        error
 }
@@ -119,7 +119,7 @@ func connect(ctx context.Context, target Target, number int) (*client, error) {
 	return &client{Conn: conn, answers: bufio.NewReaderSize(conn, 4<<10), number: number, target: target}, nil
 }
 
-// ask asks until the end, and counts what was answered between begin and end.
+// ask sends requests until the end, and counts the responses between begin and end.
 func (c *client) ask(begin, end time.Time) {
 	if c.err = c.SetDeadline(end.Add(grace)); c.err != nil {
 		return
@@ -148,7 +148,7 @@ func (c *client) ask(begin, end time.Time) {
 
 var contentLength = []byte("Content-Length: ")
 
-// exchange sends a request and reads its answer, which must have a Content-Length.
+// exchange sends a request and reads the response, which must have a Content-Length.
 func (c *client) exchange(request []byte) (status int, err error) {
 	if _, err := c.Write(request); err != nil {
 		return 0, err
@@ -159,7 +159,7 @@ func (c *client) exchange(request []byte) (status int, err error) {
 	}
 	const before, after = len("HTTP/1.1 "), len("HTTP/1.1 200")
 	if status, err = strconv.Atoi(string(line[min(before, len(line)):min(after, len(line))])); err != nil {
-		return 0, fmt.Errorf("not a status line of HTTP: %q", line)
+		return 0, fmt.Errorf("not an HTTP status line: %q", line)
 	}
 	length := -1
 	for {
@@ -178,7 +178,7 @@ func (c *client) exchange(request []byte) (status int, err error) {
 		}
 	}
 	if length < 0 {
-		return 0, errors.New("the answer has no Content-Length")
+		return 0, errors.New("the response has no Content-Length")
 	}
 	_, err = c.answers.Discard(length)
 	return status, err
@@ -198,7 +198,7 @@ func sum(clients []*client, elapsed time.Duration) (r Result) {
 	return r
 }
 
-// failures returns the first few errors: they are mostly the same.
+// failures returns the first few errors, because most are the same.
 func failures(clients []*client) error {
 	const few, tolerable = 3, 20
 	var errs []error
@@ -210,7 +210,7 @@ func failures(clients []*client) error {
 		}
 	}
 	if unexpected*tolerable > answered {
-		errs = append(errs, fmt.Errorf("%d of %d answers had an unexpected status, such as %d", unexpected, answered, status))
+		errs = append(errs, fmt.Errorf("%d of %d responses had an unexpected status, such as %d", unexpected, answered, status))
 	}
 	return errors.Join(errs...)
 }

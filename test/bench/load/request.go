@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Request is one of HTTP, and the status that its answer is to have.
+// Request is an HTTP request, and the expected status.
 type Request struct {
 	Method, Path string
 	Headers      []string // such as "Content-Type: application/json"
@@ -17,12 +17,12 @@ type Request struct {
 	Status       int
 }
 
-// Get is a read that is answered with 200.
+// Get is a GET request with the expected status 200.
 func Get(path string, headers ...string) Request {
 	return Request{Method: http.MethodGet, Path: path, Headers: headers, Status: http.StatusOK}
 }
 
-// To is the same request of another path.
+// To is the same request with another path.
 func (r Request) To(path string) Request {
 	r.Path = path
 	return r
@@ -42,7 +42,7 @@ func (r Request) Bytes() []byte {
 	return text.Bytes()
 }
 
-// Header is the headers in the form of net/http.
+// Header is the headers for net/http.
 func (r Request) Header() http.Header {
 	header := http.Header{}
 	for _, line := range r.Headers {
@@ -52,14 +52,14 @@ func (r Request) Header() http.Header {
 	return header
 }
 
-// Answer is what came back.
+// Answer is a response.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Do sends the request with a client of net/http to a server such as http://127.0.0.1:8080. Whatever the status is, it is no error.
+// Do sends the request to a server such as http://127.0.0.1:8080. An unexpected status is not an error.
 func (r Request) Do(ctx context.Context, client *http.Client, server string) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, r.Method, server+r.Path, strings.NewReader(r.Body))
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 
-// How many objects the floor works on at a time: as many as the operator.
+// Concurrent objects, as in the operator.
 const keyWorkers, merchantWorkers = 8, 4
 
-// floor writes what the operator writes: no cache, no watch, no queue, no decision. It has the versions of its objects from their
-// creation, where the operator has to list them.
+// floor writes the same as the operator, without cache, watch, queue or decisions. It has its objects from their creation; the operator
+// has to list them.
 type floor struct {
 	*bench
 	objects
@@ -35,12 +35,12 @@ type floor struct {
 	failed chan error // of an event
 }
 
-// run makes the Merchants, if it begins with the first ApiKey, and ApiKeys from one to before another ready. The time is that until the
-// last status is written; events may come a moment later, as the operator's do.
+// run makes the ApiKeys in [from, to) ready, and before the first also the Merchants. It returns the time until the last status is
+// written; events may follow later, as those of the operator.
 func (f *floor) run(ctx context.Context, from, to int) time.Duration {
 	started := time.Now()
 	if from == 0 {
-		fixture.Check(fixture.Each(ctx, merchantWorkers, len(f.merchants), f.merchant))
+		fixture.Check(fixture.Each(ctx, merchantWorkers, len(f.objects.merchants), f.merchant))
 	}
 	fixture.Check(fixture.Each(ctx, keyWorkers, to-from, func(ctx context.Context, i int) error { return f.key(ctx, from+i) }))
 	took := time.Since(started)
@@ -53,9 +53,9 @@ func (f *floor) run(ctx context.Context, from, to int) time.Duration {
 	return took
 }
 
-// merchant writes what makes a Merchant ready: finalizer, ConfigMap, status and event.
+// merchant makes a Merchant ready: finalizer, ConfigMap, status and event.
 func (f *floor) merchant(ctx context.Context, i int) error {
-	merchant := f.merchants[i]
+	merchant := f.objects.merchants[i]
 	version, err := f.addFinalizer(ctx, merchantsResource, merchant.Name, merchant.ResourceVersion)
 	if err != nil {
 		return err
@@ -77,9 +77,9 @@ func (f *floor) merchant(ctx context.Context, i int) error {
 		v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(version).WithStatus(status))
 }
 
-// key writes what makes an ApiKey ready: finalizer, delivered Secret, published Secret, status and event.
+// key makes an ApiKey ready: finalizer, delivered Secret, published Secret, status and event.
 func (f *floor) key(ctx context.Context, i int) error {
-	object := f.keys[i]
+	object := f.objects.keys[i]
 	version, err := f.addFinalizer(ctx, keysResource, object.Name, object.ResourceVersion)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func deliveredSecret(object *v1alpha1.ApiKey, key apikey.Key) *corev1.Secret {
 
 func owned() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: writes.FieldOwner} }
 
-// addFinalizer adds the finalizer and returns the version that the object has then.
+// addFinalizer adds the finalizer and returns the new resource version.
 func (f *floor) addFinalizer(ctx context.Context, resource, name, version string) (string, error) {
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q],"resourceVersion":%q}}`, v1alpha1.Finalizer, version)
 	answer, err := f.custom.Patch(types.MergePatchType).Namespace(f.tenant()).Resource(resource).Name(name).
@@ -158,7 +158,7 @@ func (f *floor) applyStatus(ctx context.Context, resource, name string, status a
 	return err
 }
 
-// emit records an event beside the pass, which may end first.
+// emit creates an event in the background.
 func (f *floor) emit(ctx context.Context, kind string, object metav1.Object, reason, action, note string) {
 	ctx, now := context.WithoutCancel(ctx), time.Now()
 	event := &eventsv1.Event{

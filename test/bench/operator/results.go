@@ -1,108 +1,26 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
 
 // results are all measurements of a run.
 type results struct {
-	Machine   report.Machine `json:"machine"`
-	Merchants int            `json:"merchants"`
-	Keys      int            `json:"apiKeys"`
-	Floor     []measured     `json:"floor"` // its two halves
-	Operator  measured       `json:"operator"`
-	Restart   measured       `json:"restart"`
-	Ratios    report.Ratios  `json:"ratios"`
+	Machine   string        `json:"machine"`
+	Merchants int           `json:"merchants"`
+	Keys      int           `json:"apiKeys"`
+	Floor     []measured    `json:"floor"` // its two halves
+	Operator  measured      `json:"operator"`
+	Restart   measured      `json:"restart"`
+	Ratios    report.Ratios `json:"ratios"`
 }
 
-// measured is what one of them took and did.
-type measured struct {
-	Took         time.Duration  `json:"nanoseconds"`
-	CPU          time.Duration  `json:"cpuNanoseconds"`
-	ServerCPU    time.Duration  `json:"kubeAPIServerCPUNanoseconds"`
-	Requests     requests       `json:"requests"`
-	Passes       int            `json:"passes,omitempty"`
-	KeyPasses    int            `json:"passesOverApiKeys,omitempty"`
-	FailedPasses int            `json:"failedPasses,omitempty"`
-	Memory       fixture.Memory `json:"memory,omitzero"`
-}
-
-func (m measured) with(s served) measured {
-	m.Requests, m.ServerCPU = s.requests, s.cpu
-	return m
-}
-
-// served is what the API server has done since it was started.
-type served struct {
-	requests requests
-	cpu      time.Duration
-}
-
-// requests counts what the API server was asked for, as "verb resource", with "refused" before it when the answer was an error.
-type requests map[string]float64
-
-const refused = "refused "
-
-// served asks the API server. What is not about these resources is its own business, and the benchmark's.
-func (b *bench) served(ctx context.Context) served {
-	resources := []string{merchantsResource, keysResource, "secrets", "configmaps", "events"}
-	text := fixture.Must(b.plain.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx))
-	metrics := fixture.Must(fixture.ParseMetrics(string(text)))
-	s := served{requests{}, time.Duration(metrics.Sum("process_cpu_seconds_total") * float64(time.Second))}
-	for _, series := range metrics["apiserver_request_total"].GetMetric() {
-		resource := fixture.Label(series, "resource")
-		if !slices.Contains(resources, resource) {
-			continue
-		}
-		what := fixture.Label(series, "verb") + " " + resource
-		if sub := fixture.Label(series, "subresource"); sub != "" {
-			what += "/" + sub
-		}
-		if code := fixture.Label(series, "code"); !strings.HasPrefix(code, "2") && code != "0" { // 0 is of a watch
-			what = refused + what
-		}
-		s.requests[what] += fixture.Value(series)
-	}
-	return s
-}
-
-// since returns what was done in between.
-func (s served) since(earlier served) served {
-	between := served{requests{}, s.cpu - earlier.cpu}
-	for what, count := range s.requests {
-		if more := count - earlier.requests[what]; more > 0 {
-			between.requests[what] = more
-		}
-	}
-	return between
-}
-
-// count adds up requests of some verbs, refused ones too, or those of all others.
-func (r requests) count(others bool, verbs ...string) (sum float64) {
-	for what, n := range r {
-		verb, _, _ := strings.Cut(strings.TrimPrefix(what, refused), " ")
-		if slices.Contains(verbs, verb) != others {
-			sum += n
-		}
-	}
-	return sum
-}
-
-func (r requests) writes() float64 { return r.count(true, "GET", "LIST", "WATCH") }
-
-// reads are those of one object.
-func (r requests) reads() float64 { return r.count(false, "GET") }
-
-// floor is both halves together.
+// floor is the sum of both halves.
 func (r *results) floor() measured {
 	sum := measured{Requests: requests{}}
 	for _, half := range r.Floor {
@@ -118,17 +36,19 @@ func (r *results) floor() measured {
 func (r *results) print(out io.Writer) {
 	floor, operator, restart := r.floor(), r.Operator, r.Restart
 	keys, writes, reads := float64(r.Keys), operator.Requests.writes(), operator.Requests.reads()
-	r.Ratios["operator_vs_floor"] = floor.Took.Seconds() / operator.Took.Seconds()
-	r.Ratios["cpu_operator_vs_floor"] = (operator.CPU + operator.ServerCPU).Seconds() / (floor.CPU + floor.ServerCPU).Seconds()
-	r.Ratios["writes_operator_vs_floor"] = writes / floor.Requests.writes()
-	r.Ratios["second_pass_writes"] = restart.Requests.writes()
-	r.Ratios["second_pass_seconds"] = restart.Took.Seconds()
-	r.Ratios["writes_per_key"] = writes / keys
-	r.Ratios["reads_per_key"] = reads / keys
-	r.Ratios["calls_per_pass"] = (writes + reads) / float64(operator.Passes)
+	r.Ratios = report.Ratios{
+		"operator_vs_floor":        floor.Took.Seconds() / operator.Took.Seconds(),
+		"cpu_operator_vs_floor":    (operator.CPU + operator.ServerCPU).Seconds() / (floor.CPU + floor.ServerCPU).Seconds(),
+		"writes_operator_vs_floor": writes / floor.Requests.writes(),
+		"second_pass_writes":       restart.Requests.writes(),
+		"second_pass_seconds":      restart.Took.Seconds(),
+		"writes_per_key":           writes / keys,
+		"reads_per_key":            reads / keys,
+		"calls_per_pass":           (writes + reads) / float64(operator.Passes),
+	}
 
 	fmt.Fprintf(out, "\n%s\n%d Merchants, %d ApiKeys\n\n", r.Machine, r.Merchants, r.Keys)
-	table := report.Table(out, "\tseconds\tApiKeys/s\town CPU s\tkube-apiserver CPU s\twrites\treads\tpasses\tof ApiKeys\tfailed\tMiB\tat most\t")
+	table := report.Table(out, "\tseconds\tApiKeys/s\tCPU s\tkube-apiserver CPU s\twrites\treads\tpasses\tof ApiKeys\tfailed\tMiB\tpeak MiB\t")
 	rows := []measured{floor, operator, restart}
 	for i, name := range []string{"floor", "operator", "restart"} {
 		m := rows[i]

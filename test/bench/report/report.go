@@ -1,4 +1,4 @@
-// Package report is how benchmarks say what they measured: the machine, medians, a line for each ratio, and a JSON file.
+// Package report writes the results of benchmarks: the machine, medians, a line for each ratio, and a JSON file.
 package report
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// Ratios are what a benchmark comes to, by name.
+// Ratios are the results of a benchmark, by name.
 type Ratios map[string]float64
 
 // Print writes a line `ratio NAME VALUE` for each, in the order of the names.
@@ -30,8 +30,8 @@ func (r Ratios) Print(out io.Writer) {
 	}
 }
 
-// Compare adds the median over the rounds of the ratio within one round, for what disturbs a round disturbs both. Without
-// rounds there is no ratio.
+// Compare adds the median of the ratios within each round, because a disturbance during a round affects both sides. Without rounds
+// there is no ratio.
 func Compare[S any](r Ratios, name string, of, to []S, value func(S) float64) {
 	ratios := make([]float64, min(len(of), len(to)))
 	for i := range ratios {
@@ -79,12 +79,15 @@ func setMedians(medians reflect.Value, samples []reflect.Value) {
 	}
 }
 
-// Table begins one with a heading, whose cells end with tabs.
+// Table begins a table. Cells end with tabs.
 func Table(out io.Writer, heading string) *tabwriter.Writer {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, heading)
 	return table
 }
+
+// Rounded is a latency for a table.
+func Rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // Save writes all that was measured, as JSON.
 func Save(path string, measured any) error {
@@ -95,39 +98,16 @@ func Save(path string, measured any) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// Machine is what was measured on.
-type Machine struct {
-	Time       time.Time `json:"time"`
-	Processor  string    `json:"processor"`
-	Processors int       `json:"processors"`
-	Kernel     string    `json:"kernel"`
-	Go         string    `json:"go"`
-	Redis      string    `json:"redis"`
-	Load       string    `json:"loadAverage"` // at the end, the benchmark's own load included
-}
-
-// DescribeMachine returns what this one is, at this moment.
-func DescribeMachine() Machine {
-	return Machine{
-		Time: time.Now().UTC(), Processors: runtime.NumCPU(), Go: runtime.Version(),
-		Processor: processorName(), Redis: redisVersion(),
-		Kernel: firstLine("/proc/sys/kernel/osrelease"), Load: firstLine("/proc/loadavg"),
-	}
-}
-
-// String is one line for people.
-func (m Machine) String() string {
-	return fmt.Sprintf("%d x %s, Linux %s, %s, %s, load %s", m.Processors, m.Processor, m.Kernel, m.Go, m.Redis, m.Load)
-}
-
-func processorName() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
+// DescribeMachine returns one line about this machine, at this moment. The load average includes the benchmark's own load.
+func DescribeMachine() string {
+	processor := runtime.GOARCH
+	for line := range strings.Lines(firstLines("/proc/cpuinfo", 20)) {
 		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
+			processor = strings.TrimSpace(value)
 		}
 	}
-	return runtime.GOARCH
+	return fmt.Sprintf("%s: %d x %s, Linux %s, %s, %s, load %s", time.Now().UTC().Format(time.RFC3339), runtime.NumCPU(), processor,
+		firstLines("/proc/sys/kernel/osrelease", 1), runtime.Version(), redisVersion(), firstLines("/proc/loadavg", 1))
 }
 
 func redisVersion() string {
@@ -140,8 +120,8 @@ func redisVersion() string {
 	return "Redis"
 }
 
-func firstLine(path string) string {
+func firstLines(path string, n int) string {
 	text, _ := os.ReadFile(path)
-	line, _, _ := strings.Cut(string(text), "\n")
-	return line
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
