@@ -39,7 +39,7 @@ const (
 	MaxLength = 256
 )
 
-// ErrMalformed: the string does not have the key format. The error never quotes the string.
+// ErrMalformed means that the string does not have the key format. The error never quotes the string.
 var ErrMalformed = errors.New("not a well-formed API key")
 
 // Key is the plaintext of a generated key. It prints as its prefix, so that a key in a log or an error does not leak;
@@ -205,7 +205,7 @@ func isBase62(s string) bool {
 // Digest is the SHA-256 of a whole API key string. A key has 190 random bits, so one fast hash is enough.
 type Digest [sha256.Size]byte
 
-// ErrBadDigest: the text is not 64 lower-case hex digits.
+// ErrBadDigest means that the text is not 64 lower-case hex digits.
 var ErrBadDigest = errors.New("not a SHA-256 digest of 64 lower-case hex digits")
 
 // DigestOf returns the digest of a presented key.

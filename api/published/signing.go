@@ -21,7 +21,7 @@ const (
 	maxSigningSize = 64
 )
 
-// ErrMalformedSecret: the string is not a signing secret. The error never quotes the string.
+// ErrMalformedSecret means that the string is not a signing secret. The error never quotes the string.
 var ErrMalformedSecret = errors.New("not a well-formed signing secret")
 
 // SigningSecret signs the events of a merchant. Unlike an API key it is stored. It prints as a fixed word and encodes

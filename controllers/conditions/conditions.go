@@ -25,22 +25,22 @@ type Outcome struct {
 	abnormal string
 }
 
-// Ready: everything in the spec is published and works.
+// Ready means that everything in the spec is published and works.
 func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
 }
 
-// Waiting: the operator continues without a person.
+// Waiting means that the operator continues without a person.
 func Waiting(reason, format string, args ...any) Outcome {
 	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.ReconcilingCondition}
 }
 
-// Stalled: a person must change something.
+// Stalled means that a person must change something.
 func Stalled(reason, format string, args ...any) Outcome {
 	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...), abnormal: v1alpha1.StalledCondition}
 }
 
-// Failed: a call to the Kubernetes API failed and will be retried.
+// Failed means that a call to the Kubernetes API failed and will be retried.
 func Failed(err error) Outcome {
 	return Waiting(v1alpha1.ReasonFailed, "Failed, will retry: %v", err)
 }
