@@ -25,6 +25,7 @@ It accepts events at any path. GET /events lists the last 1000 as JSON.
   --address host:port   address to listen on (default 127.0.0.1:8090)
   --secret-file FILE    file with a signing secret (whsec_...); repeat the flag for a second secret
   --accept-unverified   accept events without a valid signature too, and mark them; only for trying out
+  --status CODE         status of the answer to each event (default 204), to try what a failing endpoint causes
 
 Without --secret-file the secret is $WEBHOOK_SECRET.
 `
@@ -45,6 +46,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
 	address := flags.String("address", "127.0.0.1:8090", "")
 	acceptUnverified := flags.Bool("accept-unverified", false, "")
+	status := flags.Int("status", http.StatusNoContent, "")
 	secrets := []string{}
 	flags.Func("secret-file", "", func(path string) error {
 		text, err := os.ReadFile(path)
@@ -60,7 +62,13 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	if secret := os.Getenv("WEBHOOK_SECRET"); secret != "" && len(secrets) == 0 {
 		secrets = append(secrets, secret)
 	}
-	receiver, err := inbox.New(inbox.Options{Secrets: secrets, AcceptUnverified: *acceptUnverified, Log: out})
+	if *status < 200 || *status > 599 {
+		return fmt.Errorf("--status is %d; want 200 to 599", *status)
+	}
+	receiver, err := inbox.New(inbox.Options{
+		Secrets: secrets, AcceptUnverified: *acceptUnverified, Log: out,
+		Status: func(*http.Request) int { return *status },
+	})
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ func TestRefusesToStart(t *testing.T) {
 		"a missing file":  {"--secret-file", filepath.Join(directory, "missing")},
 		"an empty file":   {"--secret-file", empty},
 		"a wrong address": {"--accept-unverified", "--address", "nowhere"},
+		"a wrong status":  {"--accept-unverified", "--status", "99"},
 		"an unknown flag": {"--accept-everything"},
 		"an argument":     {"--accept-unverified", "secret"},
 	} {
