@@ -36,10 +36,14 @@ func TestRun(t *testing.T) {
 		name     string
 		env      []string
 		redis    string
+		pages    []string
 		stop     syscall.Signal
 		wantExit int
 	}{
-		{name: "a Redis server, SIGTERM", redis: server, stop: syscall.SIGTERM, wantExit: 0},
+		{
+			name: "a Redis server, SIGTERM", redis: server, pages: []string{"README.md", "docs/first-hour.md", "docs/api.md"},
+			stop: syscall.SIGTERM, wantExit: 0,
+		},
 		{
 			name: "embedded Redis, SIGKILL", env: []string{"PATH=" + t.TempDir(), "REDIS_SERVER="},
 			redis: "embedded", stop: syscall.SIGKILL, wantExit: -1,
@@ -49,6 +53,9 @@ func TestRun(t *testing.T) {
 			run := devenvtest.Start(t, root, test.env...)
 			env := run.WaitForEnv(t)
 			chargeAndSettle(t, env)
+			for _, page := range test.pages {
+				t.Run(page, func(t *testing.T) { runPage(t, run, page) })
+			}
 			if output := run.Output(t); !strings.Contains(output, test.redis) || !strings.Contains(output, "curl -s "+env["API_URL"]) {
 				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, output)
 			}
