@@ -5,6 +5,7 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -51,4 +52,27 @@ func (s *deployment) mustCall(status int, base, method, path, bearer, body strin
 		s.t.Fatalf("%s %s: %d %v, %v; want %d", method, path, got.Status, got.Body, err, status)
 	}
 	return got
+}
+
+// callers call, each n-th step of each caller, until stop, which waits for them.
+func callers(many int, step func(c caller, n, step int)) (stop func()) {
+	done := make(chan struct{})
+	var calling sync.WaitGroup
+	for n := range many {
+		calling.Go(func() {
+			c := newCaller()
+			for i := n; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+					step(c, n, i)
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(done)
+		calling.Wait()
+	})
 }

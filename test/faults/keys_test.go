@@ -54,39 +54,28 @@ func under(harm func(s *deployment, n int, key string)) func(*testing.T) (int, s
 		var mu sync.Mutex
 		var dead []string
 		var probes, refused, accepted atomic.Int64
-		done := make(chan struct{})
-		var probing sync.WaitGroup
-		for n := range 4 {
-			probing.Go(func() {
-				c := newCaller()
-				for i := n; ; i++ {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					mu.Lock()
-					if len(dead) == 0 {
-						mu.Unlock()
-						continue
-					}
-					tried := dead[len(dead)-1-i%min(len(dead), 8)]
-					mu.Unlock()
-					got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, tried, "")
-					if err != nil {
-						continue
-					}
-					probes.Add(1)
-					switch {
-					case got.Status == http.StatusUnauthorized:
-						refused.Add(1)
-					case !unavailable(got):
-						accepted.Add(1)
-						t.Errorf("a dead key got %d", got.Status)
-					}
-				}
-			})
-		}
+		stop := callers(4, func(c caller, _, i int) {
+			mu.Lock()
+			if len(dead) == 0 {
+				mu.Unlock()
+				return
+			}
+			tried := dead[len(dead)-1-i%min(len(dead), 8)]
+			mu.Unlock()
+			got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, tried, "")
+			if err != nil {
+				return
+			}
+			probes.Add(1)
+			switch {
+			case got.Status == http.StatusUnauthorized:
+				refused.Add(1)
+			case !unavailable(got):
+				accepted.Add(1)
+				t.Errorf("a dead key got %d", got.Status)
+			}
+		})
+		defer stop()
 		rounds := 5 * *intensity
 		for n := range rounds {
 			rotated := s.mustCall(http.StatusOK, s.replicas[n%len(s.replicas)].public, http.MethodPost, rotate, key, "")
@@ -99,8 +88,7 @@ func under(harm func(s *deployment, n int, key string)) func(*testing.T) (int, s
 			target := refused.Load() + 50
 			eventually(t, "dead keys are tried", func() bool { return refused.Load() >= target || t.Failed() })
 		}
-		close(done)
-		probing.Wait()
+		stop()
 		return rounds, fmt.Sprintf("%d tries of dead keys on 3 replicas, %d refused, %d unanswered for 503, %d accepted",
 			probes.Load(), refused.Load(), probes.Load()-refused.Load()-accepted.Load(), accepted.Load())
 	}

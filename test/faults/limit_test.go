@@ -5,7 +5,6 @@ package faults
 import (
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,39 +46,27 @@ func flooded(harm func(s *deployment, n int)) func(*testing.T) (int, string) {
 			return err == nil && len(keys) == 0
 		})
 		var admitted, limited atomic.Int64
-		done := make(chan struct{})
-		var calling sync.WaitGroup
 		start := time.Now()
-		for n := range 9 {
-			calling.Go(func() {
-				c := newCaller()
-				for i := n; ; i++ {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, key, "")
-					switch {
-					case err != nil || unavailable(got):
-					case got.Status == http.StatusOK:
-						admitted.Add(1)
-					case got.Status == http.StatusTooManyRequests && got.Header.Get("Retry-After") != "":
-						limited.Add(1)
-					default:
-						t.Errorf("answered %d %v", got.Status, got.Header)
-					}
-				}
-			})
-		}
+		stop := callers(9, func(c caller, _, i int) {
+			got, err := c.call(s.replicas[i%len(s.replicas)].public, http.MethodGet, me, key, "")
+			switch {
+			case err != nil || unavailable(got):
+			case got.Status == http.StatusOK:
+				admitted.Add(1)
+			case got.Status == http.StatusTooManyRequests && got.Header.Get("Retry-After") != "":
+				limited.Add(1)
+			default:
+				t.Errorf("answered %d %v", got.Status, got.Header)
+			}
+		})
+		defer stop()
 		rounds := 3 * *intensity
 		for n := range rounds {
 			harm(s, n)
 			more, less := limited.Load()+100, admitted.Load()+20
 			eventually(t, "the flood is limited", func() bool { return limited.Load() >= more && admitted.Load() >= less })
 		}
-		close(done)
-		calling.Wait()
+		stop()
 		took := time.Since(start).Seconds()
 		most := burst + rate*took
 		if got := float64(admitted.Load()); got > most {

@@ -81,26 +81,8 @@ func (s *deployment) settlesEverywhere(rail string) {
 // rage lets the callers go on while the fault is tried this many times, and returns when all are done.
 func (s *storm) rage(times int, try func(n int)) {
 	s.t.Helper()
-	done := make(chan struct{})
-	stop := sync.OnceFunc(func() { close(done) })
-	var calling sync.WaitGroup
-	defer func() {
-		stop()
-		calling.Wait()
-	}()
-	for n := range stormCallers {
-		calling.Go(func() {
-			c := newCaller()
-			for step := n; ; step++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				s.step(c, n, step)
-			}
-		})
-	}
+	stop := callers(stormCallers, s.step)
+	defer stop()
 	for n := range times {
 		s.answered(60)
 		try(n)

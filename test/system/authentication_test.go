@@ -55,18 +55,14 @@ func TestASuspendedMerchantIsForbiddenAndComesBack(t *testing.T) {
 	s := newTenant(t)
 	merchant := s.Merchant("coffee")
 	_, key := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	s.eventuallyEverywhere(key, http.StatusOK)
 	s.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
 	for replica := range shared.replicas {
 		s.eventuallyStatus(replica, key, http.StatusForbidden)
 		s.want(s.call(replica, http.MethodPost, sessions, key, `{"amountCents":100}`), http.StatusForbidden)
 	}
 	s.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantActive })
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	s.eventuallyEverywhere(key, http.StatusOK)
 }
 
 func TestDeletingAMerchantMakesItsKeysUseless(t *testing.T) {
@@ -74,13 +70,9 @@ func TestDeletingAMerchantMakesItsKeysUseless(t *testing.T) {
 	s := newTenant(t)
 	merchant := s.Merchant("coffee")
 	_, key := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	s.eventuallyEverywhere(key, http.StatusOK)
 	s.Delete(merchant)
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusUnauthorized)
-	}
+	s.eventuallyEverywhere(key, http.StatusUnauthorized)
 }
 
 func TestTheRateLimitIsSharedByReplicas(t *testing.T) {

@@ -24,10 +24,7 @@ func fields(a fixture.Answer) []string {
 func TestATillChargesAndThePayerPolls(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, key := s.ApiKey("till", "coffee")
-	s.eventuallyStatus(0, key, http.StatusOK)
-	s.eventuallyStatus(1, key, http.StatusOK)
+	_, key := s.till()
 
 	created := s.want(s.call(0, http.MethodPost, sessions, key, `{"amountCents":1250,"orderRef":"1001"}`), http.StatusCreated)
 	if diff := cmp.Diff([]string{"expiresAt", "idempotent", "qrPayload", "sessionId", "status"}, fields(created)); diff != "" {
@@ -53,10 +50,7 @@ func TestATillChargesAndThePayerPolls(t *testing.T) {
 func TestOneIdempotencyKeyIsOneSessionOverBothReplicas(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, key := s.ApiKey("till", "coffee")
-	s.eventuallyStatus(0, key, http.StatusOK)
-	s.eventuallyStatus(1, key, http.StatusOK)
+	_, key := s.till()
 
 	answers := make([]fixture.Answer, 24)
 	var calls sync.WaitGroup

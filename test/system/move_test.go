@@ -19,9 +19,7 @@ import (
 func TestAKeyMovesToAnotherClusterByItsDigest(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
-	s.Merchant("coffee")
-	apiKey, key := s.ApiKey("till", "coffee")
-	s.eventuallyStatus(0, key, http.StatusOK)
+	apiKey, key := s.till()
 	digest := s.record(apiKey).Current.Digest.Hex()
 
 	next, err := install(1, 0)

@@ -10,11 +10,7 @@ import (
 // what needs the Kubernetes API is refused, and honestly.
 func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, key := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	_, key := s.till()
 	const cut = 1
 	shared.proxies[cut].Cut()
 	t.Cleanup(shared.proxies[cut].Mend)

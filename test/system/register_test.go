@@ -85,11 +85,7 @@ func checkRegister(t *testing.T, disturb func(tenant)) {
 	t.Helper()
 	const callers, callsEach = 6, 150
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, first := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, first, http.StatusOK)
-	}
+	_, first := s.till()
 	disturb(s)
 	issued := &issuedKeys{}
 	issued.add(first)

@@ -37,9 +37,7 @@ func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
 			s := newTenant(t)
 			merchant := s.Merchant("coffee")
 			apiKey, key := s.ApiKey("till", "coffee")
-			for replica := range shared.replicas {
-				s.eventuallyStatus(replica, key, http.StatusOK)
-			}
+			s.eventuallyEverywhere(key, http.StatusOK)
 			frozen := len(shared.replicas) - 1
 			shared.proxies[frozen].FreezeWatches()
 			t.Cleanup(shared.proxies[frozen].ThawWatches)
@@ -59,12 +57,8 @@ func TestAReenabledKeyWorksAgain(t *testing.T) {
 	apiKey, key := s.ApiKey("till", "coffee")
 	for range 3 {
 		s.Change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyDisabled })
-		for replica := range shared.replicas {
-			s.eventuallyStatus(replica, key, http.StatusUnauthorized)
-		}
+		s.eventuallyEverywhere(key, http.StatusUnauthorized)
 		s.Change(apiKey, func() { apiKey.Spec.State = v1alpha1.ApiKeyActive })
-		for replica := range shared.replicas {
-			s.eventuallyStatus(replica, key, http.StatusOK)
-		}
+		s.eventuallyEverywhere(key, http.StatusOK)
 	}
 }

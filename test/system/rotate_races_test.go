@@ -52,9 +52,7 @@ func (s tenant) fresh(apiKey *v1alpha1.ApiKey, trigger string) string {
 	s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = trigger })
 	s.AwaitReady(apiKey)
 	key := s.Delivered(apiKey.Name+"-key", "apiKey")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	s.eventuallyEverywhere(key, http.StatusOK)
 	return key
 }
 
@@ -93,9 +91,7 @@ func TestTheTriggerRepairsARotationThatCrashed(t *testing.T) {
 			apiKey, _ := s.ApiKey("till", "coffee")
 			lost := s.fresh(apiKey, "before")
 			crash(s, apiKey, lost)
-			for replica := range shared.replicas {
-				s.eventuallyStatus(replica, lost, http.StatusUnauthorized)
-			}
+			s.eventuallyEverywhere(lost, http.StatusUnauthorized)
 			s.Eventually("the stale delivered Secret is removed", func() bool {
 				return s.Gone(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "till-key"}})
 			})

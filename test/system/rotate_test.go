@@ -11,11 +11,7 @@ import (
 
 func TestARotatedKeyIsDeadEverywhereInTheVeryNextCall(t *testing.T) {
 	s := newTenant(t)
-	s.Merchant("coffee")
-	apiKey, key := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	apiKey, key := s.till()
 	for round := range 20 {
 		rotated := s.want(s.call(round%2, http.MethodPost, rotate, key, ""), http.StatusOK)
 		next := rotated.Body["fullKey"].(string)
@@ -33,11 +29,7 @@ func TestARotatedKeyIsDeadEverywhereInTheVeryNextCall(t *testing.T) {
 
 func TestOfConcurrentRotationsOneWins(t *testing.T) {
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, key := s.ApiKey("till", "coffee")
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	_, key := s.till()
 	answers := make([]fixture.Answer, 8)
 	var calls sync.WaitGroup
 	for i := range answers {

@@ -25,9 +25,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	s.Merchant("coffee", subscribe(hooks))
-	apiKey, first := s.ApiKey("till", "coffee")
-	s.eventuallyStatus(0, first, http.StatusOK)
+	apiKey, first := s.till(subscribe(hooks))
 	s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = "again" })
 	s.AwaitReady(apiKey)
 	second := s.Delivered("till-key", "apiKey")

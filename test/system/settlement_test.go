@@ -24,9 +24,7 @@ func TestEveryEndIsSeenEverywhereAndReportedOnce(t *testing.T) {
 	s.Merchant("coffee", subscribe(hooks))
 	_, key := s.ApiKey("till", "coffee")
 	rail := s.RailToken()
-	for replica := range shared.replicas {
-		s.eventuallyStatus(replica, key, http.StatusOK)
-	}
+	s.eventuallyEverywhere(key, http.StatusOK)
 	secret := s.signingSecret("coffee")
 
 	for name, test := range map[string]struct {
@@ -142,9 +140,7 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 func TestSettlementIsForRailsOnly(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
-	s.Merchant("coffee")
-	_, key := s.ApiKey("till", "coffee")
-	s.eventuallyStatus(0, key, http.StatusOK)
+	_, key := s.till()
 	id, rail := s.charge(0, key), s.RailToken()
 	stranger := s.Token("stranger")
 	path := "/internal/v1/sessions/" + id + "/settlement"

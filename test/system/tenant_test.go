@@ -25,6 +25,15 @@ func newTenant(t *testing.T) tenant {
 	return tenant{fixture.NewTenant(t, shared.Client)}
 }
 
+// till applies the Merchant coffee, which the options change, and returns an ApiKey that every replica accepts.
+func (s tenant) till(change ...func(*v1alpha1.Merchant)) (*v1alpha1.ApiKey, string) {
+	s.T.Helper()
+	s.Merchant("coffee", change...)
+	apiKey, key := s.ApiKey("till", "coffee")
+	s.eventuallyEverywhere(key, http.StatusOK)
+	return apiKey, key
+}
+
 // call sends one request to one replica. headers are pairs of name and value. Other goroutines than
 // the test's may call it: status 0 means that there was no answer, and the test has failed.
 func (s tenant) call(replica int, method, path, key, body string, headers ...string) fixture.Answer {
@@ -54,6 +63,14 @@ func (s tenant) eventuallyStatus(replica int, key string, status int) {
 	s.Eventually(fmt.Sprintf("replica %d answers %d", replica, status), func() bool {
 		return s.try(replica, key) == status
 	})
+}
+
+// eventuallyEverywhere waits until every replica answers a key with the status.
+func (s tenant) eventuallyEverywhere(key string, status int) {
+	s.T.Helper()
+	for replica := range shared.replicas {
+		s.eventuallyStatus(replica, key, status)
+	}
 }
 
 // want fails the test unless the answer has the status.
