@@ -18,7 +18,6 @@ import (
 
 // Each way a session can end is seen on every replica and reported once.
 func TestEveryEndIsSeenEverywhereAndReportedOnce(t *testing.T) {
-	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
 	s.Merchant("coffee", subscribe(hooks))
