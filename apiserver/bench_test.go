@@ -13,21 +13,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // BenchmarkCreate is a charge from its request to its answer, but for the network and the look at the key.
 func BenchmarkCreate(b *testing.B) {
 	registry := prometheus.NewRegistry()
-	redis, err := store.Open(store.Options{URL: redistest.Start(b).URL(), Registerer: registry})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = redis.Close() }()
+	sessions := storetest.Open(b, redistest.Start(b).URL(), func(o *redis.Options) { o.Registerer = registry })
 	a := &publicAPI{
 		base:     base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
-		store:    redis,
+		store:    sessions,
 		qrScheme: "pay",
 		now:      time.Now,
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	// CredentialsNamespace holds the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
 
-	// RedisURL has the forms of store.Open. It may hold a password and is never logged.
+	// RedisURL has the forms of redis.Open. It may hold a password and is never logged.
 	RedisURL string
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration

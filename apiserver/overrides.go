@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -36,9 +37,9 @@ const overrideRetryInterval = time.Second
 // every record that was ever published of it.
 const endMargin = time.Minute
 
-func newOverrideWriter(redis *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
+func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
 	w := &overrideWriter{
-		write: redis.WriteOverride, verifier: newRecordVerifier(redis, keys, log), now: time.Now, log: log,
+		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, log), now: time.Now, log: log,
 		pending: map[store.KeyRef]store.Override{},
 	}
 	factory := promauto.With(registerer)
@@ -106,7 +107,7 @@ func (w *overrideWriter) tryWrite(ctx context.Context, override store.Override) 
 	case errors.Is(err, store.ErrNewerOverride):
 		w.verifier.add(override.KeyRef, override.Order)
 		return false
-	case errors.Is(err, store.ErrUnavailable):
+	case errors.Is(err, redis.ErrUnavailable):
 		return true
 	}
 	// The stored override cannot be read, so requests with this key get 503 until it is removed.

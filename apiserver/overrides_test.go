@@ -18,8 +18,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // redisFixture records what was written, or fails.
@@ -39,14 +41,14 @@ func (r *redisFixture) write(_ context.Context, override store.Override) error {
 }
 
 func newOverrideFixture() (*overrideWriter, *redisFixture, *strings.Builder) {
-	redis, log := &redisFixture{}, &strings.Builder{}
+	stored, log := &redisFixture{}, &strings.Builder{}
 	return &overrideWriter{
-		write:    redis.write,
+		write:    stored.write,
 		verifier: &recordVerifier{pending: map[store.KeyRef]published.Order{}},
 		now:      func() time.Time { return time.Unix(1_800_000_000, 0) },
 		log:      slog.New(slog.NewTextHandler(log, nil)),
 		pending:  map[store.KeyRef]store.Override{},
-	}, redis, log
+	}, stored, log
 }
 
 func revised(keyID string, revision int64) published.KeyRecord {
@@ -57,52 +59,52 @@ func revised(keyID string, revision int64) published.KeyRecord {
 }
 
 func TestChangesReachRedisAtOnce(t *testing.T) {
-	a, redis, _ := newOverrideFixture()
+	a, stored, _ := newOverrideFixture()
 	a.KeyUpdated(revised("till", 2))
 	disabled := revised("till", 3)
 	disabled.State = v1alpha1.ApiKeyDisabled
 	a.KeyUpdated(disabled)
 	a.KeyRevoked(revised("till", 3))
-	if diff := cmp.Diff([]string{"till@2 accepts 1", "till@3 accepts 0", "till@3 accepts 0"}, redis.written); diff != "" {
+	if diff := cmp.Diff([]string{"till@2 accepts 1", "till@3 accepts 0", "till@3 accepts 0"}, stored.written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
 
 func TestChangesOutlastAnOutageOfRedis(t *testing.T) {
-	a, redis, _ := newOverrideFixture()
-	redis.failure = fmt.Errorf("%w: refused", store.ErrUnavailable)
+	a, stored, _ := newOverrideFixture()
+	stored.failure = fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	a.KeyUpdated(revised("till", 2))
 	for revision := range int64(1000) {
 		a.KeyUpdated(revised("web", revision))
 	}
 	a.KeyRevoked(revised("till", 2))
-	if redis.tries != 1 {
-		t.Errorf("%d tries while Redis is away, want 1: each holds up the watch for a time-out", redis.tries)
+	if stored.tries != 1 {
+		t.Errorf("%d tries while Redis is away, want 1: each holds up the watch for a time-out", stored.tries)
 	}
 	a.retryPending(t.Context())
-	redis.failure = nil
+	stored.failure = nil
 	a.retryPending(t.Context())
 	a.retryPending(t.Context())
 	got := map[string]bool{}
-	for _, text := range redis.written {
+	for _, text := range stored.written {
 		got[text] = true
 	}
-	if diff := cmp.Diff(map[string]bool{"till@2 accepts 0": true, "web@999 accepts 1": true}, got); diff != "" || len(redis.written) != 2 {
-		t.Errorf("written when Redis is back, %v: the newest of each key once (-want +got):\n%s", redis.written, diff)
+	if diff := cmp.Diff(map[string]bool{"till@2 accepts 0": true, "web@999 accepts 1": true}, got); diff != "" || len(stored.written) != 2 {
+		t.Errorf("written when Redis is back, %v: the newest of each key once (-want +got):\n%s", stored.written, diff)
 	}
 	a.KeyUpdated(revised("till", 3))
-	if len(redis.written) != 3 {
+	if len(stored.written) != 3 {
 		t.Error("changes do not reach Redis at once again")
 	}
 }
 
 func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
-	a, redis, log := newOverrideFixture()
-	redis.failure = errors.Join(store.ErrCorrupt)
+	a, stored, log := newOverrideFixture()
+	stored.failure = errors.Join(redis.ErrCorrupt)
 	a.KeyUpdated(revised("till", 2))
 	a.retryPending(t.Context())
-	if redis.tries != 1 || !strings.Contains(log.String(), "keyID=till") {
-		t.Errorf("%d tries, want 1; logged %q", redis.tries, log)
+	if stored.tries != 1 || !strings.Contains(log.String(), "keyID=till") {
+		t.Errorf("%d tries, want 1; logged %q", stored.tries, log)
 	}
 }
 
@@ -111,15 +113,9 @@ func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
 func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	const keys = 10_000
 	server := redistest.Start(t)
-	redis, err := store.Open(store.Options{
-		URL: server.URL(), Registerer: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), SessionRetention: 72 * time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Close() })
+	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	overrides := newOverrideWriter(redis, publishedKeys{now: time.Now}, log, registry)
+	overrides := newOverrideWriter(sessions, publishedKeys{now: time.Now}, log, registry)
 	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
@@ -165,7 +161,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 		t.Errorf("%d overrides and %d verifications are left", len(overrides.pendingOverrides()), overrides.verifier.size())
 	}
 	for _, record := range records {
-		stored, err := redis.Overrides(t.Context(), refOf(record))
+		stored, err := sessions.Overrides(t.Context(), refOf(record))
 		if err != nil || stored[0].Order != record.Order() || !stored[0].Accepts(record.Current.Digest, time.Now()) {
 			t.Fatalf("stored %+v, %v, want what %+v says", stored, err, record)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -82,8 +83,8 @@ var errorResponses = []struct {
 	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
 	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
 	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
-	{store.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{store.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{errKubernetes, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{errStale, errorResponse{http.StatusServiceUnavailable, retryLater}},
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
@@ -35,14 +36,18 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer stopTracing()
 	registry := ops.NewRegistry()
-	redis, err := store.Open(store.Options{
-		URL: options.RedisURL, SessionRetention: options.SessionRetention, Log: options.Log, Registerer: registry, Tracer: tracer,
-		SettlementReplicas: options.SettlementReplicas, SettlementWait: options.SettlementWait,
+	client, err := redis.Open(redis.Options{
+		URL: options.RedisURL, Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
+		Log: options.Log, Registerer: registry, Tracer: tracer,
 	})
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return fmt.Errorf("open the connection to Redis: %w", err)
 	}
-	defer func() { _ = redis.Close() }()
+	defer func() { _ = client.Close() }()
+	sessions, err := store.New(client, store.Options{SessionRetention: options.SessionRetention})
+	if err != nil {
+		return fmt.Errorf("--session-retention: %w", err)
+	}
 	cluster, err := kube.Load(options.Kubeconfig, "apiserver")
 	if err != nil {
 		return err
@@ -53,14 +58,14 @@ func Run(ctx context.Context, options Options) error {
 	}
 
 	keys := publishedKeys{secrets: core.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
-	overrides := newOverrideWriter(redis, keys, options.Log, registry)
+	overrides := newOverrideWriter(sessions, keys, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	const listeners = 3
 	r := &replica{
-		options: options, redis: redis, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
+		options: options, redis: client, store: sessions, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
 		phase: ops.NewPhase(), failed: make(chan error, listeners),
 	}
-	health := ops.Health{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	health := ops.Health{Phase: r.phase, Redis: client, Age: index.Age, MaxAge: store.OverrideLifetime}
 	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
@@ -84,7 +89,8 @@ func Run(ctx context.Context, options Options) error {
 // replica is this process with its listeners.
 type replica struct {
 	options   Options
-	redis     *store.Store
+	redis     *redis.Client
+	store     *store.Store
 	core      kubernetes.Interface
 	keys      publishedKeys
 	directory *directory.Directory
@@ -154,11 +160,11 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 	publicSide := &publicAPI{
 		base:        shared,
 		directory:   r.directory,
-		store:       r.redis,
+		store:       r.store,
 		keys:        r.keys,
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
-		wrongKeys:   newWrongKeys(r.redis),
+		wrongKeys:   newWrongKeys(r.store),
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}
@@ -172,6 +178,6 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		Lifetime:             r.options.RailCacheTTL,
 		Now:                  time.Now,
 		Log:                  r.options.Log,
-	}), r.redis, r.registry)
+	}), r.store, r.registry)
 	return publicSide.publicHandler(), internalSide.internalHandler(), nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -153,7 +153,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 func TestARedisThatMayEvictIsRefused(t *testing.T) {
 	own := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
 	err := newFixture(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
-	if !errors.Is(err, store.ErrEviction) {
+	if !errors.Is(err, redis.ErrEviction) {
 		t.Errorf("Run: %v, want ErrEviction", err)
 	}
 }

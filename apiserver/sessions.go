@@ -27,7 +27,7 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 	}
 	request.MerchantName = from.Merchant.DisplayName
 	request.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
-	request.TellCreated = from.Merchant.EmitCreated
+	request.EmitCreated = from.Merchant.EmitCreated
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
 	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), request)

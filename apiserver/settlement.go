@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -23,8 +24,8 @@ type internalAPI struct {
 	settlements *prometheus.CounterVec
 }
 
-func newInternalAPI(shared base, guard *authz.Guard, redis *store.Store, registerer prometheus.Registerer) *internalAPI {
-	return &internalAPI{base: shared, guard: guard, store: redis, settlements: newSettlements(registerer)}
+func newInternalAPI(shared base, guard *authz.Guard, sessions *store.Store, registerer prometheus.Registerer) *internalAPI {
+	return &internalAPI{base: shared, guard: guard, store: sessions, settlements: newSettlements(registerer)}
 }
 
 // withToken authenticates and authorizes the rail before next.
@@ -63,7 +64,7 @@ func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error
 	settlement, err := r.store.Settle(context.WithoutCancel(request.Context()), id, payment)
 	r.count(payment, settlement, err)
 	switch {
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrCorrupt):
+	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
 		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
 	case err != nil:
 		return err

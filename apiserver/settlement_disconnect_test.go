@@ -15,23 +15,20 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // A report counts even if the rail disconnects before the response.
 func TestSettlementOfADisconnectedRail(t *testing.T) {
-	redis, err := store.Open(store.Options{URL: redistest.Start(t).URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Close() })
+	sessions := storetest.Open(t, redistest.Start(t).URL())
 	merchant := store.Admission{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
 	wanted := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}
-	_, created, err := redis.CreateSession(t.Context(), merchant, wanted)
+	_, created, err := sessions.CreateSession(t.Context(), merchant, wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
 	around := base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	r := newInternalAPI(around, nil, redis, prometheus.NewRegistry())
+	r := newInternalAPI(around, nil, sessions, prometheus.NewRegistry())
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
@@ -40,7 +37,7 @@ func TestSettlementOfADisconnectedRail(t *testing.T) {
 	if err := r.settle(httptest.NewRecorder(), request); err != nil {
 		t.Errorf("settle: %v", err)
 	}
-	_, settled, err := redis.Session(t.Context(), merchant, created.Session.ID)
+	_, settled, err := sessions.Session(t.Context(), merchant, created.Session.ID)
 	if err != nil || settled.Status != session.Completed {
 		t.Errorf("the session is %s, %v", settled.Status, err)
 	}

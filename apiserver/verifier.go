@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -29,9 +30,9 @@ type recordVerifier struct {
 	pending map[store.KeyRef]published.Order // of the records to verify
 }
 
-func newRecordVerifier(redis *store.Store, keys publishedKeys, log *slog.Logger) *recordVerifier {
+func newRecordVerifier(overrides *store.Store, keys publishedKeys, log *slog.Logger) *recordVerifier {
 	return &recordVerifier{
-		read: redis.Overrides, revoke: redis.RevokeGone, supersede: keys.supersede, now: time.Now, log: log,
+		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, now: time.Now, log: log,
 		pending: map[store.KeyRef]published.Order{},
 	}
 }
@@ -70,7 +71,7 @@ func (v *recordVerifier) run(ctx context.Context) {
 	for _, keys := range buckets {
 		for chunk := range slices.Chunk(keys, store.MaxOverrides) {
 			overrides, err := v.read(ctx, chunk...)
-			if errors.Is(err, store.ErrCorrupt) { // the broken one admits nobody; the others are read next time
+			if errors.Is(err, redis.ErrCorrupt) { // the broken one admits nobody; the others are read next time
 				v.log.Error("could not read overrides", "error", err)
 				continue
 			}
@@ -101,7 +102,7 @@ func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, st
 			err = v.revoke(ctx, key, known, now)
 		}
 		switch {
-		case errors.Is(err, store.ErrUnavailable):
+		case errors.Is(err, redis.ErrUnavailable):
 			return false
 		case result == keySuperseded:
 			v.log.Warn("marked a restored API key record as superseded", "keyID", key.KeyID)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -56,7 +57,7 @@ func newVerifierFixture() *verifierFixture {
 }
 
 func TestVerify(t *testing.T) {
-	unavailable := fmt.Errorf("%w: refused", store.ErrUnavailable)
+	unavailable := fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	marked := "supersede till below 9"
 	revoked := fmt.Sprintf("revoke till known as 5, gone at %d", checkTime.UnixMilli())
 	for desc, test := range map[string]struct {
@@ -77,7 +78,7 @@ func TestVerify(t *testing.T) {
 		"an end that lies ahead": {
 			func(d *verifierFixture) { d.stored = published.Order{Issued: checkTime.Add(time.Second).UnixMilli()} }, nil, 1,
 		},
-		"an override nobody can read": {func(d *verifierFixture) { d.redis = store.ErrCorrupt }, nil, 1},
+		"an override nobody can read": {func(d *verifierFixture) { d.redis = redis.ErrCorrupt }, nil, 1},
 	} {
 		t.Run(desc, func(t *testing.T) {
 			d := newVerifierFixture()

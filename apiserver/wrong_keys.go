@@ -41,9 +41,9 @@ type sharedRead struct {
 	err      error
 }
 
-func newWrongKeys(redis *store.Store) *wrongKeys {
+func newWrongKeys(overrides *store.Store) *wrongKeys {
 	return &wrongKeys{
-		read: redis.Overrides, now: time.Now, after: time.After,
+		read: overrides.Overrides, now: time.Now, after: time.After,
 		young: map[string]time.Time{}, next: map[string]*sharedRead{},
 	}
 }

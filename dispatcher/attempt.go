@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 // reasonEncodeError is the dead letter's reason for an event without a body.
@@ -33,7 +34,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
 	case result.Outcome == delivery.Delivered:
-		if d.record(ctx, j, func(ctx context.Context) error { return d.store.EventDelivered(ctx, j.lease) }) {
+		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease) }) {
 			d.metrics.finished(event.Kind, outcomeDelivered)
 		}
 		return succeeded
@@ -50,16 +51,16 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 	if !ok {
 		retry = -1
 	}
-	failure := store.Failure{
+	failure := outbox.Failure{
 		Reason:       result.Reason,
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
 		Target:       j.endpoint.Target,
 		FailingLimit: d.options.FailingLimit,
 	}
-	var effect store.Failed
+	var effect outbox.Failed
 	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {
-		effect, err = d.store.EventFailed(ctx, j.lease, failure)
+		effect, err = d.outbox.Failed(ctx, j.lease, failure)
 		return err
 	})
 	if !recorded {
@@ -69,9 +70,9 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 		d.metrics.deadLettered(j.lease.Event.Kind, result.Reason)
 	}
 	if effect.Disabled {
-		cause := store.EndpointFailing
+		cause := outbox.EndpointFailing
 		if failure.Gone {
-			cause = store.EndpointGone
+			cause = outbox.EndpointGone
 		}
 		d.options.Log.Warn("disabled an endpoint", "merchantID", j.lease.Event.MerchantID, "reason", result.Reason)
 		d.metrics.endpointsDisabled.WithLabelValues(cause).Inc()
@@ -90,10 +91,10 @@ func (d *dispatcher) record(ctx context.Context, j job, write func(context.Conte
 		switch {
 		case err == nil:
 			return true
-		case errors.Is(err, store.ErrLeaseLost):
+		case errors.Is(err, outbox.ErrLeaseLost):
 			d.metrics.leasesLost.Inc()
 			return false
-		case !errors.Is(err, store.ErrUnavailable), !d.now().Before(j.leaseEnd), !pause(ctx, recordPause):
+		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !pause(ctx, recordPause):
 			d.options.Log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
 			return false
 		}

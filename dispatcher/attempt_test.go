@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
@@ -20,7 +20,7 @@ func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	seen := shop.await(t, 3)
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -46,7 +46,7 @@ func TestAnEventThatFailsForTheWholeScheduleIsADeadLetter(t *testing.T) {
 	acme := f.endpointAt(shop.URL, 7)
 	id := f.event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t))
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	_ = stop()
 	if n := len(shop.ids()); n != 4 { // as many as the schedule has entries
 		t.Errorf("%d attempts, want 4", n)
@@ -94,7 +94,7 @@ func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 	close(answer)
 	eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
 	_ = stop()
-	f.awaitBacklog(t, 7, store.Backlog{Due: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if letters := f.deadLetters(t); len(letters) != 0 {
 		t.Errorf("dead letters: %+v", letters)
 	}
@@ -105,7 +105,7 @@ func (f fixture) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
 	bucket := session.BucketOf(merchantID)
 	f.makeDue(t, bucket, id)
-	leased, err := f.store.LeaseEvents(t.Context(), bucket, store.LeaseRequest{Holder: "another", For: time.Hour, Limit: 1})
+	leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{Holder: "another", For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("took over %d events: %v", len(leased.Leases), err)
 	}

@@ -13,7 +13,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 // deadLetterTimeout bounds each of many scripts; the person who runs the command can wait.
@@ -27,7 +28,7 @@ const (
 
 // ListOptions select dead letters to list.
 type ListOptions struct {
-	// RedisURL has the forms of store.Open.
+	// RedisURL has the forms of redis.Open.
 	RedisURL string
 	// MerchantID is with or without "mer_"; empty: all merchants.
 	MerchantID string
@@ -39,7 +40,7 @@ type ListOptions struct {
 
 // ResendOptions select dead letters to send again, by exactly one of IDs, MerchantID and All.
 type ResendOptions struct {
-	// RedisURL has the forms of store.Open.
+	// RedisURL has the forms of redis.Open.
 	RedisURL string
 	// IDs of events.
 	IDs []string
@@ -57,12 +58,12 @@ func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) err
 	if options.Limit < 0 {
 		return errors.New("--limit must not be negative")
 	}
-	redis, err := openStore(options.RedisURL)
+	client, err := openRedis(options.RedisURL)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = redis.Close() }()
-	letters, err := selectDeadLetters(ctx, redis, options.MerchantID, options.Limit)
+	defer func() { _ = client.Close() }()
+	letters, err := selectDeadLetters(ctx, outbox.New(client), options.MerchantID, options.Limit)
 	if err != nil {
 		return err
 	}
@@ -84,14 +85,14 @@ func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer)
 	if selectors != 1 {
 		return errors.New("select dead letters by event ids, by --merchant, or with --all")
 	}
-	redis, err := openStore(options.RedisURL)
+	client, err := openRedis(options.RedisURL)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = redis.Close() }()
+	defer func() { _ = client.Close() }()
 	ids := options.IDs
 	if len(ids) == 0 {
-		letters, err := selectDeadLetters(ctx, redis, options.MerchantID, 0)
+		letters, err := selectDeadLetters(ctx, outbox.New(client), options.MerchantID, 0)
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer)
 			ids = append(ids, letter.Event.ID)
 		}
 	}
-	sent, err := redis.Resend(ctx, ids...)
+	sent, err := outbox.New(client).Resend(ctx, ids...)
 	if _, writeErr := fmt.Fprintf(to, "%d dead letters queued for delivery\n", sent); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
@@ -109,21 +110,21 @@ func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer)
 	return err
 }
 
-func openStore(url string) (*store.Store, error) {
-	redis, err := store.Open(store.Options{URL: url, Timeout: deadLetterTimeout})
+func openRedis(url string) (*redis.Client, error) {
+	client, err := redis.Open(redis.Options{URL: url, Timeout: deadLetterTimeout})
 	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
+		return nil, fmt.Errorf("open the connection to Redis: %w", err)
 	}
-	return redis, nil
+	return client, nil
 }
 
 var merchantIDPattern = regexp.MustCompile(`^(mer_)?[a-z2-7]{12}$`)
 
-func selectDeadLetters(ctx context.Context, redis *store.Store, merchantID string, limit int) ([]store.DeadLetter, error) {
+func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchantID string, limit int) ([]outbox.DeadLetter, error) {
 	if merchantID != "" && !merchantIDPattern.MatchString(merchantID) {
 		return nil, fmt.Errorf("--merchant must be an id such as mer_abcdefgh2345, not %q", merchantID)
 	}
-	return redis.DeadLetters(ctx, store.DeadLetterFilter{MerchantID: strings.TrimPrefix(merchantID, "mer_"), Limit: limit})
+	return events.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: strings.TrimPrefix(merchantID, "mer_"), Limit: limit})
 }
 
 // listEntry is a dead letter without its content.
@@ -139,13 +140,13 @@ type listEntry struct {
 	Reason     string                `json:"reason"`
 }
 
-func listEntries(letters []store.DeadLetter) []listEntry {
+func listEntries(letters []outbox.DeadLetter) []listEntry {
 	all := make([]listEntry, len(letters))
 	for i, letter := range letters {
 		event := letter.Event
 		all[i] = listEntry{
 			ID: event.ID, Kind: event.Kind, OccurredAt: event.OccurredAt,
-			FailedAt: letter.DiedAt, Attempts: letter.Attempts, Reason: letter.Reason,
+			FailedAt: letter.FailedAt, Attempts: letter.Attempts, Reason: letter.Reason,
 		}
 		if event.MerchantID != "" {
 			all[i].MerchantID = published.PublicMerchantID(event.MerchantID)
@@ -160,13 +161,13 @@ func listEntries(letters []store.DeadLetter) []listEntry {
 	return all
 }
 
-func writeJSON(to io.Writer, letters []store.DeadLetter) error {
+func writeJSON(to io.Writer, letters []outbox.DeadLetter) error {
 	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(listEntries(letters))
 }
 
-func writeTable(to io.Writer, letters []store.DeadLetter) error {
+func writeTable(to io.Writer, letters []outbox.DeadLetter) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FAILED AT\tID\tKIND\tMERCHANT\tATTEMPTS\tREASON")
 	for _, letter := range listEntries(letters) {

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // deadLetter makes a new event of the merchant a dead letter and returns its id.
 func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 	t.Helper()
 	id := f.event(t, merchantID)
-	leased, err := f.store.LeaseEvents(t.Context(), session.BucketOf(merchantID), store.LeaseRequest{For: time.Hour, Limit: 10})
+	leased, err := f.outbox.Lease(t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	if err := f.store.BuryEvent(t.Context(), leased.Leases[0], "status_5xx"); err != nil {
+	if err := f.outbox.Bury(t.Context(), leased.Leases[0], "status_5xx"); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -87,16 +87,16 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 		if err != nil || out != "1 dead letters queued for delivery\n" {
 			t.Errorf("%s: %q, %v", desc, out, err)
 		}
-		f.awaitBacklog(t, 7, store.Backlog{Due: 1})
+		f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
 		if out, err := resend(ResendOptions{All: true}); err != nil || !strings.HasPrefix(out, "1 ") {
 			t.Errorf("all that is left, %s: %q, %v", kept, out, err)
 		}
 		for _, bucket := range []session.Bucket{7, 8} { // so that the next round begins with none
-			leased, err := f.store.LeaseEvents(t.Context(), bucket, store.LeaseRequest{For: time.Hour, Limit: 10})
+			leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 			if err != nil || len(leased.Leases) != 1 || leased.Leases[0].Attempts != 0 {
 				t.Fatalf("due: %+v, %v", leased, err)
 			}
-			if err := f.store.DropEvent(t.Context(), leased.Leases[0]); err != nil {
+			if err := f.outbox.Drop(t.Context(), leased.Leases[0]); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
@@ -59,7 +61,9 @@ type reporter interface {
 // fills the others.
 type dispatcher struct {
 	options   Options
-	store     *store.Store
+	redis     *redis.Client
+	outbox    *outbox.Outbox
+	store     *store.Store // only to sweep
 	index     index
 	sender    sender
 	reporter  reporter

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
@@ -27,9 +27,9 @@ func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// Another dispatcher gets the others at once, long before the attempt and the leases end.
-	var released []store.Lease
+	var released []outbox.Lease
 	eventually(t, "the others are released", func() bool {
-		leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 10})
+		leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	f.awaitBacklog(t, 7, store.Backlog{Due: 2})
+	f.awaitBacklog(t, 7, outbox.Backlog{Due: 2})
 	if n := len(shop.ids()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
@@ -78,7 +78,7 @@ func TestAttemptsThatTakeTooLongAreAborted(t *testing.T) {
 	if err := stop(); !errors.Is(err, errAborted) {
 		t.Errorf("stopped with %v, want errAborted", err)
 	}
-	leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 10})
+	leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 || leased.Leases[0].Event.ID != id || leased.Leases[0].Attempts != 0 {
 		t.Errorf("due are %+v: %v", leased.Leases, err)
 	}
@@ -100,7 +100,7 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	f.server.Stop()
 	eventually(t, "the outage is noticed", func() bool { return len(f.log.String()) > 0 })
 	f.server.Start()
-	eventually(t, "Redis answers again", func() bool { return f.store.Check(t.Context()) == nil })
+	eventually(t, "Redis answers again", func() bool { return f.connection.Check(t.Context()) == nil })
 	id := f.event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
@@ -124,7 +124,7 @@ func TestARotationIsSentOnce(t *testing.T) {
 	if seen := shop.await(t, 1); seen[0].ID != "evt_key_abcdefgh2345_3" {
 		t.Errorf("saw %s", seen[0].ID)
 	}
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.ids()); n != 1 {
 		t.Errorf("sent %d times", n)
 	}
@@ -164,7 +164,7 @@ func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 		}
 		return len(wanted) == 0
 	})
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -199,7 +199,7 @@ func TestDispatchersShareTheWork(t *testing.T) {
 		return len(arrived) >= 2
 	})
 	close(both)
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	got := shop.ids()
 	slices.Sort(got)
 	slices.Sort(want)
@@ -214,12 +214,12 @@ func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.endpointAt(shop.URL, 7)
 	want := []string{f.event(t, acme.MerchantID), f.event(t, acme.MerchantID)}
-	vanished, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{Holder: "vanished", For: 500 * time.Millisecond, Limit: 10})
+	vanished, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{Holder: "vanished", For: 500 * time.Millisecond, Limit: 10})
 	if err != nil || len(vanished.Leases) != 2 {
 		t.Fatalf("leased %d events: %v", len(vanished.Leases), err)
 	}
 	start(t, f.dispatcher(t))
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	got := shop.ids()
 	slices.Sort(got)
 	slices.Sort(want)

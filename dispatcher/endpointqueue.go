@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 // job is a leased event and its endpoint.
 type job struct {
-	lease    store.Lease
+	lease    outbox.Lease
 	endpoint endpoints.Endpoint
 	// occurred is the time of the event, by this program's clock.
 	occurred time.Time

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // queueFixture has queues whose attempts wait for the test, and a clock of the test.
@@ -70,7 +69,7 @@ func (f *queueFixture) deferJobs(_ context.Context, _ time.Duration, reason stri
 func (f *queueFixture) offerOf(merchant string, n int) (delay time.Duration, reason string) {
 	id := fmt.Sprintf("%s%d", merchant, n)
 	delay, reason, _ = f.offer(context.Background(), job{
-		lease:   store.Lease{Event: outbox.Event{ID: id, MerchantID: merchant}},
+		lease:   outbox.Lease{Event: outbox.Event{ID: id, MerchantID: merchant}},
 		startBy: f.now().Add(13 * time.Second), leaseEnd: f.now().Add(30 * time.Second),
 	})
 	return delay, reason

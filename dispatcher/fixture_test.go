@@ -12,19 +12,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // patience bounds every wait for something that takes milliseconds on an idle machine.
@@ -32,22 +35,20 @@ const patience = 30 * time.Second
 
 // fixture is a Redis of its own, merchants with endpoints, and any number of dispatchers.
 type fixture struct {
-	server  *redistest.Server
-	store   *store.Store
-	index   *fakeIndex
-	reports *recordingReporter
-	log     *logtest.Buffer
+	server     *redistest.Server
+	connection *redis.Client
+	store      *store.Store
+	outbox     *outbox.Outbox
+	index      *fakeIndex
+	reports    *recordingReporter
+	log        *logtest.Buffer
 }
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
-	opened, err := store.Open(store.Options{URL: server.URL(), Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = opened.Close() })
-	return fixture{server, opened, &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
+	client := storetest.Client(t, server.URL())
+	return fixture{server, client, storetest.Store(t, client), outbox.New(client), &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
 }
 
 // fakeIndex is filled by the test instead of by watches.
@@ -178,7 +179,7 @@ func (f fixture) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher 
 	}
 	t.Cleanup(client.Close)
 	return &dispatcher{
-		options: options, store: f.store, index: f.index, sender: client, reporter: f.reports,
+		options: options, redis: f.connection, outbox: f.outbox, store: f.store, index: f.index, sender: client, reporter: f.reports,
 		rotations: newRotations(), metrics: newMetrics(prometheus.NewRegistry()), identity: "test", now: time.Now,
 	}
 }
@@ -203,17 +204,17 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // awaitBacklog waits until Redis holds no events but these.
-func (f fixture) awaitBacklog(t *testing.T, bucket session.Bucket, want store.Backlog) {
+func (f fixture) awaitBacklog(t *testing.T, bucket session.Bucket, want outbox.Backlog) {
 	t.Helper()
 	eventually(t, "the backlog is as wanted", func() bool {
-		backlog, err := f.store.Backlog(t.Context(), bucket)
+		backlog, err := f.outbox.Backlog(t.Context(), bucket)
 		return err == nil && backlog == want
 	})
 }
 
-func (f fixture) deadLetters(t *testing.T) []store.DeadLetter {
+func (f fixture) deadLetters(t *testing.T) []outbox.DeadLetter {
 	t.Helper()
-	letters, err := f.store.DeadLetters(t.Context(), store.DeadLetterFilter{})
+	letters, err := f.outbox.DeadLetters(t.Context(), outbox.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +222,9 @@ func (f fixture) deadLetters(t *testing.T) []store.DeadLetter {
 }
 
 // redis is for looking at what is there, and for letting time pass.
-func (f fixture) redis(t *testing.T) *redis.Client {
+func (f fixture) redis(t *testing.T) *goredis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: f.server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
+	c := goredis.NewClient(&goredis.Options{Addr: f.server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -255,10 +256,10 @@ func (f fixture) makeDue(t *testing.T, bucket session.Bucket, id string) {
 	}
 	before := strings.Join(words, ":")
 	words[1] = "0000000000001"
-	_, err := f.redis(t).TxPipelined(t.Context(), func(together redis.Pipeliner) error {
+	_, err := f.redis(t).TxPipelined(t.Context(), func(together goredis.Pipeliner) error {
 		together.ZRem(t.Context(), tag(bucket)+"queue", before)
-		together.ZAdd(t.Context(), tag(bucket)+"queue", redis.Z{Member: strings.Join(words, ":")})
-		together.ZAdd(t.Context(), tag(bucket)+"due", redis.Z{Score: 1, Member: words[0]})
+		together.ZAdd(t.Context(), tag(bucket)+"queue", goredis.Z{Member: strings.Join(words, ":")})
+		together.ZAdd(t.Context(), tag(bucket)+"due", goredis.Z{Score: 1, Member: words[0]})
 		return nil
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 // health is what a merchant sees of its endpoint: a condition and an event. The zero health is that of a merchant
@@ -40,13 +40,13 @@ const (
 
 const resumeHint = "Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger changes."
 
-func healthOf(endpoint endpoints.Endpoint, state store.EndpointState) health {
+func healthOf(endpoint endpoints.Endpoint, state outbox.EndpointState) health {
 	switch {
 	case endpoint.URL == "":
 		return health{}
 	case !state.Disabled():
 		return health{true, state.ResumedAt, reasonResumed, "Events are sent to the endpoint again."}
-	case state.Cause == store.EndpointGone:
+	case state.Cause == outbox.EndpointGone:
 		return health{false, state.DisabledAt, reasonGone, "The endpoint answered 410 Gone. " + resumeHint}
 	}
 	return health{false, state.DisabledAt, reasonFailing,
@@ -64,10 +64,10 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for _, work := range pending {
-		if !work.Troubled {
+		if !work.Unhealthy {
 			continue
 		}
-		states, err := d.store.TroubledEndpoints(ctx, work.Bucket)
+		states, err := d.outbox.UnhealthyEndpoints(ctx, work.Bucket)
 		if err != nil {
 			return false, err
 		}
@@ -84,15 +84,15 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 
 // reportEndpoint resumes or reports an endpoint. If it is resumed, there is more to report. A webhook that was removed
 // has a new target too: none. The error is of Redis.
-func (d *dispatcher) reportEndpoint(ctx context.Context, state store.EndpointState) (resumed bool, err error) {
+func (d *dispatcher) reportEndpoint(ctx context.Context, state outbox.EndpointState) (resumed bool, err error) {
 	endpoint := d.index.Endpoint(state.MerchantID)
 	known := endpoint.State == endpoints.Published
 	switch {
 	case endpoint.State == endpoints.Undecodable:
 		return false, nil
 	case known && state.Disabled() && state.Target != endpoint.Target:
-		return d.store.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)
-	case state.Disabled() && state.Told, known && endpoint.UID == "":
+		return d.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)
+	case state.Disabled() && state.Reported, known && endpoint.UID == "":
 		return false, nil
 	case known:
 		if !d.report(ctx, endpoint, healthOf(endpoint, state)) {
@@ -101,7 +101,7 @@ func (d *dispatcher) reportEndpoint(ctx context.Context, state store.EndpointSta
 	case state.Disabled():
 		return false, nil // the merchant is unknown, perhaps not yet published
 	}
-	return false, d.store.EndpointTold(ctx, state)
+	return false, d.outbox.EndpointReported(ctx, state)
 }
 
 // report reports the health of an endpoint, and whether that needs no repetition.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 // moved gives the endpoint another target.
@@ -42,9 +42,9 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	first := f.event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 1, Unhealthy: 1})
 	second := f.event(t, acme.MerchantID)
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 2, Troubled: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2, Unhealthy: 1})
 	if n := len(shop.ids()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
@@ -66,12 +66,12 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	if seen := shop.await(t, 2); seen[1].ID != third {
 		t.Errorf("saw %s, want %s", seen[1].ID, third)
 	}
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 2})
-	if sent, err := f.store.Resend(t.Context(), first, second); err != nil || sent != 2 {
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2})
+	if sent, err := f.outbox.Resend(t.Context(), first, second); err != nil || sent != 2 {
 		t.Fatalf("sent %d again: %v", sent, err)
 	}
 	shop.await(t, 4)
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 }
 
 // It must not become a dead letter because nobody has looked after disabled endpoints in between.
@@ -103,11 +103,11 @@ func TestAnEventForAResumedEndpointIsDelivered(t *testing.T) {
 func (f fixture) disable(t *testing.T, endpoint endpoints.Endpoint) {
 	t.Helper()
 	f.event(t, endpoint.MerchantID)
-	leased, err := f.store.LeaseEvents(t.Context(), 7, store.LeaseRequest{For: time.Hour, Limit: 1})
+	leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	failed, err := f.store.EventFailed(t.Context(), leased.Leases[0], store.Failure{
+	failed, err := f.outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
 		Reason: "gone", Gone: true, Target: endpoint.Target, FailingLimit: time.Hour,
 	})
 	if err != nil || !failed.Disabled {
@@ -124,7 +124,7 @@ func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
 		o.FailingLimit = 5 * time.Millisecond
 		o.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, time.Hour}
 	}))
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 1, Troubled: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 1, Unhealthy: 1})
 	f.awaitReports(t, "EndpointFailing")
 	if n := len(shop.ids()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
@@ -152,16 +152,16 @@ func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
 	f.reports.setFail(errMerchantGone)
 	start(t, f.dispatcher(t))
 	eventually(t, "that is done with", func() bool {
-		states, err := f.store.TroubledEndpoints(t.Context(), 7)
-		return err == nil && len(states) == 1 && states[0].Told
+		states, err := f.outbox.UnhealthyEndpoints(t.Context(), 7)
+		return err == nil && len(states) == 1 && states[0].Reported
 	})
 }
 
 func TestHealthOfAnEndpoint(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for want, state := range map[string]store.EndpointState{
-		"EndpointGone":    {DisabledAt: at, Cause: store.EndpointGone},
-		"EndpointFailing": {DisabledAt: at, Cause: store.EndpointFailing, FailingSince: at.Add(-120 * time.Hour)},
+	for want, state := range map[string]outbox.EndpointState{
+		"EndpointGone":    {DisabledAt: at, Cause: outbox.EndpointGone},
+		"EndpointFailing": {DisabledAt: at, Cause: outbox.EndpointFailing, FailingSince: at.Add(-120 * time.Hour)},
 		"Resumed":         {ResumedAt: at},
 	} {
 		got := healthOf(endpoints.Endpoint{URL: "https://shop.example"}, state)
@@ -169,7 +169,7 @@ func TestHealthOfAnEndpoint(t *testing.T) {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}
-	if got := healthOf(endpoints.Endpoint{}, store.EndpointState{ResumedAt: at}); got != (health{}) {
+	if got := healthOf(endpoints.Endpoint{}, outbox.EndpointState{ResumedAt: at}); got != (health{}) {
 		t.Errorf("without a webhook: %+v", got)
 	}
 }
@@ -184,7 +184,7 @@ func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
 	removed.URL, removed.Target, removed.Secrets = "", "", nil
 	f.index.put(removed)
 	f.awaitReports(t, "EndpointGone", "")
-	f.awaitBacklog(t, 7, store.Backlog{Dead: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 }
 
 func newReporter(t *testing.T) *kubeReporter {

@@ -8,36 +8,36 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // lease leases due events of a bucket and decides about each. ctx must outlive the shutdown of the loops: events that
 // were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
 	asked := d.now()
-	leased, err := d.store.LeaseEvents(ctx, bucket, store.LeaseRequest{Holder: d.identity, For: d.options.Lease, Limit: leaseBatch})
-	for _, id := range leased.Unreadable {
-		d.metrics.deadLettered("", store.ReasonUnreadable)
+	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{Holder: d.identity, For: d.options.Lease, Limit: leaseBatch})
+	for _, id := range leased.Undecodable {
+		d.metrics.deadLettered("", outbox.ReasonDecodeError)
 		d.options.Log.Error("could not decode an event; it is now a dead letter", "eventID", id)
 	}
 	if leased.Expired > 0 {
 		d.metrics.expiredEvents(leased.Expired)
 		d.options.Log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
 	}
-	var deferrals []store.Deferral
+	var deferrals []outbox.Deferral
 	for _, lease := range leased.Leases {
 		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
 		if !done {
 			d.metrics.deferred.WithLabelValues(reason).Inc()
-			deferrals = append(deferrals, store.Deferral{Lease: lease, Delay: addJitter(delay, jitter())})
+			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: addJitter(delay, jitter())})
 		}
 	}
-	return leased.More, errors.Join(err, d.store.DeferEvents(ctx, bucket, deferrals...))
+	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
 }
 
 // handle does what is decided about a leased event, or returns for how long to defer it, and why.
-func (d *dispatcher) handle(ctx context.Context, lease store.Lease, redisNow, asked time.Time) (delay time.Duration, reason string, done bool) {
+func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, asked time.Time) (delay time.Duration, reason string, done bool) {
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, redisNow)
 	switch decided.action {
@@ -45,7 +45,7 @@ func (d *dispatcher) handle(ctx context.Context, lease store.Lease, redisNow, as
 		d.logDeferral(decided, lease)
 		return decided.delay, decided.reason, false
 	case drop:
-		if d.finish(ctx, lease, d.store.DropEvent) {
+		if d.finish(ctx, lease, d.outbox.Drop) {
 			d.metrics.finished(lease.Event.Kind, outcomeDropped)
 		}
 		return 0, "", true
@@ -53,7 +53,7 @@ func (d *dispatcher) handle(ctx context.Context, lease store.Lease, redisNow, as
 		d.deadLetter(ctx, lease, reasonDisabled)
 		return 0, "", true
 	case resume:
-		if _, err := d.store.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
+		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
 			d.logRedisError(err)
 			return 0, deferredBusy, false
 		}
@@ -104,7 +104,7 @@ const reasonDisabled = "endpoint_disabled"
 
 // decide says what to do with a leased event; now is the time of Redis. Dropping an event loses it, so it requires that
 // the operator has withdrawn the merchant: a missing published object may be an accident.
-func decide(lease store.Lease, endpoint endpoints.Endpoint, now time.Time) decision {
+func decide(lease outbox.Lease, endpoint endpoints.Endpoint, now time.Time) decision {
 	delay := deferralDelay(now.Sub(lease.Event.OccurredAt))
 	switch {
 	case lease.Unsupported:
@@ -143,26 +143,26 @@ var deferralCauses = map[string]string{
 }
 
 // logDeferral logs why events wait, when they have waited for long.
-func (d *dispatcher) logDeferral(decided decision, lease store.Lease) {
+func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 	if decided.delay >= time.Minute && d.logged.allow(decided.reason, maxDeferral) {
 		d.options.Log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
 			"merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
 	}
 }
 
-func (d *dispatcher) deadLetter(ctx context.Context, lease store.Lease, reason string) {
-	if d.finish(ctx, lease, func(ctx context.Context, lease store.Lease) error {
-		return d.store.BuryEvent(ctx, lease, reason)
+func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, reason string) {
+	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
+		return d.outbox.Bury(ctx, lease, reason)
 	}) {
 		d.metrics.deadLettered(lease.Event.Kind, reason)
 	}
 }
 
 // finish ends a leased event and reports whether that is done. If not, the event is due again when its lease ends.
-func (d *dispatcher) finish(ctx context.Context, lease store.Lease, end func(context.Context, store.Lease) error) bool {
+func (d *dispatcher) finish(ctx context.Context, lease outbox.Lease, end func(context.Context, outbox.Lease) error) bool {
 	err := end(ctx, lease)
 	switch {
-	case errors.Is(err, store.ErrLeaseLost):
+	case errors.Is(err, outbox.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
 		d.options.Log.Error("could not finish an event; retrying when its lease ends", "eventID", lease.Event.ID, "error", err)
@@ -173,15 +173,15 @@ func (d *dispatcher) finish(ctx context.Context, lease store.Lease, end func(con
 // deferJobs releases events that wait here, to be due after the delay.
 func (d *dispatcher) deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job) {
 	ctx = context.WithoutCancel(ctx)
-	byBucket := map[session.Bucket][]store.Deferral{}
+	byBucket := map[session.Bucket][]outbox.Deferral{}
 	for _, j := range jobs {
 		d.metrics.deferred.WithLabelValues(reason).Inc()
 		bucket := j.lease.Event.Bucket()
-		byBucket[bucket] = append(byBucket[bucket], store.Deferral{Lease: j.lease, Delay: addJitter(delay, jitter())})
+		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: addJitter(delay, jitter())})
 	}
 	for bucket, deferrals := range byBucket {
 		for batch := range slices.Chunk(deferrals, leaseBatch) {
-			if err := d.store.DeferEvents(ctx, bucket, batch...); err != nil {
+			if err := d.outbox.Defer(ctx, bucket, batch...); err != nil {
 				d.logRedisError(err) // they are due when their leases end
 			}
 		}

@@ -19,13 +19,13 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.endpointAt(shop.URL, 7) // it has not asked for session.created
-	f.create(t, acme.MerchantID, func(n *store.NewSession) { n.TellCreated = true })
+	f.create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
 	gone := newMerchantID(7)
 	f.index.put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
 	f.event(t, gone)
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
@@ -96,7 +96,7 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
-	f.awaitBacklog(t, 7, store.Backlog{Due: 1})
+	f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
@@ -117,7 +117,7 @@ func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
 	}
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
 }
 
@@ -143,38 +143,38 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 }
 
 func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
-	lease := func(kind v1alpha1.WebhookEvent, state store.EndpointState) store.Lease {
-		return store.Lease{Event: outbox.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
+	lease := func(kind v1alpha1.WebhookEvent, state outbox.EndpointState) outbox.Lease {
+		return outbox.Lease{Event: outbox.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
 	}
 	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
 	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
-	disabled := store.EndpointState{Target: "here", DisabledAt: noon}
-	elsewhere := store.EndpointState{Target: "there", DisabledAt: noon}
-	failing := store.EndpointState{Target: "here", FailingSince: noon}
-	newer := store.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
+	disabled := outbox.EndpointState{Target: "here", DisabledAt: noon}
+	elsewhere := outbox.EndpointState{Target: "there", DisabledAt: noon}
+	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
+	newer := outbox.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
 	const month = 30 * 24 * time.Hour
 	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
 
 	for desc, test := range map[string]struct {
-		lease    store.Lease
+		lease    outbox.Lease
 		endpoint endpoints.Endpoint
 		age      time.Duration
 		want     decision
 	}{
-		"all is well":                   {lease(completed, store.EndpointState{}), signed, 0, decision{action: send}},
+		"all is well":                   {lease(completed, outbox.EndpointState{}), signed, 0, decision{action: send}},
 		"it has failed":                 {lease(completed, failing), signed, 0, decision{action: send}},
-		"not asked for":                 {lease(created, store.EndpointState{}), signed, 0, decision{action: drop}},
-		"no webhook":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{action: drop}},
+		"not asked for":                 {lease(created, outbox.EndpointState{}), signed, 0, decision{action: drop}},
+		"no webhook":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{action: drop}},
 		"not asked for, and disabled":   {lease(created, disabled), signed, 0, decision{action: drop}},
-		"withdrawn":                     {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{action: drop}},
-		"nobody yet":                    {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{deferEvent, deferredUnknown, 2 * time.Second}},
-		"nobody for a minute":           {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},
-		"nobody for a month":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, month, decision{deferEvent, deferredUnknown, 5 * time.Minute}},
-		"before it happened":            {lease(completed, store.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{deferEvent, deferredUnknown, 2 * time.Second}},
-		"there, but undecodable":        {lease(completed, store.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
+		"withdrawn":                     {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{action: drop}},
+		"nobody yet":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{deferEvent, deferredUnknown, 2 * time.Second}},
+		"nobody for a minute":           {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},
+		"nobody for a month":            {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, month, decision{deferEvent, deferredUnknown, 5 * time.Minute}},
+		"before it happened":            {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{deferEvent, deferredUnknown, 2 * time.Second}},
+		"there, but undecodable":        {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
 		"of a newer version":            {newer, signed, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
 		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
-		"no secret yet":                 {lease(completed, store.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
+		"no secret yet":                 {lease(completed, outbox.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
 		"disabled":                      {lease(completed, disabled), signed, 0, decision{action: deadLetter}},
 		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{action: deadLetter}},
 		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume}},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 // metrics of a dispatcher. No label contains a merchant or a value that one chose. The gauges of Redis are the same on
@@ -93,13 +93,13 @@ func (m *metrics) initialize() {
 	for _, reason := range delivery.Reasons() {
 		m.attempts.WithLabelValues(reason)
 	}
-	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, store.ReasonUnreadable}) {
+	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
 	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
-	for _, cause := range []string{store.EndpointGone, store.EndpointFailing} {
+	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
 	m.expiredEvents(0)

@@ -20,7 +20,7 @@ type Options struct {
 	// CredentialsNamespace has the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
 
-	// RedisURL has the forms of store.Open. It may contain a password and is never logged.
+	// RedisURL has the forms of redis.Open. It may contain a password and is never logged.
 	RedisURL string
 	// Ops is the port of health and metrics.
 	Ops ops.Options

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // pollsPerSweep: where sessions are created all the time, some expire all the time, most of them settled before. To sweep
@@ -50,8 +50,8 @@ func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step fu
 
 // pendingWork returns the pending work of all buckets. While servers of a Redis Cluster are unavailable it is that of the
 // others.
-func (d *dispatcher) pendingWork(ctx context.Context) ([]store.Outlook, error) {
-	pending, err := d.store.Look(ctx)
+func (d *dispatcher) pendingWork(ctx context.Context) ([]outbox.PendingWork, error) {
+	pending, err := d.outbox.PendingWork(ctx)
 	if err != nil && len(pending) > 0 && ctx.Err() == nil {
 		d.logRedisError(err)
 		return pending, nil
@@ -77,26 +77,26 @@ func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more boo
 
 // countBacklog counts the waiting events and endpoints for the metrics.
 func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
-	pending, err := d.store.Look(ctx)
+	pending, err := d.outbox.PendingWork(ctx)
 	if err != nil {
 		return false, err
 	}
-	var total store.Backlog
-	var longest store.Overdue
+	var total outbox.Backlog
+	var longest outbox.Overdue
 	for _, work := range pending {
-		backlog, err := d.store.Backlog(ctx, work.Bucket)
+		backlog, err := d.outbox.Backlog(ctx, work.Bucket)
 		if err != nil {
 			return false, err
 		}
 		total.Due += backlog.Due
 		total.Dead += backlog.Dead
-		total.Troubled += backlog.Troubled
+		total.Unhealthy += backlog.Unhealthy
 		longest.Event = max(longest.Event, work.Overdue.Event)
 		longest.Session = max(longest.Session, work.Overdue.Session)
 	}
 	d.metrics.dueEvents.Set(float64(total.Due))
 	d.metrics.deadLetters.Set(float64(total.Dead))
-	d.metrics.disabledEndpoints.Set(float64(total.Troubled))
+	d.metrics.disabledEndpoints.Set(float64(total.Unhealthy))
 	d.metrics.overdueEvent.Set(longest.Event.Seconds())
 	d.metrics.overdueSession.Set(longest.Session.Seconds())
 	return false, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -67,7 +68,7 @@ func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 	if seen := shop.await(t, 1); seen[0].ID != endedEvent(created.ID) {
 		t.Errorf("saw %+v", seen[0])
 	}
-	f.awaitBacklog(t, 7, store.Backlog{})
+	f.awaitBacklog(t, 7, outbox.Backlog{})
 	if got := testutil.ToFloat64(d.metrics.expiredSessions); got != 1 {
 		t.Errorf("counted %v expired sessions", got)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 // rotations are the key rotations that this dispatcher has seen and not recorded as events yet. Every dispatcher sees
@@ -27,14 +27,14 @@ func newRotations() *rotations {
 
 // add does not wait for Redis, because a watch calls it.
 func (r *rotations) add(key published.KeyRecord, merchantName string) {
-	news := outbox.KeyNews{
+	news := outbox.KeyRotation{
 		KeyID:      key.KeyID,
 		Prefix:     key.Current.Prefix,
 		Generation: key.Generation,
 		Cause:      key.LastRotation.Cause,
 	}
 	r.mu.Lock()
-	r.pending[key.KeyID] = outbox.KeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
+	r.pending[key.KeyID] = outbox.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
 	r.mu.Unlock()
 	wake(r.added)
 }
@@ -57,8 +57,8 @@ func (r *rotations) remove(event outbox.Event) {
 // recordRotations records the events of rotations, until Redis fails.
 func (d *dispatcher) recordRotations(ctx context.Context) (more bool, err error) {
 	for _, event := range d.rotations.list() {
-		_, err := d.store.RecordRotation(ctx, event, d.now())
-		if errors.Is(err, store.ErrUnavailable) {
+		_, err := d.outbox.RecordRotation(ctx, event, d.now())
+		if errors.Is(err, redis.ErrUnavailable) {
 			return false, err
 		}
 		if err != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
@@ -33,11 +35,17 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer stopTracing()
 	registry := ops.NewRegistry()
-	redis, err := store.Open(store.Options{URL: options.RedisURL, Timeout: redisTimeout, Log: options.Log, Registerer: registry, Tracer: tracer})
+	connection, err := redis.Open(redis.Options{
+		URL: options.RedisURL, Timeout: redisTimeout, Log: options.Log, Registerer: registry, Tracer: tracer,
+	})
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return fmt.Errorf("open the connection to Redis: %w", err)
 	}
-	defer func() { _ = redis.Close() }()
+	defer func() { _ = connection.Close() }()
+	sessions, err := store.New(connection, store.Options{})
+	if err != nil {
+		return err
+	}
 	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
 	if err != nil {
 		return fmt.Errorf("--webhook-allow-cidrs: %w", err)
@@ -68,12 +76,12 @@ func Run(ctx context.Context, options Options) error {
 		phase:   ops.NewPhase(),
 		synced:  index.Synced(),
 		dispatcher: &dispatcher{
-			options: options, store: redis, index: index, sender: client, reporter: reporter,
+			options: options, redis: connection, outbox: outbox.New(connection), store: sessions, index: index, sender: client, reporter: reporter,
 			rotations: rotations, metrics: newMetrics(registry), tracer: tracer, identity: identity, now: time.Now,
 		},
 		failed: make(chan error, 1),
 	}
-	health := ops.Health{Phase: r.phase, Redis: redis, Age: index.Age, MaxAge: store.OverrideLifetime}
+	health := ops.Health{Phase: r.phase, Redis: connection, Age: index.Age, MaxAge: store.OverrideLifetime}
 	server, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
 	if err != nil {
 		return err
@@ -116,7 +124,7 @@ func (r role) serve(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if err := ops.Await(r.failed, func() error { return r.dispatcher.store.Await(ctx, r.options.Log) }); err != nil {
+	if err := ops.Await(r.failed, func() error { return r.dispatcher.redis.Await(ctx, r.options.Log) }); err != nil {
 		return err
 	}
 	r.phase.Set(ops.Serving)

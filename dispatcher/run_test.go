@@ -90,7 +90,7 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 	if status, body := l.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "syncing") {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
-	if backlog, err := f.store.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
+	if backlog, err := f.outbox.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
 		t.Errorf("the backlog is %+v, %v", backlog, err)
 	}
 	if f.leasedTo(t, bucket, id) {

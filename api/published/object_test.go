@@ -38,8 +38,8 @@ func TestAnIDIsAKeyID(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
-		published.KeyName("abcdefgh2345"):         "key-abcdefgh2345",
-		published.MerchantName("abcdefgh2345"):    "merchant-abcdefgh2345",
+		published.KeyName("abcdefgh2345"):          "key-abcdefgh2345",
+		published.MerchantName("abcdefgh2345"):     "merchant-abcdefgh2345",
 		published.PublicMerchantID("abcdefgh2345"): "mer_abcdefgh2345",
 	} {
 		if got != want {

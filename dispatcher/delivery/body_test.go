@@ -168,7 +168,7 @@ func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outb
 	if err != nil {
 		t.Fatal(err)
 	}
-	news := &outbox.SessionNews{Sequence: 1, Session: session.Session{
+	news := &outbox.SessionChange{Sequence: 1, Session: session.Session{
 		ID: id, MerchantID: merchantID, MerchantName: "Acme Coffee", Status: status,
 		Charge: charge(), CreatedAt: created, ExpiresAt: expires,
 	}}
@@ -193,7 +193,7 @@ func refusing(e outbox.Event, payment outbox.RefusedPayment, at time.Time) outbo
 	return e
 }
 
-func rotated(news outbox.KeyNews) outbox.Event {
+func rotated(news outbox.KeyRotation) outbox.Event {
 	return outbox.Event{
 		ID: "evt_key_abcdefgh2345_2", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
 		OccurredAt: ended, Key: &news,
@@ -216,10 +216,10 @@ func golden(t testing.TB) map[string]outbox.Event {
 			settled(event(t, v1alpha1.EventLatePayment, session.Completed), "card-1001", ""), late, expires),
 		"session.payment_mismatch": refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending),
 			outbox.RefusedPayment{Ref: "card-2002", AmountCents: 1249}, created),
-		"key.rotated": rotated(outbox.KeyNews{
+		"key.rotated": rotated(outbox.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),
-		"key.rotated.own": rotated(outbox.KeyNews{
+		"key.rotated.own": rotated(outbox.KeyRotation{
 			KeyID: "abcdefgh2345", Generation: 3, Cause: v1alpha1.RotationTrigger,
 		}),
 	}

@@ -8,15 +8,12 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // A replica whose watch is older than any override may take a dead key for a live one.
 func TestReadyWhileTheDirectoryCanBeTrusted(t *testing.T) {
-	redis, err := store.Open(store.Options{URL: redistest.Start(t).URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Close() })
+	redis := storetest.Client(t, redistest.Start(t).URL())
 	for desc, test := range map[string]struct {
 		phase string
 		age   time.Duration

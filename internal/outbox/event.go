@@ -1,13 +1,17 @@
 package outbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Event is one thing a merchant is told. What it says never changes once it is recorded, so that every
+// Event is a message to a merchant about one change. It never changes once it is recorded, so that every
 // attempt to deliver it sends the same bytes.
 type Event struct {
 	// ID is the webhook-id: derived from what happened, so that one change cannot become two events.
@@ -16,21 +20,21 @@ type Event struct {
 	// MerchantID is the bare id, without the "mer_" people see; MerchantName is the name payers see.
 	MerchantID, MerchantName string
 	OccurredAt               time.Time
-	// Session is what a session.* event tells of, else nil.
-	Session *SessionNews
-	// Key is what key.rotated tells of, else nil.
-	Key *KeyNews
+	// Session is the subject of a session.* event, else nil.
+	Session *SessionChange
+	// Key is the subject of key.rotated, else nil.
+	Key *KeyRotation
 }
 
 // Bucket is where the event is kept: with everything else of its merchant.
 func (e Event) Bucket() session.Bucket { return session.BucketOf(e.MerchantID) }
 
-// SessionNews is a session as it was right after the change.
-type SessionNews struct {
+// SessionChange is a session as it was right after the change.
+type SessionChange struct {
 	session.Session
 	// Sequence numbers the events of one session from 1, in the order of its changes.
 	Sequence int64
-	// Payment is what session.late_payment and session.payment_mismatch tell of, else nil. It did
+	// Payment is the subject of session.late_payment and session.payment_mismatch, else nil. It did
 	// not settle the session.
 	Payment *RefusedPayment
 }
@@ -43,11 +47,53 @@ type RefusedPayment struct {
 	PaidAt time.Time
 }
 
-// KeyNews is the API key in force after a rotation, without anything secret.
-type KeyNews struct {
+// KeyRotation is the API key in force after a rotation, without anything secret.
+type KeyRotation struct {
 	KeyID string
-	// Prefix is the beginning of the new key; empty for a key made elsewhere.
+	// Prefix is the beginning of the new key; empty for an externally generated key.
 	Prefix     string
 	Generation int64
 	Cause      v1alpha1.RotationCause
+}
+
+// NewKeyRotated returns the event of a rotation. Its id is derived from the key id and the generation.
+func NewKeyRotated(merchantID, merchantName string, rotation KeyRotation, occurredAt time.Time) Event {
+	return Event{
+		ID:         fmt.Sprintf("evt_key_%s_%d", rotation.KeyID, rotation.Generation),
+		Kind:       v1alpha1.EventKeyRotated,
+		MerchantID: merchantID, MerchantName: merchantName,
+		OccurredAt: occurredAt,
+		Key:        &rotation,
+	}
+}
+
+// Mark is the end of a session event's id. It names the change within its session, so that the same change
+// has the same id whoever made it. Ids hold letters, digits and underscores only.
+type Mark string
+
+const (
+	// MarkCreated is that of session.created.
+	MarkCreated Mark = "created"
+	// MarkEnded is that of the event of every final status: there is only one end.
+	MarkEnded Mark = "ended"
+)
+
+// MarkLate is that of session.late_payment for the payment reference.
+func MarkLate(paymentRef string) Mark { return Mark("late_" + digest(paymentRef)) }
+
+// MarkMismatch is that of session.payment_mismatch for the payment reference.
+func MarkMismatch(paymentRef string) Mark { return Mark("mismatch_" + digest(paymentRef)) }
+
+// SessionEventID is the id of an event of the session.
+func SessionEventID(id session.ID, mark Mark) string { return SessionEventIDOf(id.String(), mark) }
+
+// SessionEventIDOf is SessionEventID of what should be the text of a session id.
+func SessionEventIDOf(sessionID string, mark Mark) string {
+	return "evt_" + strings.TrimPrefix(sessionID, "ps_") + "_" + string(mark)
+}
+
+// digest returns 16 hex digits of the reference's SHA-256: rails choose references, ids are ours.
+func digest(paymentRef string) string {
+	sum := sha256.Sum256([]byte(paymentRef))
+	return hex.EncodeToString(sum[:8])
 }

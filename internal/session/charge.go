@@ -33,15 +33,16 @@ type FieldError struct{ Field, Rule string }
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Rule }
 
-// Charge is what a till asks for. Amounts are in cents.
+// Charge is what a till asks for. Amounts are in cents. The JSON names are those of Record.
 type Charge struct {
-	AmountCents int64
+	AmountCents int64 `json:"-"`
 	// OrderRef is the merchant's own reference; empty: none.
-	OrderRef string
+	OrderRef string `json:"o,omitempty"`
 	// TaxCents and TipCents are informational; nil: not given.
-	TaxCents, TipCents *int64
-	// CustomerEmail is where a receipt goes; empty: none.
-	CustomerEmail string
+	TaxCents *int64 `json:"t,omitempty"`
+	TipCents *int64 `json:"p,omitempty"`
+	// CustomerEmail is where a receipt goes; empty: none. It is in no Record, and so in no event.
+	CustomerEmail string `json:"-"`
 }
 
 // Validate checks every field; the error is a *FieldError for the first that breaks its rule.

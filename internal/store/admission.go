@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -23,7 +26,7 @@ type Admission struct {
 	Order published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
-	// Live is the directory's own verdict on Digest.
+	// Live: the directory accepts Digest.
 	Live bool
 	// Blocked: the merchant is not active, so decide about the key and stop.
 	Blocked bool
@@ -37,104 +40,124 @@ type Admitted struct {
 	ratelimit.Quota
 	// Now is the time of Redis, the clock of every session.
 	Now time.Time
-	// LastUsedAt is when the key was last used before this request, to within a minute; zero: never. Only Admit tells it.
+	// LastUsedAt is when the key was last used before this request, to within a minute; zero: never. Only Admit reads it.
 	LastUsedAt time.Time
 }
 
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
-// ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, ErrCorrupt, ErrUnavailable.
+// ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
-	var call words
+	var call merchantCall
 	admission.keys(&call)
-	call.key(admission.keyspace(), usedKind, admission.KeyID)
+	call.Key(admission.space(), redis.LastUseKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	answer, err := s.runWords(ctx, admitScript, &call)
+	reply, err := s.redis.RunCall(ctx, admitScript, &call.Call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
-	admitted, _, err := s.admittedOf(answer, &call, &admission)
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
 	return admitted, err
 }
 
 // AdmitRotation is Admit for a rotation of the key, of which limit bounds how many there are of one ApiKey. With
 // ErrRotationLimited the Quota is that of the rotations.
 func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
-	var call words
+	var call merchantCall
 	admission.keys(&call)
-	call.key(admission.keyspace(), rotationsKind, admission.KeyID)
+	call.Key(admission.space(), redis.RotationRateKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	limitArgs(&call, limit)
-	answer, err := s.runWords(ctx, admitRotationScript, &call)
+	limitArgs(&call.Call, limit)
+	reply, err := s.redis.RunCall(ctx, admitRotationScript, &call.Call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a rotation: %w", err)
 	}
-	text := answer.text()
+	text := reply.Text()
 	if tail, limited := strings.CutPrefix(text, "ROTATION_LIMITED "); limited {
 		now, backlog, _, ok := momentOf(tail)
 		if !ok {
-			return Admitted{}, ErrCorrupt
+			return Admitted{}, redis.ErrCorrupt
 		}
 		return Admitted{Now: now, Quota: limit.Refused(backlog)}, ErrRotationLimited
 	}
-	admitted, _, err := s.admittedOf(replyOf(text), &call, &admission)
+	admitted, _, err := s.admittedOf(text, &call, &admission)
 	return admitted, err
 }
 
-func (a *Admission) keyspace() keyspace { return keyspaceOf(session.BucketOf(a.MerchantID)) }
+func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
+
+// merchantCall is the call of a merchant's request.
+type merchantCall struct {
+	redis.Call
+
+	// use: the last use of the API key is among what is to be written.
+	use bool
+}
 
 // keys writes those of limiter.lua and admission.lua; the operation's own follow.
-func (a *Admission) keys(call *words) {
-	space := a.keyspace()
-	call.key(space, rateKind, a.MerchantID)
-	call.key(space, overrideKind, a.KeyID)
+func (a *Admission) keys(call *merchantCall) {
+	space := a.space()
+	call.Key(space, redis.RateKey, a.MerchantID)
+	call.Key(space, redis.OverrideKey, a.KeyID)
+}
+
+// endKeys writes the keys of a session that the script may have to expire or end: its own, and those that record the event.
+func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
+	call.Key(space, redis.SessionKey, id.String())
+	outbox.WriteKeys(call, space, id, outbox.MarkEnded)
 }
 
 // admissionArgs writes the last key, if there is one more, and then the arguments of limiter.lua and admission.lua; the operation's
 // own arguments follow.
-func (s *Store) admissionArgs(call *words, a *Admission) {
+func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
-		call.key(a.keyspace(), usedKind, a.KeyID)
+		call.Key(a.space(), redis.LastUseKey, a.KeyID)
 	}
-	limitArgs(call, a.Limit)
-	call.claim(a.Order, a.Digest)
+	limitArgs(&call.Call, a.Limit)
+	call.WriteInt(a.Order.Issued)
+	call.WriteString(" ")
+	call.WriteInt(a.Order.Revision)
+	call.WriteString(" ")
+	var room [2 * len(a.Digest)]byte
+	hex.Encode(room[:], a.Digest[:])
+	call.WriteBytes(room[:])
+	call.End()
 	if !a.Live {
-		call.text.WriteByte('D')
+		call.WriteString("D")
 	}
 	if a.Blocked {
-		call.text.WriteByte('B')
+		call.WriteString("B")
 	}
 	if call.use {
-		call.text.WriteByte('U')
+		call.WriteString("U")
 	}
-	call.end()
+	call.End()
 }
 
-func limitArgs(call *words, limit ratelimit.Policy) {
-	call.integer(limit.Interval().Microseconds())
-	call.integer(limit.Window().Microseconds())
+func limitArgs(call *redis.Call, limit ratelimit.Policy) {
+	call.Int(limit.Interval().Microseconds())
+	call.Int(limit.Window().Microseconds())
 }
 
-// The first word of an answer, where it says more than that the request was admitted.
+// The first word of a reply, where it says more than that the request was admitted.
 const (
-	wordOK       = "OK"
 	wordCreated  = "CREATED"
 	wordReplayed = "REPLAYED"
 )
 
 // admittedOf is that of a merchant's request. Once it is admitted, the last use of the key is written.
-func (s *Store) admittedOf(answer *reply, call *words, a *Admission) (Admitted, string, error) {
-	admitted, word, err := admittedOf(answer, a.Limit)
+func (s *Store) admittedOf(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
+	admitted, word, err := admittedOf(head, a.Limit)
 	if call.use && !admitted.Now.IsZero() && !errors.Is(err, ErrRateLimited) {
 		s.uses.wrote(a.KeyID)
 	}
 	return admitted, word, err
 }
 
-// admittedOf reads what every answer begins with, and returns its first word. With ErrNotFound and
+// admittedOf decodes the head of a reply, and returns its first word. With ErrNotFound and
 // ErrIdempotencyMismatch the request was admitted nevertheless.
-func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error) {
-	word, tail, _ := strings.Cut(answer.text(), " ")
-	var verdict error
+func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
+	word, tail, _ := strings.Cut(head, " ")
+	var refusal error
 	switch word {
 	case "REJECTED":
 		return Admitted{}, word, ErrKeyRejected
@@ -143,26 +166,26 @@ func admittedOf(answer *reply, limit ratelimit.Policy) (Admitted, string, error)
 	case "LIMITED":
 		now, backlog, _, ok := momentOf(tail)
 		if !ok {
-			return Admitted{}, word, ErrCorrupt
+			return Admitted{}, word, redis.ErrCorrupt
 		}
 		return Admitted{Now: now, Quota: limit.Refused(backlog)}, word, ErrRateLimited
 	case "NOT_FOUND":
-		verdict = ErrNotFound
+		refusal = ErrNotFound
 	case "MISMATCH":
-		verdict = ErrIdempotencyMismatch
-	case wordOK, wordCreated, wordReplayed:
+		refusal = ErrIdempotencyMismatch
+	case "OK", wordCreated, wordReplayed:
 	default: // "CORRUPT" among them
-		return Admitted{}, word, ErrCorrupt
+		return Admitted{}, word, redis.ErrCorrupt
 	}
 	now, backlog, used, ok := momentOf(tail)
 	if !ok {
-		return Admitted{}, word, ErrCorrupt
+		return Admitted{}, word, redis.ErrCorrupt
 	}
 	admitted := Admitted{Now: now, Quota: limit.Admitted(backlog)}
 	if used, err := strconv.ParseInt(used, 10, 64); err == nil && used > 0 {
 		admitted.LastUsedAt = time.UnixMilli(used).UTC()
 	}
-	return admitted, word, verdict
+	return admitted, word, refusal
 }
 
 // momentOf reads "<seconds> <microseconds> <the moment by which all requests are paid for, in microseconds>[ <last use>]":

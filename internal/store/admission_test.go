@@ -14,22 +14,22 @@ import (
 )
 
 // operations are those of a merchant: each must admit in the same way.
-var operations = map[string]func(context.Context, *store.Store, store.Admission) (store.Admitted, error){
-	"admit": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+var operations = map[string]func(context.Context, *services, store.Admission) (store.Admitted, error){
+	"admit": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
 		return s.Admit(ctx, asks)
 	},
-	"create": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+	"create": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
 		admitted, _, err := s.CreateSession(ctx, asks, newSession())
 		return admitted, err
 	},
-	"read": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+	"read": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
 		admitted, _, err := s.Session(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
 		if errors.Is(err, store.ErrNotFound) {
 			err = nil // admitted, which is the question here
 		}
 		return admitted, err
 	},
-	"cancel": func(ctx context.Context, s *store.Store, asks store.Admission) (store.Admitted, error) {
+	"cancel": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
 		admitted, _, err := s.Cancel(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
 		if errors.Is(err, store.ErrNotFound) {
 			err = nil
@@ -230,7 +230,7 @@ func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
 
 // Rotations have a limit of their own, behind the merchant's. What it refuses is not counted.
 func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const burst = 5
 	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: burst}
 	asks := merchant()

@@ -25,7 +25,7 @@ func busyMerchant() store.Admission {
 
 func BenchmarkAdmit(b *testing.B) {
 	asks := busyMerchant()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := s.Admit(ctx, asks)
 			return err
@@ -35,7 +35,7 @@ func BenchmarkAdmit(b *testing.B) {
 
 func BenchmarkCreate(b *testing.B) {
 	asks, wanted := busyMerchant(), newSession()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, _, err := s.CreateSession(ctx, asks, wanted)
 			return err
@@ -45,7 +45,7 @@ func BenchmarkCreate(b *testing.B) {
 
 func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 	asks := busyMerchant()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
 			wanted := newSession()
 			var err error
@@ -61,7 +61,7 @@ func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 // Its redis-µs/op are of one script of the two.
 func BenchmarkCreateAndSettle(b *testing.B) {
 	asks, wanted := busyMerchant(), newSession()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, created, err := s.CreateSession(ctx, asks, wanted)
 			if err != nil {
@@ -76,7 +76,7 @@ func BenchmarkCreateAndSettle(b *testing.B) {
 func BenchmarkReplay(b *testing.B) {
 	asks, wanted := busyMerchant(), newSession()
 	wanted.Idempotency = idempotencyKey(b, "order-1001")
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		mustCreate(b, s, asks, wanted)
 		return func(ctx context.Context) error {
 			_, _, err := s.CreateSession(ctx, asks, wanted)
@@ -87,7 +87,7 @@ func BenchmarkReplay(b *testing.B) {
 
 func BenchmarkRead(b *testing.B) {
 	asks := busyMerchant()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		id := mustCreate(b, s, asks, newSession()).Session.ID
 		return func(ctx context.Context) error {
 			_, _, err := s.Session(ctx, asks, id)
@@ -97,7 +97,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 func BenchmarkPublicRead(b *testing.B) {
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		id := mustCreate(b, s, busyMerchant(), newSession()).Session.ID
 		asks := with(payer(), func(p *store.PublicAdmission) { p.Limit = beyondReach })
 		return func(ctx context.Context) error {
@@ -110,7 +110,7 @@ func BenchmarkPublicRead(b *testing.B) {
 // Its redis-µs/op are of one script of the two.
 func BenchmarkCreateAndCancel(b *testing.B) {
 	asks, wanted := busyMerchant(), newSession()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, created, err := s.CreateSession(ctx, asks, wanted)
 			if err != nil {
@@ -125,7 +125,7 @@ func BenchmarkCreateAndCancel(b *testing.B) {
 // A request of a key that was rotated a moment ago: the override decides.
 func BenchmarkAdmitByOverride(b *testing.B) {
 	asks := busyMerchant()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		override := store.Override{
 			KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: asks.Order.Revision + 1},
 			Accepted: []store.Accepted{{Digest: asks.Digest}},
@@ -142,7 +142,7 @@ func BenchmarkAdmitByOverride(b *testing.B) {
 
 func BenchmarkWriteOverride(b *testing.B) {
 	asks := busyMerchant()
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		revision := int64(0)
 		return func(ctx context.Context) error {
 			revision++
@@ -156,7 +156,7 @@ func BenchmarkWriteOverride(b *testing.B) {
 
 // What a dispatcher asks once a second and for each bucket where there is something to expire.
 func BenchmarkSweepOfNothing(b *testing.B) {
-	benchmark(b, func(s *store.Store) func(context.Context) error {
+	benchmark(b, func(s *services) func(context.Context) error {
 		created := mustCreate(b, s, busyMerchant(), newSession()).Session
 		return func(ctx context.Context) error {
 			_, err := s.Sweep(ctx, created.ID.Bucket(), 100)
@@ -167,7 +167,7 @@ func BenchmarkSweepOfNothing(b *testing.B) {
 
 var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
-func benchmark(b *testing.B, prepare func(*store.Store) func(context.Context) error) {
+func benchmark(b *testing.B, prepare func(*services) func(context.Context) error) {
 	b.Helper()
 	server := redistest.Start(b)
 	s := open(b, server.URL())

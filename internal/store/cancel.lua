@@ -16,7 +16,7 @@ if not fields[4] or string.sub(fields[4], 1, #owner) ~= owner then
   return 'NOT_FOUND '
   -- include: admitted
 end
-local verdict = verdict_of(ARGV[6], 'unheard', status_of(fields), true)
+local verdict = verdict_of(ARGV[6], 'unknown', status_of(fields), true)
 if not verdict then
   return 'CORRUPT'
 end

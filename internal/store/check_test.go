@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -16,7 +17,7 @@ func TestCheckTellsAServerThatMayEvict(t *testing.T) {
 	s := open(t, server.URL())
 	c := client(t, server)
 	for policy, want := range map[string]error{
-		"noeviction": nil, "allkeys-lru": store.ErrEviction, "volatile-ttl": store.ErrEviction, "volatile-lfu": store.ErrEviction,
+		"noeviction": nil, "allkeys-lru": redis.ErrEviction, "volatile-ttl": redis.ErrEviction, "volatile-lfu": redis.ErrEviction,
 	} {
 		if err := c.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
 	assertRecovers(t, s)
 
 	wrong := open(t, "redis://till:wrong@"+server.Addr()+"/0")
-	if err := wrong.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+	if err := wrong.Check(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("with a wrong password: Check = %v, want ErrUnavailable", err)
 	}
 }

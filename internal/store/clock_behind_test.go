@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -14,7 +14,7 @@ import (
 
 // lead makes what a bucket holds look as if it had been written by a master whose clock was ahead by so much, or, with a negative
 // time, as if that time had passed.
-func lead(t *testing.T, c *redis.Client, tag string, ahead time.Duration, ids ...session.ID) {
+func lead(t *testing.T, c *goredis.Client, tag string, ahead time.Duration, ids ...session.ID) {
 	t.Helper()
 	for _, id := range ids {
 		must(t, c.HIncrBy(t.Context(), tag+"session:"+id.String(), "x", ahead.Milliseconds()).Err())

@@ -3,61 +3,15 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
-
-const slots = 16384
-
-// startCluster starts a Redis Cluster of three masters that share the slots evenly.
-func startCluster(t *testing.T) []*redistest.Server {
-	t.Helper()
-	servers := make([]*redistest.Server, 3)
-	for i := range servers {
-		servers[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
-		c := client(t, servers[i])
-		first, last := i*slots/3, (i+1)*slots/3-1
-		must(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
-		must(t, c.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		host, port, err := net.SplitHostPort(servers[0].Addr())
-		must(t, err)
-		if i > 0 {
-			must(t, c.ClusterMeet(t.Context(), host, port).Err())
-		}
-	}
-	for _, server := range servers {
-		c := client(t, server)
-		eventually(t, "the cluster is complete", func() bool {
-			info := c.ClusterInfo(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
-		})
-	}
-	return servers
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// merchantOf returns a merchant of the bucket.
-func merchantOf(bucket session.Bucket) store.Admission {
-	for {
-		if asks := merchant(); session.BucketOf(asks.MerchantID) == bucket {
-			return asks
-		}
-	}
-}
 
 // A real cluster refuses a script whose keys are of more than one slot, so this is the proof that all keys
 // of every operation are of one.
@@ -79,7 +33,7 @@ func TestARedisCluster(t *testing.T) {
 			t.Errorf("bucket %d: public read: %v", bucket, err)
 		}
 		expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
-		cancelled := mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.TellCreated = true })).Session
+		cancelled := mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session
 		if _, got, err := s.Cancel(t.Context(), asks, cancelled.ID); err != nil || got.Status != session.Cancelled {
 			t.Errorf("bucket %d: cancel: %s, %v", bucket, got.Status, err)
 		}
@@ -111,7 +65,7 @@ func TestARedisCluster(t *testing.T) {
 		}
 	}
 	must(t, client(t, servers[2]).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	if err := s.Check(t.Context()); !errors.Is(err, store.ErrEviction) {
+	if err := s.Check(t.Context()); !errors.Is(err, redis.ErrEviction) {
 		t.Errorf("Check with one server that may evict: %v", err)
 	}
 }
@@ -123,7 +77,7 @@ func TestABucketThatMovesToAnotherServer(t *testing.T) {
 	asks := merchantOf(7)
 	created := mustCreate(t, s, asks, newSession()).Session
 
-	clients := make([]*redis.Client, len(servers))
+	clients := make([]*goredis.Client, len(servers))
 	for i, server := range servers {
 		clients[i] = client(t, server)
 	}
@@ -131,7 +85,7 @@ func TestABucketThatMovesToAnotherServer(t *testing.T) {
 	from := clients[slot*3/slots]
 	to := clients[(slot*3/slots+1)%3]
 	toID := moveSlot(t, slot, from, to)
-	for _, c := range []*redis.Client{to, from} {
+	for _, c := range []*goredis.Client{to, from} {
 		must(t, c.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 

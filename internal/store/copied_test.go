@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -32,8 +32,8 @@ func followed(t testing.TB, replica *redistest.Server) {
 }
 
 // copied waits this long for so many replicas with each settlement.
-func copied(replicas int, wait time.Duration) func(*store.Options) {
-	return func(o *store.Options) { o.SettlementReplicas, o.SettlementWait = replicas, wait }
+func copied(replicas int, wait time.Duration) func(*redis.Options) {
+	return func(o *redis.Options) { o.Replicas, o.ReplicaTimeout = replicas, wait }
 }
 
 const shortly = 100 * time.Millisecond
@@ -52,8 +52,8 @@ func TestASettlementIsAnsweredWhenReplicasHaveIt(t *testing.T) {
 	replica.Pause()
 	// The second report finds all done, and changes nothing; it must not promise more for that. Nor must the one on
 	// another connection.
-	for _, s := range []*store.Store{hasty, hasty, other, hasty} {
-		if _, err := s.Settle(t.Context(), second, paid("b")); !errors.Is(err, store.ErrUnavailable) {
+	for _, s := range []*services{hasty, hasty, other, hasty} {
+		if _, err := s.Settle(t.Context(), second, paid("b")); !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("with a replica that is frozen: %v, want ErrUnavailable", err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestASettlementWantsAsManyReplicasAsItSays(t *testing.T) {
 	wanting := open(t, master.URL(), copied(2, shortly))
 	asks := merchant()
 	id := mustCreate(t, wanting, asks, newSession()).Session.ID
-	if _, err := wanting.Settle(t.Context(), id, paid("a")); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := wanting.Settle(t.Context(), id, paid("a")); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("with one replica of two: %v, want ErrUnavailable", err)
 	}
 	follow(t, master)
@@ -148,10 +148,10 @@ func TestASettlementIsCopiedInARedisCluster(t *testing.T) {
 	at := slot * 3 / slots
 	from, to := client(t, servers[at]), client(t, servers[(at+1)%3])
 	toID := moveSlot(t, slot, from, to)
-	if _, err := s.Settle(t.Context(), ids[1], paid("a")); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := s.Settle(t.Context(), ids[1], paid("a")); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("while the slot moves: %v, want ErrUnavailable", err)
 	}
-	for _, c := range []*redis.Client{to, from} {
+	for _, c := range []*goredis.Client{to, from} {
 		must(t, c.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 	settled("after the move", ids[1])
@@ -159,13 +159,13 @@ func TestASettlementIsCopiedInARedisCluster(t *testing.T) {
 
 	replicas[(at+1)%3].Pause()
 	hasty := open(t, "redis+cluster://"+servers[0].Addr(), copied(1, shortly))
-	if _, err := hasty.Settle(t.Context(), ids[2], paid("a")); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := hasty.Settle(t.Context(), ids[2], paid("a")); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("with a replica that is frozen: %v, want ErrUnavailable", err)
 	}
 }
 
 // moveSlot moves all of a slot, but not the ownership. It returns the id of the server that is to own it.
-func moveSlot(t *testing.T, slot int, from, to *redis.Client) (toID any) {
+func moveSlot(t *testing.T, slot int, from, to *goredis.Client) (toID any) {
 	t.Helper()
 	toID = to.Do(t.Context(), "CLUSTER", "MYID").Val()
 	must(t, to.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "IMPORTING", from.Do(t.Context(), "CLUSTER", "MYID").Val()).Err())

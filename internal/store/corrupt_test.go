@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -24,7 +25,7 @@ func TestAReplayWhoseSessionIsLostIsNotASecondCharge(t *testing.T) {
 	}
 	for range 2 {
 		_, again, err := s.CreateSession(t.Context(), asks, wanted)
-		if !errors.Is(err, store.ErrCorrupt) || !cmp.Equal(again, store.Created{}, sameSession) {
+		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(again, store.Created{}, sameSession) {
 			t.Errorf("%+v, %v; want ErrCorrupt", again, err)
 		}
 	}
@@ -42,7 +43,7 @@ func TestAnUnreadableOverrideAdmitsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, operation := range operations {
-			if admitted, err := operation(t.Context(), s, asks); !errors.Is(err, store.ErrCorrupt) || admitted != (store.Admitted{}) {
+			if admitted, err := operation(t.Context(), s, asks); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
 				t.Errorf("override %q: %s: %+v, %v; want ErrCorrupt", text, name, admitted, err)
 			}
 		}
@@ -55,15 +56,15 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 	for desc, harm := range map[string]struct{ field, value string }{
 		"an unknown status":              {"s", "PAID"},
 		"an empty status":                {"s", ""},
-		"an amount that is no number":    {"f", "12.5 900000 - - 11 Acme Coffee1001"},
-		"an amount below zero":           {"f", "-1 900000 - - 11 Acme Coffee1001"},
+		"an amount that is no number":    {"f", `12.5 {"n":"Acme Coffee","l":900000}`},
+		"an amount below zero":           {"f", `-1 {"n":"Acme Coffee","l":900000}`},
 		"no expiry":                      {"x", ""},
 		"an expiry that is no number":    {"x", "soon"},
-		"a lifetime that is no number":   {"f", "1250 x - - 11 Acme Coffee1001"},
-		"a tax that is no number":        {"f", "1250 900000 x - 11 Acme Coffee1001"},
-		"a tip that is no number":        {"f", "1250 900000 - x 11 Acme Coffee1001"},
-		"no length of the name":          {"f", "1250 900000 - - Acme Coffee1001"},
-		"a name that is cut off":         {"f", "1250 900000 - - 11 Acme Coff"},
+		"a lifetime that is no number":   {"f", `1250 {"n":"Acme Coffee","l":"x"}`},
+		"a tax that is no number":        {"f", `1250 {"n":"Acme Coffee","l":900000,"t":"x"}`},
+		"a tip that is no number":        {"f", `1250 {"n":"Acme Coffee","l":900000,"p":"x"}`},
+		"no lifetime":                    {"f", `1250 {"n":"Acme Coffee"}`},
+		"a name that is cut off":         {"f", `1250 {"l":900000,"n":"Acme Coff`},
 		"nothing behind the merchant":    {"f", " "},
 		"an end although it is pending":  {"e", "1"},
 		"a final status without its end": {"s", "COMPLETED"},
@@ -81,10 +82,10 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 			c.HSet(t.Context(), key, harm.field, harm.value)
 		}
 		_, read, err := s.Session(t.Context(), asks, id)
-		if !errors.Is(err, store.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {
+		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {
 			t.Errorf("%s: read: %+v, %v; want ErrCorrupt", desc, read, err)
 		}
-		if _, again, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, store.ErrCorrupt) || again.Replayed {
+		if _, again, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, redis.ErrCorrupt) || again.Replayed {
 			t.Errorf("%s: replay: %v; want ErrCorrupt", desc, err)
 		}
 	}
@@ -100,7 +101,7 @@ func TestKeysOfAnotherTypeAreCorruptAndNotOverwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := s.Session(t.Context(), asks, id)
-	if !errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrUnavailable) {
+	if !errors.Is(err, redis.ErrCorrupt) || errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("read: %v, want ErrCorrupt", err)
 	}
 	if strings.Contains(err.Error(), key) || strings.Contains(err.Error(), id.String()) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -20,8 +21,8 @@ type NewSession struct {
 	// RejectMismatch asks for ErrIdempotencyMismatch when the key was used with another charge;
 	// else the original session is returned.
 	RejectMismatch bool
-	// TellCreated: the merchant asks for session.created.
-	TellCreated bool
+	// EmitCreated: record session.created.
+	EmitCreated bool
 }
 
 // Created is the outcome of a create request.
@@ -39,50 +40,63 @@ type Created struct {
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
 	id := session.NewID(session.BucketOf(admission.MerchantID))
-	var call words
-	s.createCall(&call, &admission, &wanted, id)
-	answer, err := s.runWords(ctx, createScript, &call)
+	var call merchantCall
+	if err := s.createCall(&call, &admission, &wanted, id); err != nil {
+		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
+	}
+	reply, err := s.redis.RunCall(ctx, createScript, &call.Call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
-	admitted, word, err := s.admittedOf(answer, &call, &admission)
+	admitted, word, err := s.admittedOf(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, Created{}, err
 	}
 	if word != wordReplayed {
 		return admitted, Created{Session: newSession(id, admission.MerchantID, wanted, admitted.Now)}, nil
 	}
-	created, err := s.replayOf(ctx, answer, admission, admitted.Now)
+	created, err := s.replayOf(ctx, &reply, admission, admitted.Now)
 	return admitted, created, err
 }
 
 // createCall writes what create.lua takes.
-func (s *Store) createCall(call *words, admission *Admission, wanted *NewSession, id session.ID) {
-	space, once := admission.keyspace(), !wanted.Idempotency.IsZero()
+func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID) error {
+	space, once := admission.space(), !wanted.Idempotency.IsZero()
 	lifetime := decimal(wanted.Lifetime.Milliseconds())
 	admission.keys(call)
-	call.key(space, sessionKind, id.String())
-	call.key(space, lineKind, lifetime)
-	call.key(space, expiryKind, "")
+	call.Key(space, redis.SessionKey, id.String())
+	call.Key(space, redis.ExpiryQueueKey, lifetime)
+	call.Key(space, redis.ExpiryKey)
 	if once {
-		call.key(space, idempotencyKind+admission.MerchantID+":", wanted.Idempotency.Hash())
+		call.Key(space, redis.IdempotencyKey, admission.MerchantID, ":", wanted.Idempotency.Hash())
 	}
-	if wanted.TellCreated {
-		call.outboxKeys(space, id, outbox.MarkCreated)
+	if wanted.EmitCreated {
+		outbox.WriteKeys(&call.Call, space, id, outbox.MarkCreated)
 	}
 	s.admissionArgs(call, admission)
-	call.add(lifetime)
-	call.integer((wanted.Lifetime + s.retention).Milliseconds())
-	call.fixed(admission.MerchantID, wanted)
-	if once || wanted.TellCreated || wanted.Charge.CustomerEmail != "" {
-		call.add(flag(wanted.TellCreated))
-		call.add(wanted.Charge.CustomerEmail)
+	call.Text(lifetime)
+	call.Int((wanted.Lifetime + s.retention).Milliseconds())
+	record := session.Record{
+		MerchantID: admission.MerchantID, MerchantName: wanted.MerchantName,
+		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
+	}
+	var room [128]byte // enough for most
+	text, err := record.Append(room[:0])
+	if err != nil {
+		return err
+	}
+	call.WriteBytes(text)
+	call.End()
+	if once || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
+		call.Flag(wanted.EmitCreated)
+		call.Text(wanted.Charge.CustomerEmail)
 	}
 	if once {
-		call.integer(max(wanted.Lifetime, idempotencyLifetime).Milliseconds())
-		call.add(wanted.Charge.Fingerprint())
-		call.add(flag(wanted.RejectMismatch))
+		call.Int(max(wanted.Lifetime, idempotencyRetention).Milliseconds())
+		call.Text(wanted.Charge.Fingerprint())
+		call.Flag(wanted.RejectMismatch)
 	}
+	return nil
 }
 
 // newSession is the session create.lua has just written.
@@ -101,19 +115,19 @@ func newSession(id session.ID, merchantID string, wanted NewSession, now time.Ti
 
 // replayOf reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
 // that an original is gone, or expires.
-func (s *Store) replayOf(ctx context.Context, answer *reply, admission Admission, now time.Time) (Created, error) {
-	id, err := session.ParseID(answer.text())
+func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
+	id, err := session.ParseID(reply.Text())
 	if err != nil {
-		return Created{}, ErrCorrupt
+		return Created{}, redis.ErrCorrupt
 	}
-	same, fields := answer.integer() == 1, answer.list()
-	if answer.broken {
-		return Created{}, ErrCorrupt
+	same, fields := reply.Int() == 1, reply.List()
+	if err := reply.Err(); err != nil {
+		return Created{}, err
 	}
-	there := ownedBy(admission.MerchantID, fields)
-	original, err := sessionOf(id, fields)
-	if !there || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
-		original, err = s.original(ctx, admission.keyspace(), id)
+	found := ownedBy(admission.MerchantID, &fields)
+	original, err := sessionOf(id, &fields)
+	if !found || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
+		original, err = s.original(ctx, admission.space(), id)
 	}
 	if err != nil {
 		return Created{}, err
@@ -122,14 +136,17 @@ func (s *Store) replayOf(ctx context.Context, answer *reply, admission Admission
 }
 
 // original reads a session whose id is known, and expires it if it is due.
-func (s *Store) original(ctx context.Context, space keyspace, id session.ID) (session.Session, error) {
-	keys := []string{space.session(id), space.event(outbox.SessionEventID(id, outbox.MarkEnded)), space.queue(), space.due()}
-	answer, err := s.run(ctx, originalScript, keys)
+func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.ID) (session.Session, error) {
+	var call redis.Call
+	endKeys(&call, space, id)
+	reply, err := s.redis.RunCall(ctx, readOriginalScript, &call)
 	if err != nil {
 		return session.Session{}, fmt.Errorf("read the original session: %w", err)
 	}
-	if answer.text() != wordOK {
-		return session.Session{}, ErrCorrupt
+	reply.OK()
+	fields := reply.List()
+	if err := reply.Err(); err != nil {
+		return session.Session{}, err
 	}
-	return sessionOf(id, answer.list())
+	return sessionOf(id, &fields)
 }

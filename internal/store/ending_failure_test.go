@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -23,10 +24,10 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 	before := waiting()
 	refused := func(why string) {
 		t.Helper()
-		if got, err := s.Settle(t.Context(), pending.ID, paid("a")); !errors.Is(err, store.ErrUnavailable) || got.Applied {
+		if got, err := s.Settle(t.Context(), pending.ID, paid("a")); !errors.Is(err, redis.ErrUnavailable) || got.Applied {
 			t.Errorf("%s: settle: %+v, %v; want ErrUnavailable", why, got, err)
 		}
-		if swept, err := s.Sweep(t.Context(), 7, 10); !errors.Is(err, store.ErrUnavailable) || swept != (store.Swept{}) {
+		if swept, err := s.Sweep(t.Context(), 7, 10); !errors.Is(err, redis.ErrUnavailable) || swept != (store.Swept{}) {
 			t.Errorf("%s: sweep: %+v, %v; want ErrUnavailable", why, swept, err)
 		}
 	}
@@ -77,7 +78,7 @@ func TestAnEndThatCannotBeToldDoesNotHappen(t *testing.T) {
 		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },
 		"settle": func() error { _, err := s.Settle(t.Context(), created.ID, paid("a")); return err },
 	} {
-		if err := end(); !errors.Is(err, store.ErrCorrupt) {
+		if err := end(); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", desc, err)
 		}
 		if _, read, err := s.Session(t.Context(), asks, created.ID); err != nil || read.Status != session.Pending {
@@ -107,11 +108,11 @@ func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
 			harm[1] = asks.MerchantID + " " + harm[1]
 		}
 		must(t, c.HSet(t.Context(), key, harm[0], harm[1]).Err())
-		if got, err := s.Settle(t.Context(), id, failed("a")); !errors.Is(err, store.ErrCorrupt) || got.Applied {
+		if got, err := s.Settle(t.Context(), id, failed("a")); !errors.Is(err, redis.ErrCorrupt) || got.Applied {
 			t.Errorf("%s: settle: %+v, %v; want ErrCorrupt", desc, got, err)
 		}
 		if harm[0] == "s" || harm[0] == "e" {
-			if _, got, err := s.Cancel(t.Context(), asks, id); !errors.Is(err, store.ErrCorrupt) || got.Status != "" {
+			if _, got, err := s.Cancel(t.Context(), asks, id); !errors.Is(err, redis.ErrCorrupt) || got.Status != "" {
 				t.Errorf("%s: cancel: %s, %v; want ErrCorrupt", desc, got.Status, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // due waits until a session's time is over by the clock of Redis.
-func due(t *testing.T, s *store.Store, created session.Session) {
+func due(t *testing.T, s *services, created session.Session) {
 	t.Helper()
 	eventually(t, "the session's time is over", func() bool {
 		now, err := s.Admit(t.Context(), merchant())
@@ -74,7 +74,7 @@ func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
 			// Told once, however many looked, and of the moment it expired.
 			wantEvent := outbox.Event{
 				ID: outbox.SessionEventID(want.ID, outbox.MarkEnded), Kind: v1alpha1.EventSessionExpired, OccurredAt: want.ExpiresAt,
-				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &outbox.SessionNews{Session: want, Sequence: 1},
+				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &outbox.SessionChange{Session: want, Sequence: 1},
 			}
 			if diff := cmp.Diff([]outbox.Event{wantEvent}, eventsOf(t, c, want.ID), sameSession); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)

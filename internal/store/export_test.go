@@ -3,26 +3,15 @@ package store
 import (
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// EventOf lets tests read events without leasing them.
-func EventOf(id string, fields map[string]string) (outbox.Event, error) { return eventOf(id, fields) }
-
-// Operations are those of all scripts, by what Redis remembers them by.
-func Operations() map[string]string {
-	all := map[string]string{}
-	for _, one := range []*script{
-		admitScript, createScript, originalScript, readScript, cancelScript, publicScript, settleScript, rotationScript, overrideScript,
-		admitRotationScript, overridesScript,
-		sweepListScript, sweepLineScript, sweepSingleScript, lookScript,
-		leaseScript, leaseLostScript, deliveredScript, failedScript, deferredScript,
-		deadBuryScript, deadListScript, deadResendScript, deadCountScript,
-		endpointResumeScript, endpointTroubledScript, endpointToldScript,
-	} {
-		all[one.sha] = one.operation
+// Scripts are all of this package.
+func Scripts() []*redis.Script {
+	return []*redis.Script{
+		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, cancelScript, settleScript,
+		writeOverrideScript, readOverridesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 	}
-	return all
 }
 
 // LastUses lets tests choose the time.

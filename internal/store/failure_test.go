@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // impatient is a store with a short timeout, for servers that do not answer.
-func impatient(t testing.TB, url string) *store.Store {
+func impatient(t testing.TB, url string) *services {
 	t.Helper()
-	return open(t, url, func(o *store.Options) { o.Timeout = 200 * time.Millisecond })
+	return open(t, url, func(o *redis.Options) { o.Timeout = 200 * time.Millisecond })
 }
 
 // assertUnavailable runs every operation. Each must say so, soon, and without a word about whom it was for.
-func assertUnavailable(t *testing.T, s *store.Store) {
+func assertUnavailable(t *testing.T, s *services) {
 	t.Helper()
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) {
@@ -48,7 +49,7 @@ func assertUnavailable(t *testing.T, s *store.Store) {
 	for name, operation := range all {
 		began := time.Now()
 		err := operation(t.Context())
-		if !errors.Is(err, store.ErrUnavailable) {
+		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)
 			continue
 		}
@@ -64,7 +65,7 @@ func assertUnavailable(t *testing.T, s *store.Store) {
 }
 
 // assertRecovers waits until the same store works again.
-func assertRecovers(t *testing.T, s *store.Store) {
+func assertRecovers(t *testing.T, s *services) {
 	t.Helper()
 	for name, operation := range operations {
 		eventually(t, name+" works again", func() bool {
@@ -80,7 +81,7 @@ func TestAServerThatIsStoppedAndStartedAgain(t *testing.T) {
 	assertRecovers(t, s)
 	server.Stop()
 	assertUnavailable(t, s)
-	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+	if err := s.Check(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("Check: %v, want ErrUnavailable", err)
 	}
 	server.Start()
@@ -95,7 +96,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 	assertRecovers(t, s)
 	server.Pause()
 	assertUnavailable(t, s)
-	if _, _, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, store.ErrUnavailable) {
+	if _, _, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("create: %v, want ErrUnavailable", err)
 	}
 	server.Resume()

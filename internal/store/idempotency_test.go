@@ -68,7 +68,7 @@ func TestIdempotencyKeysBelongToTheMerchant(t *testing.T) {
 }
 
 func TestConcurrentCreatesWithOneKeyMakeOneSession(t *testing.T) {
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	for _, n := range []int{24, 200} {
 		asks := merchant()
 		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -63,7 +64,7 @@ func TestACallerThatHasGoneDoesNoWork(t *testing.T) {
 	cancel()
 	asks := merchant()
 	_, _, err := s.CreateSession(gone, asks, newSession())
-	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want ErrUnavailable because of the cancellation", err)
 	}
 	if keys := keysOf(t, asks, "session:*"); len(keys) != 0 {

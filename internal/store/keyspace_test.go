@@ -2,23 +2,18 @@ package store_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // bucketTag is how all keys of the merchant must begin.
-func bucketTag(merchantID string) string { return bucketTagOf(session.BucketOf(merchantID)) }
-
-func bucketTagOf(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
-
 // keysOf returns the keys of the merchant's bucket that match. Other merchants' keys of the same
 // bucket are told apart by what they hold: sessions by their owner, the rest by their name.
 func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
@@ -41,13 +36,13 @@ func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
 }
 
 // owned tells whether the session at the key is the merchant's.
-func owned(c *redis.Client, asks store.Admission, key string) bool {
+func owned(c *goredis.Client, asks store.Admission, key string) bool {
 	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+" ")
 }
 
 // The names are a contract: other programs, dashboards and the next release find them.
 func TestKeysAndTheirLifetimes(t *testing.T) {
-	s := open(t, shared.URL(), func(o *store.Options) { o.SessionRetention = 48 * time.Hour })
+	s := storetest.OpenWith(t, shared.URL(), store.Options{SessionRetention: 48 * time.Hour})
 	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
 	tag := bucketTag(asks.MerchantID)
 	short := with(newSession(), func(n *store.NewSession) {

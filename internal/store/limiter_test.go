@@ -80,7 +80,7 @@ func TestARefusedCallerPassesOnceItHasWaited(t *testing.T) {
 // The promise to the platform, under concurrency over two replicas: in any stretch of time by the clock
 // of Redis, no more than the burst and the rate times the stretch pass.
 func TestNeverMoreThanBurstAndRatePass(t *testing.T) {
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := ratelimit.Policy{
 			RequestsPerSecond: rapid.Int64Range(1, 10_000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 40).Draw(t, "burst"),

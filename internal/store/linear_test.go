@@ -22,9 +22,9 @@ type sessionCall struct {
 }
 
 type sessionAnswer struct {
-	status  session.Status // none for sweep and for a conflict
-	verdict session.Verdict
-	expired bool // by the sweep
+	status   session.Status // none for sweep and for a conflict
+	decision session.Decision
+	expired  bool // by the sweep
 }
 
 // seen is how callers must see a session: one that ends once. Whether its time is over is for Redis to
@@ -57,28 +57,28 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 	}
 	switch call.operation {
 	case "cancel":
-		verdict := session.Cancel(s.status)
-		if verdict == session.Applied {
+		decision := session.Cancel(s.status)
+		if decision == session.Applied {
 			s.status = session.Cancelled
 		}
-		return answer.status == s.status && (answer.verdict == "") == verdict.Ended(), s
+		return answer.status == s.status && (answer.decision == "") == decision.Ended(), s
 	case "settle":
 		number := slices.Index(payments[:], call.payment)
-		known := session.Unheard
+		known := session.PaymentUnknown
 		if s.refused[number] {
-			known = session.Refused
+			known = session.PaymentRefused
 		} else if s.ref == call.payment.Ref {
-			known = session.Settled
+			known = session.PaymentSettled
 		}
-		verdict := session.Settle(s.status, call.payment.Outcome, known, true)
-		switch verdict {
+		decision := session.Settle(s.status, call.payment.Outcome, known, true)
+		switch decision {
 		case session.Applied:
 			s.status, s.ref = call.payment.Outcome, call.payment.Ref
 		case session.Late:
 			s.refused[number] = true
 		default:
 		}
-		return answer.status == s.status && answer.verdict == verdict, s
+		return answer.status == s.status && answer.decision == decision, s
 	case "read":
 		return answer.status == s.status, s
 	default: // a sweep that had nothing to do
@@ -90,7 +90,7 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 // they could have seen one after the other. In some rounds its time is over in their midst.
 func TestASessionIsLinearizable(t *testing.T) {
 	server := redistest.Start(t)
-	replicas := []*store.Store{open(t, server.URL()), open(t, server.URL())}
+	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
 	const rounds, callers, callsEach = 32, 8, 12
 	ends := map[session.Status]int{}
 	for round := range rounds {
@@ -148,18 +148,18 @@ func callOf(caller, n int) sessionCall {
 	}
 }
 
-func ask(t *testing.T, s *store.Store, asks store.Admission, id session.ID, call sessionCall) (sessionAnswer, error) {
+func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call sessionCall) (sessionAnswer, error) {
 	t.Helper()
 	switch call.operation {
 	case "cancel":
 		_, got, err := s.Cancel(t.Context(), asks, id)
 		if errors.Is(err, store.ErrSessionEnded) {
-			return sessionAnswer{status: got.Status, verdict: session.Contradicted}, nil
+			return sessionAnswer{status: got.Status, decision: session.Conflict}, nil
 		}
 		return sessionAnswer{status: got.Status}, err
 	case "settle":
 		got, err := s.Settle(t.Context(), id, call.payment)
-		return sessionAnswer{status: got.Session.Status, verdict: verdictOf(got)}, err
+		return sessionAnswer{status: got.Session.Status, decision: decisionOf(got)}, err
 	case "sweep":
 		swept, err := s.Sweep(t.Context(), id.Bucket(), 10)
 		return sessionAnswer{expired: swept.Expired > 0}, err
@@ -169,8 +169,8 @@ func ask(t *testing.T, s *store.Store, asks store.Admission, id session.ID, call
 	}
 }
 
-// verdictOf is what a rail can tell of the verdict by its answer.
-func verdictOf(s store.Settlement) session.Verdict {
+// decisionOf is what a rail can tell of the decision by its answer.
+func decisionOf(s store.Settlement) session.Decision {
 	switch {
 	case s.Applied && s.Repeated:
 		return session.Repeated

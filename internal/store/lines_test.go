@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -52,7 +52,7 @@ func TestALineIsDueWithItsFirstSession(t *testing.T) {
 	second := mustCreate(t, s, asks, newSession()).Session
 	_, _, err := s.Cancel(t.Context(), asks, first.ID)
 	must(t, err)
-	must(t, c.ZAdd(t.Context(), "{b07}:expiry", redis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
+	must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
 	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept != (store.Swept{}) {
 		t.Errorf("%+v, %v; want nothing to expire", swept, err)
 	}
@@ -87,7 +87,7 @@ func TestALineThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	s, c := open(t, server.URL()), client(t, server)
 	expired := mustCreate(t, s, merchantOf(7), with(newSession(), short)).Session
 	must(t, c.Set(t.Context(), "{b07}:expiry:5", "text", 0).Err())
-	must(t, c.ZAdd(t.Context(), "{b07}:expiry", redis.Z{Score: 1, Member: "5"}).Err())
+	must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
 	due(t, s, expired)
 	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
 		t.Errorf("%+v, %v; want one expired and one corrupt", swept, err)

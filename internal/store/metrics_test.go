@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -17,7 +17,7 @@ const operationErrors = "merchant_operator_redis_operation_errors_total"
 func TestOperationsAreCounted(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	s := open(t, server.URL(), func(o *store.Options) { o.Registerer = registry })
+	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer = registry })
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 	for range 2 {
@@ -35,7 +35,7 @@ func TestOperationsAreCounted(t *testing.T) {
 func TestOperationsThatFailAreCountedByCause(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	s := open(t, server.URL(), func(o *store.Options) { o.Registerer = registry })
+	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer = registry })
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 
@@ -67,7 +67,7 @@ merchant_operator_redis_operation_errors_total{cause="connection",operation="adm
 func TestAnOperationThatTakesTooLongIsATimeout(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	s := open(t, server.URL(), func(o *store.Options) { o.Registerer, o.Timeout = registry, store.Options{}.Timeout })
+	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer, o.Timeout = registry, 0 })
 	server.Pause()
 	defer server.Resume()
 	if _, err := s.Admit(t.Context(), merchant()); err == nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -37,25 +37,25 @@ func (m *sessionModel) look() bool {
 	return true
 }
 
-func (m *sessionModel) cancel() session.Verdict {
+func (m *sessionModel) cancel() session.Decision {
 	m.look()
-	verdict := session.Cancel(m.status)
-	if verdict == session.Applied {
+	decision := session.Cancel(m.status)
+	if decision == session.Applied {
 		m.end(session.Cancelled, v1alpha1.EventSessionCancelled)
 	}
-	return verdict
+	return decision
 }
 
-func (m *sessionModel) settle(p session.Payment) session.Verdict {
+func (m *sessionModel) settle(p session.Payment) session.Decision {
 	m.look()
-	known, amount := session.Unheard, int64(1250)
+	known, amount := session.PaymentUnknown, int64(1250)
 	if refused, ok := m.refused[p.Ref]; ok {
-		known, amount = session.Refused, refused
+		known, amount = session.PaymentRefused, refused
 	} else if m.ref == p.Ref {
-		known = session.Settled
+		known = session.PaymentSettled
 	}
-	verdict := session.Settle(m.status, p.Outcome, known, p.AmountCents == amount)
-	switch verdict {
+	decision := session.Settle(m.status, p.Outcome, known, p.AmountCents == amount)
+	switch decision {
 	case session.Applied:
 		m.ref = p.Ref
 		if p.Outcome == session.Completed {
@@ -69,14 +69,14 @@ func (m *sessionModel) settle(p session.Payment) session.Verdict {
 		m.refused[p.Ref], m.told = p.AmountCents, append(m.told, v1alpha1.EventPaymentMismatch)
 	default:
 	}
-	return verdict
+	return decision
 }
 
 // modelled is one session in Redis beside its model, and two replicas to change it by.
 type modelled struct {
 	sessionModel
-	replicas []*store.Store
-	redis    *redis.Client
+	replicas []*services
+	redis    *goredis.Client
 	asks     store.Admission
 	wanted   store.NewSession
 	id       session.ID
@@ -86,7 +86,7 @@ type modelled struct {
 // Whatever happens to a session in whatever order, Redis and the model agree after each step.
 func TestASessionDoesWhatItsModelDoes(t *testing.T) {
 	server := redistest.Start(t)
-	replicas := []*store.Store{open(t, server.URL()), open(t, server.URL())}
+	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
 	c := client(t, server)
 	rapid.Check(t, func(t *rapid.T) {
 		m := &modelled{replicas: replicas, redis: c, asks: merchant(), wanted: newSession()}
@@ -106,28 +106,28 @@ func TestASessionDoesWhatItsModelDoes(t *testing.T) {
 	})
 }
 
-func (m *modelled) replica(t *rapid.T) *store.Store {
+func (m *modelled) replica(t *rapid.T) *services {
 	return rapid.SampledFrom(m.replicas).Draw(t, "replica")
 }
 
 func (m *modelled) create(t *rapid.T) {
 	key, err := session.ParseIdempotencyKey("order-1001")
-	m.wanted.Idempotency, m.wanted.TellCreated = key, rapid.Bool().Draw(t, "tell of its creation")
+	m.wanted.Idempotency, m.wanted.EmitCreated = key, rapid.Bool().Draw(t, "tell of its creation")
 	_, created, createErr := m.replica(t).CreateSession(t.Context(), m.asks, m.wanted)
 	if err != nil || createErr != nil {
 		t.Fatal(err, createErr)
 	}
 	m.created = created.Session.CreatedAt.UnixMilli()
 	m.id, m.sessionModel = created.Session.ID, sessionModel{status: session.Pending, refused: map[string]int64{}}
-	if m.wanted.TellCreated {
+	if m.wanted.EmitCreated {
 		m.told = append(m.told, v1alpha1.EventSessionCreated)
 	}
 }
 
 func (m *modelled) doCancel(t *rapid.T) {
 	_, got, err := m.replica(t).Cancel(t.Context(), m.asks, m.id)
-	if verdict := m.cancel(); verdict.Ended() != (err == nil) || (err != nil && !errors.Is(err, store.ErrSessionEnded)) {
-		t.Fatalf("cancel: %v, want %s", err, verdict)
+	if decision := m.cancel(); decision.Ended() != (err == nil) || (err != nil && !errors.Is(err, store.ErrSessionEnded)) {
+		t.Fatalf("cancel: %v, want %s", err, decision)
 	}
 	if got.Status != m.status {
 		t.Fatalf("cancel: %s, want %s", got.Status, m.status)
@@ -141,16 +141,16 @@ func (m *modelled) doSettle(t *rapid.T) {
 		AmountCents: rapid.SampledFrom([]int64{1250, 999}).Draw(t, "amount"),
 	}
 	got, err := m.replica(t).Settle(t.Context(), m.id, reported)
-	verdict := m.settle(reported)
-	if verdict == session.Contradicted {
+	decision := m.settle(reported)
+	if decision == session.Conflict {
 		if !errors.Is(err, store.ErrPaymentConflict) {
 			t.Fatalf("settle: %+v, %v; want ErrPaymentConflict", got, err)
 		}
 		return
 	}
-	if err != nil || got.Applied != verdict.Ended() || got.RefundRequired != verdict.RefundRequired() ||
+	if err != nil || got.Applied != decision.Ended() || got.RefundRequired != decision.RefundRequired() ||
 		got.Session.Status != m.status || got.Session.PaymentRef != m.ref {
-		t.Fatalf("settle: %+v, %v; want %s, %s by %q", got, err, verdict, m.status, m.ref)
+		t.Fatalf("settle: %+v, %v; want %s, %s by %q", got, err, decision, m.status, m.ref)
 	}
 }
 
@@ -190,7 +190,7 @@ func (m *modelled) doPass(t *rapid.T) {
 	m.overdue = true
 	tag := bucketTag(m.asks.MerchantID)
 	err := m.redis.HSet(t.Context(), tag+"session:"+m.id.String(), "x", m.created).Err()
-	score := redis.Z{Score: 1, Member: m.id.String()}
+	score := goredis.Z{Score: 1, Member: m.id.String()}
 	if err = errors.Join(err, m.redis.ZAdd(t.Context(), tag+"expiry", score).Err()); err != nil {
 		t.Fatal(err)
 	}

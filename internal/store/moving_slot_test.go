@@ -11,16 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // movingTrade is what goes on in a bucket while its slot moves: charges that end in every way, and a dispatcher.
 type movingTrade struct {
-	*store.Store
+	*services
 
 	asks   store.Admission
 	bucket session.Bucket
@@ -41,7 +42,7 @@ func (m *movingTrade) say(format string, args ...any) {
 // call makes one call, which a cluster that moves the slot may refuse.
 func (m *movingTrade) call(what string, err error) bool {
 	m.calls.Add(1)
-	if err != nil && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSessionEnded) && !errors.Is(err, store.ErrLeaseLost) {
+	if err != nil && !errors.Is(err, redis.ErrUnavailable) && !errors.Is(err, store.ErrSessionEnded) && !errors.Is(err, outbox.ErrLeaseLost) {
 		m.say("%s: %v", what, err)
 	}
 	return err == nil
@@ -53,7 +54,7 @@ func (m *movingTrade) charge(ctx context.Context, turn int) {
 	if err != nil {
 		m.say("%v", err)
 	}
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency, n.TellCreated = key, turn%2 == 0 })
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency, n.EmitCreated = key, turn%2 == 0 })
 	if turn%4 == 3 {
 		short(&wanted)
 	}
@@ -88,9 +89,9 @@ func (m *movingTrade) charge(ctx context.Context, turn int) {
 func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 	swept, err := m.Sweep(ctx, m.bucket, 100)
 	more = !m.call("sweep", err) || swept.Expired > 0 || swept.More
-	leased, err := m.LeaseEvents(ctx, m.bucket, store.LeaseRequest{For: 200 * time.Millisecond, Limit: 20})
+	leased, err := m.Lease(ctx, m.bucket, outbox.LeaseRequest{For: 200 * time.Millisecond, Limit: 20})
 	more = !m.call("lease", err) || len(leased.Leases) > 0 || more
-	for _, id := range leased.Unreadable {
+	for _, id := range leased.Undecodable {
 		m.say("%s is unreadable", id)
 	}
 	for _, lease := range leased.Leases {
@@ -100,7 +101,7 @@ func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 		if before {
 			m.say("%s came again after its delivery was recorded", lease.Event.ID)
 		}
-		if m.call("deliver", m.EventDelivered(ctx, lease)) {
+		if m.call("deliver", m.Delivered(ctx, lease)) {
 			m.mu.Lock()
 			m.delivered[lease.Event.ID] = lease.Event
 			m.mu.Unlock()
@@ -110,7 +111,7 @@ func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 }
 
 // handOver moves the slot from one server to another, key by key. Halfway it waits until callers have met it like that.
-func (m *movingTrade) handOver(t *testing.T, slot int, from, to *redis.Client, all []*redis.Client) {
+func (m *movingTrade) handOver(t *testing.T, slot int, from, to *goredis.Client, all []*goredis.Client) {
 	t.Helper()
 	ctx := t.Context()
 	toID := to.Do(ctx, "CLUSTER", "MYID").Val()
@@ -132,7 +133,7 @@ func (m *movingTrade) handOver(t *testing.T, slot int, from, to *redis.Client, a
 			eventually(t, "callers meet the slot while it moves", func() bool { return m.calls.Load() >= met })
 		}
 	}
-	for _, c := range append([]*redis.Client{to, from}, all...) { // the new owner first
+	for _, c := range append([]*goredis.Client{to, from}, all...) { // the new owner first
 		must(t, c.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 }
@@ -142,9 +143,9 @@ func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
 	servers := startCluster(t)
 	asks := merchantOf(7)
 	m := &movingTrade{
-		Store: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]outbox.Event{},
+		services: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]outbox.Event{},
 	}
-	var all []*redis.Client
+	var all []*goredis.Client
 	for _, server := range servers {
 		all = append(all, client(t, server))
 	}

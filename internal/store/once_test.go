@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -43,7 +44,7 @@ func TestAScriptWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 			server = startFakeServer(t, clusterOfOne(func() string { return server.addr() }, func([]string) string { return reply }))
 			s := impatient(t, form+server.addr())
 			_, _, err := s.CreateSession(t.Context(), merchant(), newSession())
-			if !errors.Is(err, store.ErrUnavailable) {
+			if !errors.Is(err, redis.ErrUnavailable) {
 				t.Errorf("%s %s: %v, want ErrUnavailable", form, desc, err)
 			}
 			if n := server.count("evalsha") + server.count("eval"); n != 1 {
@@ -62,7 +63,7 @@ func TestRedirectionsInCirclesEnd(t *testing.T) {
 		}))
 		s := impatient(t, "redis+cluster://"+server.addr())
 		_, err := s.Admit(t.Context(), merchant())
-		if !errors.Is(err, store.ErrUnavailable) {
+		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", kind, err)
 		}
 		if n := server.count("evalsha"); n < 2 || n > 5 {
@@ -79,7 +80,7 @@ func TestErrorsOfRedisAreNotQuoted(t *testing.T) {
 	})
 	s := impatient(t, "redis://"+server.addr())
 	_, err := s.Admit(t.Context(), asks)
-	if !errors.Is(err, store.ErrUnavailable) {
+	if !errors.Is(err, redis.ErrUnavailable) {
 		t.Fatalf("%v, want ErrUnavailable", err)
 	}
 	for _, secret := range []string{asks.KeyID, asks.MerchantID, asks.Digest.Hex()} {
@@ -97,7 +98,7 @@ func TestAnswersOfAnotherShapeAreCorrupt(t *testing.T) {
 		server := startFakeServer(t, func([]string) string { return reply })
 		s := impatient(t, "redis://"+server.addr())
 		for name, operation := range operations {
-			if admitted, err := operation(t.Context(), s, merchant()); !errors.Is(err, store.ErrCorrupt) || admitted != (store.Admitted{}) {
+			if admitted, err := operation(t.Context(), s, merchant()); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
 				t.Errorf("%s: answer %q: %+v, %v; want ErrCorrupt", name, reply, admitted, err)
 			}
 		}

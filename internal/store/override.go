@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -20,13 +21,13 @@ type KeyRef struct {
 }
 
 func (k KeyRef) override() string {
-	return keyspaceOf(session.BucketOf(k.MerchantID)).override(k.KeyID)
+	return redis.KeyspaceOf(session.BucketOf(k.MerchantID)).Key(redis.OverrideKey, k.KeyID)
 }
 
-// Override is a verdict on the digests of one ApiKey that a replica may know before its watch does.
+// Override says which digests of one ApiKey are accepted, to replicas whose watch may not know yet.
 type Override struct {
 	KeyRef
-	// Order is that of the record the verdict is from.
+	// Order is that of the record it is from.
 	Order published.Order
 	// Accepted are the digests that are accepted; none: the key is revoked.
 	Accepted []Accepted
@@ -49,7 +50,7 @@ func (o Override) Accepts(digest apikey.Digest, now time.Time) bool {
 }
 
 // WriteOverride stores the override for 7 days. It never replaces a newer one, and one of the same order
-// only to revoke the key. Errors: ErrNewerOverride, ErrCorrupt, ErrUnavailable.
+// only to revoke the key. Errors: ErrNewerOverride, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 	return s.writeOverride(ctx, override, "")
 }
@@ -61,46 +62,46 @@ func (s *Store) RevokeGone(ctx context.Context, key KeyRef, order published.Orde
 }
 
 func (s *Store) writeOverride(ctx context.Context, override Override, gone string) error {
-	answer, err := s.run(ctx, overrideScript, []string{override.override()},
-		override.Order.Issued, override.Order.Revision, override.list(), flag(len(override.Accepted) == 0),
+	reply, err := s.redis.Run(ctx, writeOverrideScript, []string{override.override()},
+		override.Order.Issued, override.Order.Revision, override.list(), redis.Flag(len(override.Accepted) == 0),
 		OverrideLifetime.Milliseconds(), gone)
 	if err != nil {
 		return fmt.Errorf("write an override: %w", err)
 	}
-	switch answer.text() {
-	case wordOK:
+	switch reply.Text() {
+	case "OK":
 		return nil
 	case "NEWER":
 		return ErrNewerOverride
 	}
-	return fmt.Errorf("write an override: %w", ErrCorrupt)
+	return fmt.Errorf("write an override: %w", redis.ErrCorrupt)
 }
 
 // MaxOverrides is how many keys Overrides takes at once.
 const MaxOverrides = 500
 
 // Overrides returns the override of each key, the zero Override for one that has none. All keys are of one bucket. Errors:
-// ErrCorrupt, ErrUnavailable.
+// redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) ([]Override, error) {
 	names := make([]string, len(keys))
 	for i, key := range keys {
 		names[i] = key.override()
 	}
-	answer, err := s.run(ctx, overridesScript, names)
+	reply, err := s.redis.Run(ctx, readOverridesScript, names)
 	if err != nil {
 		return nil, fmt.Errorf("read overrides: %w", err)
 	}
 	overrides := make([]Override, len(keys))
 	for i, key := range keys {
-		if answer.absent() {
+		if reply.Absent() {
 			continue
 		}
-		if overrides[i], err = parseOverride(key, answer.text()); err != nil {
+		if overrides[i], err = parseOverride(key, reply.Text()); err != nil {
 			return nil, fmt.Errorf("read overrides: %w", err)
 		}
 	}
-	if answer.broken {
-		return nil, fmt.Errorf("read overrides: %w", ErrCorrupt)
+	if err := reply.Err(); err != nil {
+		return nil, fmt.Errorf("read overrides: %w", err)
 	}
 	return overrides, nil
 }
@@ -135,7 +136,7 @@ func parseOverride(key KeyRef, text string) (Override, error) {
 	}
 	const head = 2
 	if len(words) <= head {
-		return Override{}, ErrCorrupt
+		return Override{}, redis.ErrCorrupt
 	}
 	override := Override{KeyRef: key, Order: published.Order{Issued: number(words[0]), Revision: number(words[1])}}
 	list := words[head:]
@@ -145,7 +146,7 @@ func parseOverride(key KeyRef, text string) (Override, error) {
 	for ; len(list) >= 2; list = list[2:] {
 		digest, err := apikey.ParseDigest(list[0])
 		if err != nil {
-			return Override{}, ErrCorrupt
+			return Override{}, redis.ErrCorrupt
 		}
 		accepted := Accepted{Digest: digest}
 		if end := number(list[1]); end != 0 {
@@ -154,7 +155,7 @@ func parseOverride(key KeyRef, text string) (Override, error) {
 		override.Accepted = append(override.Accepted, accepted)
 	}
 	if len(list) > 0 || len(numbers) != head+len(override.Accepted) {
-		return Override{}, ErrCorrupt
+		return Override{}, redis.ErrCorrupt
 	}
 	return override, nil
 }

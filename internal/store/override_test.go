@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -13,18 +12,13 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// checker is what *testing.T and *rapid.T have in common here.
-type checker interface {
-	Helper()
-	Fatal(args ...any)
-	Context() context.Context
-}
-
 // asking returns the verdict on a digest, asked by a replica that knows an older revision.
-func asking(t checker, s *store.Store, asks store.Admission, digest apikey.Digest) bool {
+func asking(t storetest.Checker, s *services, asks store.Admission, digest apikey.Digest) bool {
 	t.Helper()
 	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
 	_, err := s.Admit(t.Context(), asks)
@@ -35,7 +29,7 @@ func asking(t checker, s *store.Store, asks store.Admission, digest apikey.Diges
 }
 
 // write expects nothing of an override but that it is stored, or that a newer one is.
-func write(t checker, s *store.Store, override store.Override) {
+func write(t storetest.Checker, s *services, override store.Override) {
 	t.Helper()
 	if err := s.WriteOverride(t.Context(), override); err != nil && !errors.Is(err, store.ErrNewerOverride) {
 		t.Fatal(err)
@@ -158,14 +152,14 @@ func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "7 -", "7 9", "7 9 x", "7 9 " + newDigest().Hex(), "x 9 -", "7 9 - -", "7 9 " + newDigest().Hex() + " x"} {
 		c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
-		if _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, store.ErrCorrupt) {
+		if _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("%q: %v, want ErrCorrupt", text, err)
 		}
 	}
 }
 
 func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	asks := merchant()
 	digests := make([]apikey.Digest, 50)
 	var writers sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 // A merchant cancels on one replica while the payer pays on the other.
 func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
 	const races = 40
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	c := client(t, shared)
 	type race struct {
 		asks      store.Admission
@@ -72,7 +72,7 @@ func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
 
 // Rails repeat themselves, and not always after the answer has come.
 func TestConcurrentReportsOfOnePaymentCountOnce(t *testing.T) {
-	replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const reports = 40
 	for _, payment := range []session.Payment{paid("a"), failed("a"), of(999, paid("a"))} {
 		id := mustCreate(t, replicas[0], merchant(), newSession()).Session.ID

@@ -4,33 +4,75 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // Session reads a session of the asking merchant, expiring it first if it is due. Errors are those
 // of Admit and ErrNotFound, which also stands for another merchant's session and for the zero ID.
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	// Looked up in the merchant's own bucket, whatever bucket the id names: sessions of merchants in
+	// In the merchant's own bucket, whatever bucket the id names: sessions of merchants in
 	// other buckets cannot be reached from here at all.
-	var call words
+	var call merchantCall
 	admission.keys(&call)
-	call.key(admission.keyspace(), sessionKind, id.String())
-	call.outboxKeys(admission.keyspace(), id, outbox.MarkEnded)
+	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	answer, err := s.runWords(ctx, readScript, &call)
+	reply, err := s.redis.RunCall(ctx, readScript, &call.Call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
 	}
-	admitted, _, err := s.admittedOf(answer, &call, &admission)
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}
-	fields := answer.list()
-	// Two merchants may share a bucket, so the key alone does not tell whose session this is.
-	if !ownedBy(admission.MerchantID, fields) {
+	fields := reply.List()
+	// Two merchants may share a bucket, so the key alone does not say whose session this is.
+	if !ownedBy(admission.MerchantID, &fields) {
 		return admitted, session.Session{}, ErrNotFound
 	}
-	read, err := sessionOf(id, fields)
+	read, err := sessionOf(id, &fields)
 	return admitted, read, err
+}
+
+// PublicAdmission is who asks without a key.
+type PublicAdmission struct {
+	// Subject is who is counted, such as ip:203.0.113.7. It must not look like a merchant id.
+	Subject string
+	// Limit bounds the subject's requests in each bucket.
+	Limit ratelimit.Policy
+}
+
+// PublicSession is what anyone who has the session id may see.
+type PublicSession struct {
+	MerchantName string
+	AmountCents  int64
+	Status       session.Status
+}
+
+// PublicSession reads what a payer may see of a session, expiring it first if it is due. Errors:
+// ErrRateLimited, ErrNotFound (also for the zero ID), redis.ErrCorrupt, redis.ErrUnavailable. The quota is
+// filled unless the error is one of the last two.
+func (s *Store) PublicSession(
+	ctx context.Context, admission PublicAdmission, id session.ID,
+) (ratelimit.Quota, PublicSession, error) {
+	space := redis.KeyspaceOf(id.Bucket())
+	var call redis.Call
+	call.Key(space, redis.RateKey, admission.Subject)
+	endKeys(&call, space, id)
+	limitArgs(&call, admission.Limit)
+	reply, err := s.redis.RunCall(ctx, publicReadScript, &call)
+	if err != nil {
+		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
+	}
+	admitted, _, err := admittedOf(reply.Text(), admission.Limit)
+	if err != nil {
+		return admitted.Quota, PublicSession{}, err
+	}
+	status := statusOf(&reply)
+	record, ok := session.ParseRecord(reply.Text())
+	if reply.Err() != nil || !ok {
+		return ratelimit.Quota{}, PublicSession{}, redis.ErrCorrupt
+	}
+	return admitted.Quota, PublicSession{Status: status, MerchantName: record.MerchantName, AmountCents: record.AmountCents}, nil
 }

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // pass lets the time pass that keys are kept for; those whose time is over end.
-func pass(t *testing.T, c *redis.Client, passed time.Duration) {
+func pass(t *testing.T, c *goredis.Client, passed time.Duration) {
 	t.Helper()
 	for _, key := range c.Keys(t.Context(), "*").Val() {
 		left := c.PTTL(t.Context(), key).Val()
@@ -29,7 +30,7 @@ func pass(t *testing.T, c *redis.Client, passed time.Duration) {
 // money back for goods that were handed over.
 func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
 	server := redistest.Start(t)
-	s, c := open(t, server.URL(), func(o *store.Options) { o.SessionRetention = 24 * time.Hour }), client(t, server)
+	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: 24 * time.Hour}), client(t, server)
 	asks := merchant()
 	type report struct {
 		payment session.Payment
@@ -79,7 +80,7 @@ func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
 func TestAReportEndsNoSessionSooner(t *testing.T) {
 	const kept = 60 * 24 * time.Hour
 	server := redistest.Start(t)
-	s, c := open(t, server.URL(), func(o *store.Options) { o.SessionRetention = kept }), client(t, server)
+	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: kept}), client(t, server)
 	asks := merchant()
 	created := mustCreate(t, s, asks, with(newSession(), lasting(24*time.Hour))).Session
 	_, err := s.Settle(t.Context(), created.ID, paid("a"))

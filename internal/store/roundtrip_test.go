@@ -1,87 +1,19 @@
 package store_test
 
 import (
-	"bufio"
 	"context"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// command is what MONITOR tells of one.
-type command struct {
-	words []string
-	// lua: a script ran it.
-	lua bool
-}
-
-// clientCommands runs do and returns the commands that clients sent meanwhile.
-func clientCommands(t *testing.T, server *redistest.Server, do func()) []string {
-	t.Helper()
-	var names []string
-	for _, command := range monitored(t, server, do) {
-		if name := strings.ToLower(command.words[0]); !command.lua && name != "hello" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// monitored runs do and returns what the server did meanwhile.
-func monitored(t *testing.T, server *redistest.Server, do func()) []command {
-	t.Helper()
-	conn, err := net.Dial("tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, 1<<20) // a script with its source is one line
-	if !lines.Scan() || lines.Text() != "+OK" {
-		t.Fatalf("MONITOR: %s", lines.Text())
-	}
-
-	do()
-
-	// ECHO marks the end, sent last and from another connection.
-	const end = "the end of this test"
-	if err := client(t, server).Echo(t.Context(), end).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var commands []command
-	for lines.Scan() {
-		source, rest, _ := strings.Cut(lines.Text(), "] ")
-		if strings.Contains(rest, end) {
-			return commands
-		}
-		seen := command{lua: strings.HasSuffix(source, " lua")}
-		for rest != "" {
-			quoted, err := strconv.QuotedPrefix(rest)
-			must(t, err)
-			word, err := strconv.Unquote(quoted)
-			must(t, err)
-			seen.words, rest = append(seen.words, word), strings.TrimPrefix(rest[len(quoted):], " ")
-		}
-		commands = append(commands, seen)
-	}
-	t.Fatal("MONITOR ended early")
-	return nil
-}
-
 func TestEveryOperationIsOneCommand(t *testing.T) {
 	server := redistest.Start(t)
-	s := open(t, server.URL(), func(o *store.Options) { o.PoolSize = 1 })
+	s := open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	id := mustCreate(t, s, asks, wanted).Session.ID
@@ -103,7 +35,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 			return err
 		},
 		"create and tell": func(ctx context.Context) error {
-			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.TellCreated = true }))
+			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.EmitCreated = true }))
 			return err
 		},
 		"sweep of nothing": func(ctx context.Context) error { _, err := s.Sweep(ctx, id.Bucket(), 10); return err },
@@ -135,7 +67,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 
 func TestAServerThatForgotItsScriptsIsTaughtAgain(t *testing.T) {
 	server := redistest.Start(t)
-	s := open(t, server.URL(), func(o *store.Options) { o.PoolSize = 1 })
+	s := open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
 	asks := merchant()
 	mustCreate(t, s, asks, newSession())
 	c := client(t, server)

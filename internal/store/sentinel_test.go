@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -37,7 +37,7 @@ func startSentinel(t *testing.T, masterPort string) string {
 	must(t, process.Start())
 	t.Cleanup(func() { _ = process.Wait() }) // the context of t has ended by then
 
-	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
 	eventually(t, "the Sentinel answers", func() bool { return c.Ping(t.Context()).Err() == nil })
 	return addr
@@ -53,7 +53,7 @@ func TestAFailoverBySentinel(t *testing.T) {
 		return strings.Contains(client(t, replica).Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	sentinel := startSentinel(t, port)
-	watcher := redis.NewSentinelClient(&redis.Options{Addr: sentinel, ReadTimeout: patience})
+	watcher := goredis.NewSentinelClient(&goredis.Options{Addr: sentinel, ReadTimeout: patience})
 	defer func() { _ = watcher.Close() }()
 	eventually(t, "the Sentinel knows the replica", func() bool {
 		return len(watcher.Replicas(t.Context(), "pay").Val()) == 1

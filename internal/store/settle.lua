@@ -19,7 +19,7 @@ local paid_at = ARGV[5] ~= '' and ARGV[5]
 
 -- What a refused payment was: '<verdict> <amount> <when it was paid in ms, or 0>'.
 local record = fields[9]
-local standing, amount = 'unheard', string.match(fields[4], '^%S+ (%d+) ')
+local standing, amount = 'unknown', string.match(fields[4], '^%S+ (%d+) ')
 if record then
   standing, amount = 'refused', string.match(record, '^%a+ (%d+) ')
 elseif fields[6] == ARGV[3] then

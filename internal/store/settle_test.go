@@ -98,7 +98,7 @@ func TestSettlement(t *testing.T) {
 		},
 	} {
 		t.Run(desc, func(t *testing.T) {
-			replicas := []*store.Store{open(t, shared.URL()), open(t, shared.URL())}
+			replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 			asks := merchant()
 			id := mustCreate(t, replicas[0], asks, newSession()).Session.ID
 			for i, step := range test.steps {

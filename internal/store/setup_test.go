@@ -1,22 +1,15 @@
 package store_test
 
 import (
-	"crypto/rand"
 	"flag"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // shared is the redis-server of every test that does not harm its server. Tests keep apart by using
@@ -36,79 +29,45 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must come true. The machine may be busy.
 const patience = 20 * time.Second
 
-// open returns a store with a timeout that no busy machine exceeds, unless the test sets one.
-func open(t testing.TB, url string, change ...func(*store.Options)) *store.Store {
+type services = storetest.Services
+
+var (
+	open           = storetest.New
+	client         = storetest.Inspect
+	merchant       = storetest.Merchant
+	merchantOf     = storetest.MerchantOf
+	newID          = storetest.ID
+	idempotencyKey = storetest.IdempotencyKey
+	rotationOf     = storetest.Rotation
+	rotatedAt      = storetest.RotatedAt
+	newSession     = storetest.NewSession
+	mustCreate     = storetest.MustCreate
+	newDigest      = storetest.Digest
+	bucketTag      = storetest.Tag
+	kindsOf        = storetest.Kinds
+	bucketTagOf    = storetest.TagOf
+	eventsOf       = storetest.Events
+	startCluster   = storetest.StartCluster
+	clientCommands = storetest.ClientCommands
+)
+
+func must(t testing.TB, err error) {
 	t.Helper()
-	options := store.Options{URL: url, Timeout: patience}
-	for _, c := range change {
-		c(&options)
-	}
-	opened, err := store.Open(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := opened.Close(); err != nil {
-			t.Errorf("close the store: %v", err)
-		}
-	})
-	return opened
 }
 
-// client is for looking at what is in Redis.
-func client(t testing.TB, server *redistest.Server) *redis.Client {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
+const slots = storetest.Slots
 
-// merchant returns an admission that is admitted: a fresh merchant with a live key and a limit no
-// test reaches by accident.
-func merchant() store.Admission {
-	return store.Admission{
-		MerchantID: newID(),
-		KeyID:      newID(),
-		Order:      published.Order{Revision: 3},
-		Digest:     newDigest(),
-		Live:       true,
-		Limit:      ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
-	}
-}
+func millis(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-func newID() string            { return strings.ToLower(rand.Text())[:12] }
-func newDigest() apikey.Digest { return apikey.DigestOf(rand.Text()) }
-
-func newSession() store.NewSession {
-	return store.NewSession{
-		MerchantName: "Acme Coffee",
-		Charge:       session.Charge{AmountCents: 1250, OrderRef: "1001"},
-		Lifetime:     15 * time.Minute,
-	}
-}
-
-func idempotencyKey(t testing.TB, s string) session.IdempotencyKey {
-	t.Helper()
-	key, err := session.ParseIdempotencyKey(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
+func second[T any](_ T, err error) error { return err }
 
 // with returns a changed copy.
 func with[T any](value T, change func(*T)) T {
 	change(&value)
 	return value
-}
-
-func mustCreate(t testing.TB, s *store.Store, admission store.Admission, wanted store.NewSession) store.Created {
-	t.Helper()
-	_, created, err := s.CreateSession(t.Context(), admission, wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return created
 }
 
 // eventually waits until the condition holds.

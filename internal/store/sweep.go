@@ -2,18 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-)
-
-var (
-	sweepListScript   = newScript("list_overdue", "sweep_list")
-	sweepLineScript   = newScript("sweep_line", "sweep_line")
-	sweepSingleScript = newScript("sweep_session", "sweep_single")
 )
 
 // Swept is what a sweep found.
@@ -30,65 +26,63 @@ type Swept struct {
 
 // Sweep expires sessions of the bucket whose time is over, the longest overdue first and at most limit
 // of them. It takes a trip to learn which they are, and one for each lifetime among them, as a script declares the keys that it
-// writes. Errors: ErrCorrupt, ErrUnavailable; what was swept until then is returned with them.
+// writes. Errors: redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
 func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
-	space := keyspaceOf(bucket)
-	answer, err := s.run(ctx, sweepListScript, []string{space.expiry()}, limit)
+	space := redis.KeyspaceOf(bucket)
+	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(redis.ExpiryKey)}, limit)
 	if err != nil {
 		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
-	ok := answer.text() == wordOK
-	entries := answer.list()
-	if !ok || answer.broken {
-		return Swept{}, fmt.Errorf("list overdue sessions: %w", ErrCorrupt)
+	reply.OK()
+	entries := reply.List()
+	if err := reply.Err(); err != nil {
+		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
 	var sum Swept
-	var looked int64
-	for len(entries.rest) > 0 {
-		swept, n, err := s.sweepEntry(ctx, space, entries.list())
+	var examined int64
+	for entries.More() {
+		entry := entries.List()
+		swept, n, err := s.sweepEntry(ctx, space, &entry)
 		if err != nil {
 			return sum, fmt.Errorf("sweep a bucket: %w", err)
 		}
 		sum.Expired, sum.Corrupt, sum.Oldest = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, max(sum.Oldest, swept.Oldest)
-		looked += n
+		examined += n
 	}
-	sum.More = looked >= int64(limit)
+	sum.More = examined >= int64(limit)
 	return sum, nil
 }
 
-// sweepEntry sweeps one row of sweep_list.lua: a line or a single session.
-func (s *Store) sweepEntry(ctx context.Context, space keyspace, entry *reply) (swept Swept, looked int64, err error) {
-	name, since, line := entry.text(), entry.text(), entry.list()
-	keys := []string{space.expiry(), space.queue(), space.due()}
-	var answer *reply
+// sweepEntry sweeps one row of sweep_list.lua: an expiry queue or a single session.
+func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *redis.Reply) (swept Swept, examined int64, err error) {
+	name, since, queue := entry.Text(), entry.Text(), entry.List()
+	keys := []string{space.Key(redis.ExpiryKey), space.Key(redis.QueueKey), space.Key(redis.DueKey)}
+	var reply redis.Reply
 	if strings.Trim(name, "0123456789") == "" {
-		keys = append(keys, space.line(name))
-		for len(line.rest) > 0 {
-			keys = space.appendSession(keys, space.sessionIDOf(line.text()))
+		keys = append(keys, space.Key(redis.ExpiryQueueKey, name))
+		for queue.More() {
+			keys = appendSession(keys, space, sessionIDOf(space, queue.Text()))
 		}
-		answer, err = s.run(ctx, sweepLineScript, keys, name, since)
+		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, name, since)
 	} else {
-		answer, err = s.run(ctx, sweepSingleScript, space.appendSession(keys, name))
+		reply, err = s.redis.Run(ctx, sweepSessionScript, appendSession(keys, space, name))
 	}
 	if err != nil {
 		return Swept{}, 0, err
 	}
-	ok := answer.text() == wordOK
-	swept = Swept{Expired: int(answer.integer()), Corrupt: int(answer.integer())}
-	looked = answer.integer()
-	swept.Oldest = time.Duration(answer.integer()) * time.Millisecond
-	if !ok || answer.broken || entry.broken || line.broken {
-		return Swept{}, 0, ErrCorrupt
-	}
-	return swept, looked, nil
+	reply.OK()
+	swept = Swept{Expired: int(reply.Int()), Corrupt: int(reply.Int())}
+	examined = reply.Int()
+	swept.Oldest = time.Duration(reply.Int()) * time.Millisecond
+	return swept, examined, errors.Join(reply.Err(), entry.Err(), queue.Err())
 }
 
-// appendSession appends the keys of a session and of the event that tells of its end. The id is whatever somebody left in the index.
-func (k keyspace) appendSession(keys []string, id string) []string {
-	return append(keys, string(k)+sessionKind+id, string(k)+eventKind+outbox.EventIDOf(id, outbox.MarkEnded))
+// appendSession appends the keys of a session and of the event of its end. The id is whatever somebody left in the index.
+func appendSession(keys []string, space redis.Keyspace, id string) []string {
+	return append(keys, space.Key(redis.SessionKey, id), space.Key(redis.EventKey, outbox.SessionEventIDOf(id, outbox.MarkEnded)))
 }
 
-// sessionIDOf is what stands in a line behind the beginning of each session's key.
-func (k keyspace) sessionIDOf(key string) string {
-	return key[min(len(key), len(k)+len(sessionKind)):]
+// sessionIDOf is what stands in an expiry queue behind the beginning of each session's key.
+func sessionIDOf(space redis.Keyspace, key string) string {
+	return key[min(len(key), len(space.Key(redis.SessionKey))):]
 }

@@ -6,19 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 func short(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond }
 
 // sweepAll sweeps until nothing is due, and returns the sum.
-func sweepAll(t *testing.T, s *store.Store, bucket session.Bucket, limit int) store.Swept {
+func sweepAll(t *testing.T, s *services, bucket session.Bucket, limit int) store.Swept {
 	t.Helper()
 	var sum store.Swept
 	for range 1000 { // more than any test needs
@@ -34,7 +35,7 @@ func sweepAll(t *testing.T, s *store.Store, bucket session.Bucket, limit int) st
 }
 
 // pendingIn returns the sessions of the bucket that a sweep has yet to look at.
-func pendingIn(t checker, c *redis.Client, bucket session.Bucket) []string {
+func pendingIn(t storetest.Checker, c *goredis.Client, bucket session.Bucket) []string {
 	t.Helper()
 	index := bucketTagOf(bucket) + "expiry"
 	entries, err := c.ZRange(t.Context(), index, 0, -1).Result()
@@ -137,7 +138,7 @@ func TestASweepPassesOverWhatHasEnded(t *testing.T) {
 		}
 		end(created.ID)
 		if !expires { // as if its turn had come
-			must(t, c.ZAdd(t.Context(), "{b07}:expiry", redis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(wanted.Lifetime))}).Err())
+			must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(wanted.Lifetime))}).Err())
 		}
 		if swept := sweepAll(t, s, 7, 10); swept != (store.Swept{}) {
 			t.Errorf("%s: a sweep finds %+v", desc, swept)
@@ -183,9 +184,9 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	}
 	gone := mustCreate(t, s, asks, with(newSession(), short)).Session.ID
 	must(t, c.Del(t.Context(), key(gone)).Err())
-	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: "no id at all"}).Err())
+	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: "no id at all"}).Err())
 	early := mustCreate(t, s, asks, newSession()).Session // whose score is wrong
-	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: early.ID.String()}).Err())
+	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: early.ID.String()}).Err())
 	last := mustCreate(t, s, asks, with(newSession(), short)).Session
 	due(t, s, last)
 
@@ -215,7 +216,7 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	if in := time.UnixMilli(int64(inAnHour)).Sub(now.Now); in > time.Hour || in < time.Hour-patience {
 		t.Errorf("it is looked at again in %s", in)
 	}
-	must(t, c.ZAdd(t.Context(), tag+"expiry", redis.Z{Score: 1, Member: mended.String()}).Err()) // as if it had passed
+	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: mended.String()}).Err()) // as if it had passed
 	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
 		t.Errorf("mended: %+v", swept)
 	}

@@ -47,12 +47,12 @@ func stepOrder(s orderState, call orderCall, got orderAnswer) (bool, orderState)
 	case "create":
 		return s.create(call, got)
 	case "cancel":
-		verdict := session.Cancel(s.status)
-		if verdict == session.Applied {
+		decision := session.Cancel(s.status)
+		if decision == session.Applied {
 			s.status = session.Cancelled
 		}
 		want := http.StatusOK
-		if !verdict.Ended() {
+		if !decision.Ended() {
 			want = http.StatusConflict
 		}
 		return call.maybe || got.code == want, s
@@ -78,25 +78,25 @@ func (s orderState) create(call orderCall, got orderAnswer) (bool, orderState) {
 }
 
 func (s orderState) settle(call orderCall, got orderAnswer) (bool, orderState) {
-	payment, known := payments[call.payment], session.Unheard
+	payment, known := payments[call.payment], session.PaymentUnknown
 	if s.refused[call.payment] {
-		known = session.Refused
+		known = session.PaymentRefused
 	} else if s.ref == payment.ref {
-		known = session.Settled
+		known = session.PaymentSettled
 	}
-	verdict := session.Settle(s.status, payment.outcome, known, true)
-	switch verdict {
+	decision := session.Settle(s.status, payment.outcome, known, true)
+	switch decision {
 	case session.Applied:
 		s.status, s.ref = payment.outcome, payment.ref
 	case session.Late:
 		s.refused[call.payment] = true
 	default:
 	}
-	if verdict == session.Contradicted {
+	if decision == session.Conflict {
 		return call.maybe || got.code == http.StatusConflict, s
 	}
 	return call.maybe || (got.code == http.StatusOK && got.status == s.status &&
-		got.applied == verdict.Ended() && got.refund == verdict.RefundRequired()), s
+		got.applied == decision.Ended() && got.refund == decision.RefundRequired()), s
 }
 
 func describeOrder(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) }

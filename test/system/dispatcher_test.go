@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // A dispatcher is killed while its request is under way. The processes here have a Redis of their own,
@@ -58,11 +59,7 @@ func TestAKilledDispatcherLosesNoEvent(t *testing.T) {
 // endedSession makes a session of the merchant and cancels it, as a replica of the API would.
 func (s tenant) endedSession(redisURL, merchantID string) (id string) {
 	s.T.Helper()
-	redis, err := store.Open(store.Options{URL: redisURL})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	defer func() { _ = redis.Close() }()
+	sessions := storetest.Open(s.T, redisURL)
 	admission := store.Admission{
 		MerchantID: merchantID,
 		KeyID:      published.ID("key"),
@@ -70,13 +67,13 @@ func (s tenant) endedSession(redisURL, merchantID string) (id string) {
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}
-	_, created, err := redis.CreateSession(s.T.Context(), admission, store.NewSession{
+	_, created, err := sessions.CreateSession(s.T.Context(), admission, store.NewSession{
 		MerchantName: "Acme", Charge: session.Charge{AmountCents: 1250}, Lifetime: time.Hour,
 	})
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	if _, _, err := redis.Cancel(s.T.Context(), admission, created.Session.ID); err != nil {
+	if _, _, err := sessions.Cancel(s.T.Context(), admission, created.Session.ID); err != nil {
 		s.T.Fatal(err)
 	}
 	return created.Session.ID.String()

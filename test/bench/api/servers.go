@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/internal/store/link"
+	client "github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 )
 
@@ -87,10 +87,10 @@ const (
 // Redis client as the API's.
 func addFloors(mux *http.ServeMux, r recorded) {
 	const timeout = 300 * time.Millisecond // the API's default
-	redisLink := fixture.Must(link.Open(link.Options{URL: r.Redis, Timeout: timeout}))
+	shared := fixture.Must(client.Open(client.Options{URL: r.Redis, Timeout: timeout}))
 	callRedis := func(w http.ResponseWriter, req *http.Request, words []any, want string) bool {
 		command := redis.NewCmd(req.Context(), words...)
-		if redisLink.Process(req.Context(), command) != nil || !begins(command, want) {
+		if shared.Process(req.Context(), command) != nil || !begins(command, want) {
 			http.Error(w, "unexpected answer", http.StatusInternalServerError)
 			return false
 		}

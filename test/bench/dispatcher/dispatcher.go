@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
@@ -94,8 +95,9 @@ func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
 // start starts everything, and waits until the dispatcher has delivered an event of each merchant.
 func (b *bench) start(ctx context.Context, flags []string) {
 	b.redis = b.StartRedis(ctx)
-	b.store = fixture.Must(store.Open(store.Options{URL: b.redis.URL(), Timeout: time.Minute}))
-	b.OnStop(b.store.Close)
+	client := fixture.Must(redis.Open(redis.Options{URL: b.redis.URL(), Timeout: time.Minute}))
+	b.OnStop(client.Close)
+	b.store = fixture.Must(store.New(client, store.Options{}))
 	publisher := b.NewPublisher(ctx, fixture.Namespace)
 	for i, endpoint := range b.receiver.start(ctx, b.Fixture) {
 		b.merchants = append(b.merchants, fixture.Must(publisher.Merchant(ctx, i, "http://"+endpoint+"/hooks")))

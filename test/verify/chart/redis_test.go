@@ -5,8 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -55,7 +56,7 @@ func TestTheURLOfRedis(t *testing.T) {
 				if got != test.want {
 					t.Errorf("%s: REDIS_URL is %s, want %s", role, got, test.want)
 				}
-				if s, err := store.Open(store.Options{URL: got}); err != nil {
+				if s, err := redis.Open(redis.Options{URL: got}); err != nil {
 					t.Errorf("%s: the program refuses it: %v", role, err)
 				} else if err := s.Close(); err != nil {
 					t.Error(err)
@@ -106,11 +107,7 @@ func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
 		t.Errorf("its data are not on the volume: %v", container.Args)
 	}
 	server := redistest.Start(t, container.Args[2:]...)
-	s, err := store.Open(store.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	s := storetest.Client(t, server.URL())
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,136 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// DeadLetter is an event that was given up. It is kept for 30 days.
+type DeadLetter struct {
+	// Event has nothing but an ID if it cannot be read.
+	Event    Event
+	FailedAt time.Time
+	Reason   string
+	Attempts int
+}
+
+// DeadLetterFilter selects dead letters.
+type DeadLetterFilter struct {
+	// MerchantID is a bare id; empty: of all merchants.
+	MerchantID string
+	// Limit is the largest number; 0: no limit.
+	Limit int
+}
+
+func (f DeadLetterFilter) full(n int) bool { return f.Limit > 0 && n >= f.Limit }
+
+func (f DeadLetterFilter) selects(letter DeadLetter) bool {
+	return f.MerchantID == "" || f.MerchantID == letter.Event.MerchantID
+}
+
+// buckets are those in which such a dead letter may be.
+func (f DeadLetterFilter) buckets() []session.Bucket {
+	if f.MerchantID != "" {
+		return []session.Bucket{session.BucketOf(f.MerchantID)}
+	}
+	return allBuckets()
+}
+
+// DeadLetters returns dead letters, the newest first. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (o *Outbox) DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error) {
+	var letters []DeadLetter
+	for _, bucket := range filter.buckets() {
+		found, err := o.deadLettersIn(ctx, bucket, filter)
+		if err != nil {
+			return nil, fmt.Errorf("read dead letters: %w", err)
+		}
+		letters = append(letters, found...)
+	}
+	slices.SortStableFunc(letters, func(a, b DeadLetter) int {
+		return cmp.Or(b.FailedAt.Compare(a.FailedAt), cmp.Compare(a.Event.ID, b.Event.ID))
+	})
+	if filter.full(len(letters)) {
+		letters = letters[:filter.Limit]
+	}
+	return letters, nil
+}
+
+// deadPage is how many dead letters are read in one script, which holds Redis up meanwhile.
+const deadPage = 100
+
+// deadLettersIn reads the newest of a bucket, as many as the filter asks for.
+func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filter DeadLetterFilter) ([]DeadLetter, error) {
+	space := redis.KeyspaceOf(bucket)
+	var letters []DeadLetter
+	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
+		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{space.Key(redis.DeadLettersKey)},
+			skip, deadPage, space.Key(redis.EventKey), retention.Milliseconds())
+		if err != nil {
+			return nil, err
+		}
+		reply.OK()
+		read = int(reply.Int())
+		rows := reply.List()
+		if err := reply.Err(); err != nil {
+			return nil, err
+		}
+		for rows.More() && !filter.full(len(letters)) {
+			row := rows.List()
+			letter, err := deadLetterOf(&row)
+			if err != nil {
+				return nil, err
+			}
+			if filter.selects(letter) {
+				letters = append(letters, letter)
+			}
+		}
+	}
+	return letters, nil
+}
+
+func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
+	id := row.Text()
+	letter := DeadLetter{FailedAt: row.Millis(), Reason: row.OptionalText(), Attempts: int(row.Int())}
+	event, err := ParseEvent(id, row.Map())
+	if row.Err() != nil {
+		return DeadLetter{}, row.Err()
+	}
+	if err != nil {
+		event = Event{ID: id}
+	}
+	letter.Event = event
+	return letter, nil
+}
+
+// Resend makes dead letters due at once, with their schedule anew, and returns how many of the ids were dead letters.
+// What they say stays as it is. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (o *Outbox) Resend(ctx context.Context, ids ...string) (int, error) {
+	var sent int
+	// Not every id tells its bucket, and this is not asked for often.
+	for _, bucket := range allBuckets() {
+		space := redis.KeyspaceOf(bucket)
+		for some := range slices.Chunk(ids, deadPage) {
+			keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey)}
+			args := make([]any, len(some))
+			for i, id := range some {
+				keys, args[i] = append(keys, space.Key(redis.EventKey, id)), id
+			}
+			reply, err := o.redis.Run(ctx, resendDeadLettersScript, keys, args...)
+			if err != nil {
+				return sent, fmt.Errorf("send dead letters again: %w", err)
+			}
+			reply.OK()
+			sent += int(reply.Int())
+			if err := reply.Err(); err != nil {
+				return sent, fmt.Errorf("send dead letters again: %w", err)
+			}
+		}
+	}
+	return sent, nil
+}

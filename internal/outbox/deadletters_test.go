@@ -1,0 +1,181 @@
+package outbox_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// bury makes a new event of the merchant a dead letter.
+func (s outboxScene) bury(t *testing.T, reason string) string {
+	t.Helper()
+	s.event(t)
+	lease := s.one(t)
+	must(t, s.Bury(t.Context(), lease, reason))
+	return lease.Event.ID
+}
+
+func (s outboxScene) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []outbox.DeadLetter {
+	t.Helper()
+	letters, err := s.DeadLetters(t.Context(), filter)
+	must(t, err)
+	return letters
+}
+
+func deadIDs(letters []outbox.DeadLetter) []string {
+	ids := make([]string, len(letters))
+	for i, letter := range letters {
+		ids[i] = letter.Event.ID
+	}
+	return ids
+}
+
+func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
+	s := newOutboxScene(t)
+	other := s
+	other.asks = merchantOf(s.bucket())
+	far := s
+	far.asks = merchantOf((s.bucket() + 1) % session.Buckets)
+	far.tag = bucketTag(far.asks.MerchantID)
+
+	var mine []string
+	for i := range 3 {
+		id := s.bury(t, "endpoint_disabled")
+		must(t, s.redis.ZAdd(t.Context(), s.tag+"dead", goredis.Z{Score: float64(time.Now().Add(time.Duration(i) * time.Minute).UnixMilli()), Member: id}).Err())
+		mine = append([]string{id}, mine...)
+	}
+	neighbours, farther := other.bury(t, "timeout"), far.bury(t, "dns")
+
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !slices.Equal(got, mine) {
+		t.Errorf("of the merchant: %v, want %v", got, mine)
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID, Limit: 2})); !slices.Equal(got, mine[:2]) {
+		t.Errorf("two of the merchant: %v, want %v", got, mine[:2])
+	}
+	all := s.deadLetters(t, outbox.DeadLetterFilter{})
+	if got := deadIDs(all); !sameSet(got, append([]string{neighbours, farther}, mine...)) {
+		t.Errorf("of all: %v", got)
+	}
+	newest := all[0]
+	if newest.Event.ID != mine[0] || newest.Reason != "endpoint_disabled" || newest.Attempts != 0 || newest.Event.Session == nil {
+		t.Errorf("the newest is %+v", newest)
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{Limit: 1})); !slices.Equal(got, mine[:1]) {
+		t.Errorf("the newest of all: %v", got)
+	}
+}
+
+func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
+	s := newOutboxScene(t)
+	other := s
+	other.asks = merchantOf(s.bucket())
+	var want []string
+	for range 120 {
+		want = append(want, s.event(t))
+	}
+	for range 120 {
+		other.event(t)
+	}
+	for _, lease := range s.leaseFor(t, time.Hour, 1000) {
+		must(t, s.Bury(t.Context(), lease, "timeout"))
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !sameSet(got, want) {
+		t.Errorf("%d dead letters, want %d", len(got), len(want))
+	}
+	if n := len(s.deadLetters(t, outbox.DeadLetterFilter{})); n != 240 {
+		t.Errorf("%d dead letters in all, want 240", n)
+	}
+	if sent, err := s.Resend(t.Context(), want...); err != nil || sent != 120 {
+		t.Errorf("sent %d again: %v", sent, err)
+	}
+}
+
+func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
+	s := newOutboxScene(t)
+	id := s.event(t)
+	before := s.one(t)
+	_, err := s.Failed(t.Context(), before, outbox.Failure{Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour})
+	must(t, err)
+	if letters := s.deadLetters(t, outbox.DeadLetterFilter{}); len(letters) != 1 || letters[0].Attempts != 1 || letters[0].Reason != "timeout" {
+		t.Fatalf("dead letters: %+v", letters)
+	}
+	kept := s.bury(t, "dns")
+
+	sent, err := s.Resend(t.Context(), id, "evt_of_nobody", id)
+	if err != nil || sent != 1 {
+		t.Errorf("sent %d again: %v", sent, err)
+	}
+	again := s.one(t)
+	if again.Event.ID != id || again.Attempts != 0 || again.Event.Session.Session != before.Event.Session.Session {
+		t.Errorf("leased %+v after %d attempts, want what it was: %+v", again.Event, again.Attempts, before.Event)
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{kept}) {
+		t.Errorf("dead letters left: %v", got)
+	}
+	wantStale(t, s, before)
+}
+
+func TestDeadLettersThatAreNoMore(t *testing.T) {
+	s := newOutboxScene(t)
+	old, vanished, odd, unreadable := s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns")
+	ctx := t.Context()
+	long := float64(time.Now().Add(-30*24*time.Hour - time.Minute).UnixMilli())
+	must(t, s.redis.ZAdd(ctx, s.tag+"dead", goredis.Z{Score: long, Member: old}).Err())
+	must(t, s.redis.Del(ctx, s.tag+"event:"+vanished, s.tag+"event:"+odd).Err())
+	must(t, s.redis.Set(ctx, s.tag+"event:"+odd, "not a hash", 0).Err())
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "k", "session.sneezed").Err())
+	if backlog, err := s.Backlog(ctx, s.bucket()); err != nil || backlog.Dead != 3 {
+		t.Errorf("counted %+v: %v", backlog, err)
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); slices.Contains(got, old) || !slices.Contains(got, unreadable) {
+		t.Errorf("listed %v", got)
+	}
+	if sent, err := s.Resend(ctx, old, vanished); err != nil || sent != 0 {
+		t.Errorf("sent %d again: %v", sent, err)
+	}
+}
+
+func TestTheBacklogIsCounted(t *testing.T) {
+	s := newOutboxScene(t)
+	s.bury(t, "dns")
+	s.fail(t, "here", nil)
+	s.fail(t, "here", gone)
+	s.event(t)
+	backlog, err := s.Backlog(t.Context(), s.bucket())
+	if want := (outbox.Backlog{Due: 2, Dead: 2, Unhealthy: 1}); err != nil || backlog != want {
+		t.Errorf("%+v, %v; want %+v", backlog, err, want)
+	}
+}
+
+func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
+	s := newOutboxScene(t)
+	s.event(t)
+	lease := s.one(t)
+	s.server.Stop()
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"lease":     second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
+		"deliver":   s.Delivered(ctx, lease),
+		"fail":      second(s.Failed(ctx, lease, outbox.Failure{})),
+		"defer":     s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
+		"bury":      s.Bury(ctx, lease, "dns"),
+		"list":      second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
+		"resend":    second(s.Resend(ctx, lease.Event.ID)),
+		"count":     second(s.Backlog(ctx, s.bucket())),
+		"look":      second(s.PendingWork(ctx)),
+		"resume":    second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
+		"unhealthy": second(s.UnhealthyEndpoints(ctx, s.bucket())),
+		"told":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
+	} {
+		if !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		}
+	}
+}

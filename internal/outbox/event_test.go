@@ -1,0 +1,53 @@
+package outbox_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+const sessionID = "ps_07ABCDEFGHIJKLMNOPQRSTUVWX"
+
+// Receivers keep these ids to know an event again, so they must not change.
+func TestSessionEventIDs(t *testing.T) {
+	id, err := session.ParseID(sessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "evt_07ABCDEFGHIJKLMNOPQRSTUVWX_"
+	for mark, want := range map[outbox.Mark]string{
+		outbox.MarkCreated:          "created",
+		outbox.MarkEnded:            "ended",
+		outbox.MarkLate("abc"):      "late_ba7816bf8f01cfea", // SHA-256 of abc, as in FIPS 180-2
+		outbox.MarkMismatch("abc"):  "mismatch_ba7816bf8f01cfea",
+		outbox.MarkLate("a/b c.ü"):  "late_ca02e0b89523de20",
+		outbox.MarkMismatch("abc "): "mismatch_5488613c42b0d34d",
+	} {
+		got := outbox.SessionEventID(id, mark)
+		if !strings.HasPrefix(got, begin) || !regexp.MustCompile(`^[A-Za-z0-9_]+$`).MatchString(got) {
+			t.Errorf("%s is not an event id of this session", got)
+		}
+		if strings.TrimPrefix(got, begin) != want {
+			t.Errorf("%s, want it to end in %s", got, want)
+		}
+	}
+}
+
+func TestKeyRotated(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_000).UTC()
+	news := outbox.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
+	want := outbox.Event{
+		ID: "evt_key_abcdefghijkl_7", Kind: v1alpha1.EventKeyRotated,
+		MerchantID: "mmmmmmmmmmmm", MerchantName: "Acme Coffee", OccurredAt: at, Key: &news,
+	}
+	if diff := cmp.Diff(want, outbox.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

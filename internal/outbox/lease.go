@@ -1,0 +1,147 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// LeaseRequest asks for events that are due.
+type LeaseRequest struct {
+	// Holder names who asks, for people who look into Redis. It may be empty.
+	Holder string
+	// For is how long nobody else gets these events. Those that are neither ended nor put off by then come due
+	// again by themselves, which is how the events of a dispatcher that crashed are not lost.
+	For time.Duration
+	// Limit is the largest number of events.
+	Limit int
+}
+
+// Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
+// was given to somebody else since changes nothing.
+type Lease struct {
+	Event Event
+	// Attempts is how often delivery has failed so far.
+	Attempts int
+	// Endpoint is how the merchant's endpoint stood.
+	Endpoint EndpointState
+	// Unsupported: a newer program wrote the event, and only some of it could be read. It can be put off, nothing else.
+	Unsupported bool
+
+	bucket session.Bucket
+	// queued is what stands in the queue for it while the lease lasts.
+	queued string
+}
+
+func (l Lease) space() redis.Keyspace { return redis.KeyspaceOf(l.bucket) }
+
+// keys are those of the queue and of the event.
+func (l Lease) keys() []string {
+	space := l.space()
+	return []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, l.Event.ID)}
+}
+
+// Leased are the events of one bucket that were due.
+type Leased struct {
+	// Now is the time of Redis, the clock of every event.
+	Now time.Time
+	// Leases are in the order in which their events came due, one merchant after the other.
+	Leases []Lease
+	// Undecodable are the ids of events that cannot be decoded. They are dead letters now.
+	Undecodable []string
+	// Expired is how many events were not delivered within their 30 days. They are lost.
+	Expired int
+	// More reports that some merchant has more than its share.
+	More bool
+}
+
+// ReasonDecodeError is why an event that cannot be decoded is a dead letter.
+const ReasonDecodeError = "decode_error"
+
+// Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, its
+// longest due ones first, so that nobody's backlog delays another's. An event that cannot be read does not stand in the way of the
+// others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
+	space := redis.KeyspaceOf(bucket)
+	token := request.Holder + ":" + rand.Text()
+	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)},
+		request.For.Milliseconds(), request.Limit, token)
+	if err != nil {
+		return Leased{}, fmt.Errorf("lease events: %w", err)
+	}
+	reply.OK()
+	leased := Leased{Now: reply.Millis(), More: reply.Int() == 1}
+	rows := reply.List()
+	if err := reply.Err(); err != nil {
+		return Leased{}, fmt.Errorf("lease events: %w", err)
+	}
+	var lost, undecodable []Lease
+	for rows.More() {
+		row := rows.List()
+		lease, there, err := leaseOf(&row, bucket)
+		switch {
+		case err == nil:
+			leased.Leases = append(leased.Leases, lease)
+		case there:
+			undecodable = append(undecodable, lease)
+		default:
+			lost = append(lost, lease)
+		}
+	}
+	for _, lease := range lost {
+		expired, err := o.forget(ctx, lease)
+		if err != nil {
+			return leased, err
+		}
+		leased.Expired += expired
+	}
+	for _, lease := range undecodable {
+		leased.Undecodable = append(leased.Undecodable, lease.Event.ID)
+		if err := o.Bury(ctx, lease, ReasonDecodeError); err != nil && !errors.Is(err, ErrLeaseLost) {
+			return leased, err
+		}
+	}
+	return leased, nil
+}
+
+// forget takes an event out of the queue if it is really none, and returns how many it took.
+func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
+	reply, err := o.redis.Run(ctx, forgetScript, lease.keys(), lease.queued)
+	if err := leaseError("forget a lost event", &reply, err); err != nil {
+		return 0, err
+	}
+	return int(reply.Int()), reply.Err()
+}
+
+// leaseOf decodes one row of lease.lua. With an error the lease still names its event, and there says that this was read at all.
+func leaseOf(row *redis.Reply, bucket session.Bucket) (lease Lease, there bool, err error) {
+	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
+	lease = Lease{Event: Event{ID: id}, bucket: bucket, queued: queued}
+	there = len(fields) > 0
+	attempts, err := strconv.Atoi(cmp.Or(fields["attempts"], "0"))
+	if err != nil {
+		return lease, there, redis.ErrCorrupt
+	}
+	state := row.List()
+	if row.Err() != nil {
+		return lease, there, redis.ErrCorrupt
+	}
+	event, err := ParseEvent(id, fields)
+	if errors.Is(err, errUnsupported) {
+		lease.Event, lease.Unsupported = event, true
+		return lease, there, nil
+	}
+	endpoint, stateErr := endpointOf(merchantID, &state)
+	if err != nil || stateErr != nil || event.MerchantID != merchantID || event.Bucket() != bucket {
+		return lease, there, redis.ErrCorrupt
+	}
+	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, endpoint
+	return lease, there, nil
+}

@@ -1,0 +1,94 @@
+package outbox_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// outboxOperations are one of each kind, in an order in which all of them have something to do. Each is given a lease.
+var outboxOperations = []struct {
+	name string
+	do   func(context.Context, outboxScene, outbox.Lease) error
+}{
+	{"fail", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+		return second(s.Failed(ctx, lease, outbox.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour}))
+	}},
+	{"unhealthy", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+		return second(s.UnhealthyEndpoints(ctx, s.bucket()))
+	}},
+	{"told", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+		return s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID})
+	}},
+	{"resume", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
+	}},
+	{"put off", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
+	}},
+	{"bury", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+		return s.Bury(ctx, lease, "dns")
+	}},
+	{"deliver", func(ctx context.Context, s outboxScene, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
+	{"drop", func(ctx context.Context, s outboxScene, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
+	{"list", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+		return second(s.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	}},
+	{"count", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+		return second(s.Backlog(ctx, s.bucket()))
+	}},
+}
+
+// A real cluster refuses a script whose keys are of more than one slot.
+func TestTheOutboxInARedisCluster(t *testing.T) {
+	servers := startCluster(t)
+	s := outboxScene{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	for i := range 8 {
+		s.asks = merchantOf(session.Bucket(8 * i))
+		s.tag = bucketTag(s.asks.MerchantID)
+		for _, operation := range outboxOperations {
+			s.event(t)
+			if err := operation.do(t.Context(), s, s.one(t)); err != nil {
+				t.Errorf("bucket %d: %s: %v", s.bucket(), operation.name, err)
+			}
+			for _, rest := range s.leaseFor(t, time.Hour, 100) {
+				must(t, s.Drop(t.Context(), rest))
+			}
+		}
+	}
+	letters, err := s.DeadLetters(t.Context(), outbox.DeadLetterFilter{})
+	must(t, err)
+	buried := deadIDs(letters)
+	if len(buried) != 16 {
+		t.Errorf("%d dead letters, want 16", len(buried))
+	}
+	if sent, err := s.Resend(t.Context(), buried...); err != nil || sent != 16 {
+		t.Errorf("sent %d again: %v", sent, err)
+	}
+}
+
+func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
+	server := redistest.Start(t)
+	asks := merchant()
+	s := outboxScene{open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 }), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+	for round := range 2 { // the first time the server gets to know the scripts
+		for _, operation := range outboxOperations {
+			s.event(t)
+			lease := s.one(t)
+			commands := clientCommands(t, server, func() { must(t, operation.do(t.Context(), s, lease)) })
+			if round == 1 && !slices.Equal(commands, []string{"evalsha"}) {
+				t.Errorf("%s: %v, want one evalsha", operation.name, commands)
+			}
+			must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: lease}))
+			for _, rest := range s.leaseFor(t, time.Hour, 100) {
+				must(t, s.Drop(t.Context(), rest))
+			}
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package outbox_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// outboxScene is a Redis of its own, so that nobody else's events come due, and one merchant.
+type outboxScene struct {
+	*services
+
+	server *redistest.Server
+	redis  *goredis.Client
+	asks   store.Admission
+	tag    string
+}
+
+func newOutboxScene(t *testing.T) outboxScene {
+	t.Helper()
+	server := redistest.Start(t)
+	asks := merchant()
+	return outboxScene{open(t, server.URL()), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+}
+
+func (s outboxScene) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
+
+// event cancels a new session and returns the id of the event that tells of it.
+func (s outboxScene) event(t *testing.T) string {
+	t.Helper()
+	id := mustCreate(t, s.services, s.asks, newSession()).Session.ID
+	if _, _, err := s.Cancel(t.Context(), s.asks, id); err != nil {
+		t.Fatal(err)
+	}
+	return "evt_" + id.String()[len("ps_"):] + "_ended"
+}
+
+func (s outboxScene) leaseFor(t *testing.T, long time.Duration, limit int) []outbox.Lease {
+	t.Helper()
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{Holder: "a test", For: long, Limit: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leased.More != (len(leased.Leases) == limit) {
+		t.Errorf("%d events, of which there are more: %t", len(leased.Leases), leased.More)
+	}
+	return leased.Leases
+}
+
+// one leases the one event that is due.
+func (s outboxScene) one(t *testing.T) outbox.Lease {
+	t.Helper()
+	leases := s.leaseFor(t, time.Hour, 10)
+	if len(leases) != 1 {
+		t.Fatalf("%d events are due, want 1", len(leases))
+	}
+	return leases[0]
+}
+
+// dueIn is the time until an event is due; absent: it never is.
+func (s outboxScene) dueIn(t *testing.T, id string) (in time.Duration, there bool) {
+	t.Helper()
+	_, at, there := queued(t, s.redis, s.tag, id)
+	return at.Sub(s.redis.Time(t.Context()).Val()), there
+}
+
+func idsOf(leases []outbox.Lease) []string {
+	ids := make([]string, len(leases))
+	for i, lease := range leases {
+		ids[i] = lease.Event.ID
+	}
+	return ids
+}
+
+func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
+	s := newOutboxScene(t)
+	ids := []string{s.event(t), s.event(t), s.event(t)}
+	first, second := s.leaseFor(t, time.Hour, 2), s.leaseFor(t, time.Hour, 2)
+	if got := append(idsOf(first), idsOf(second)...); !sameSet(got, ids) {
+		t.Errorf("leased %v, want each of %v once", got, ids)
+	}
+	if again := s.leaseFor(t, time.Hour, 2); len(again) != 0 {
+		t.Errorf("leased a second time: %v", idsOf(again))
+	}
+	lease := first[0]
+	if lease.Event.Kind != v1alpha1.EventSessionCancelled || lease.Event.MerchantID != s.asks.MerchantID ||
+		lease.Event.Session.Status != session.Cancelled || lease.Attempts != 0 || lease.Endpoint.Disabled() {
+		t.Errorf("leased %+v", lease)
+	}
+}
+
+// What a dispatcher held when it crashed: it never says another word.
+func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
+	s := newOutboxScene(t)
+	id := s.event(t)
+	crashed := s.leaseFor(t, 30*time.Millisecond, 1)
+	if len(crashed) != 1 {
+		t.Fatal("nothing was due")
+	}
+	var taken []outbox.Lease
+	eventually(t, "the event comes due again", func() bool {
+		taken = s.leaseFor(t, time.Hour, 1)
+		return len(taken) == 1
+	})
+	if taken[0].Event.ID != id {
+		t.Errorf("leased %s, want %s", taken[0].Event.ID, id)
+	}
+	// It comes back from the dead, and is too late for everything.
+	wantStale(t, s, crashed[0])
+	if err := s.Delivered(t.Context(), taken[0]); err != nil {
+		t.Errorf("the one who holds it: %v", err)
+	}
+	wantStale(t, s, crashed[0])
+}
+
+func wantStale(t *testing.T, s outboxScene, stale outbox.Lease) {
+	t.Helper()
+	before := s.everything(t)
+	for name, err := range map[string]error{
+		"delivered": s.Delivered(t.Context(), stale),
+		"dropped":   s.Drop(t.Context(), stale),
+		"buried":    s.Bury(t.Context(), stale, "late"),
+		"failed":    second(s.Failed(t.Context(), stale, outbox.Failure{Reason: "late", Gone: true, Target: "t"})),
+	} {
+		if !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("%s with a stale lease: %v, want ErrLeaseLost", name, err)
+		}
+	}
+	must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: stale}))
+	if after := s.everything(t); !slices.Equal(before, after) {
+		t.Errorf("a stale lease changed\n%q\ninto\n%q", before, after)
+	}
+}
+
+// everything is what Redis holds of events and endpoints, as text.
+func (s outboxScene) everything(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, key := range s.redis.Keys(t.Context(), "*").Val() {
+		dump, err := s.redis.Dump(t.Context(), key).Result()
+		must(t, err)
+		all = append(all, key+" "+dump)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(a, b)
+}
+
+func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
+	s := newOutboxScene(t)
+	var ids []string
+	for range 5 {
+		ids = append(ids, s.event(t))
+	}
+	for i, id := range ids { // which may all be of one millisecond
+		dueAt(t, s.redis, s.tag, id, time.UnixMilli(int64(1000+i)))
+	}
+	if got := idsOf(s.leaseFor(t, time.Hour, 3)); !slices.Equal(got, ids[:3]) {
+		t.Errorf("leased %v of %v", got, ids)
+	}
+}
+
+// One of them must not stand in the way of the others, now or ever.
+func TestEventsThatCannotBeLeased(t *testing.T) {
+	s := newOutboxScene(t)
+	ctx := t.Context()
+	vanished, odd, foreign, unreadable, nameless := s.event(t), s.event(t), s.event(t), s.event(t), s.event(t)
+	must(t, s.redis.Del(ctx, s.tag+"event:"+vanished, s.tag+"event:"+odd).Err())
+	must(t, s.redis.Set(ctx, s.tag+"event:"+odd, "not a hash", 0).Err())
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "x", "soon").Err())
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+nameless, "V", "one").Err())
+	elsewhere := merchantOf((s.bucket() + 1) % session.Buckets)
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+foreign, "m", elsewhere.MerchantID).Err())
+	good := s.event(t)
+
+	leased, err := s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	must(t, err)
+	if got := idsOf(leased.Leases); !slices.Equal(got, []string{good}) {
+		t.Errorf("leased %v, want %s", got, good)
+	}
+	if !sameSet(leased.Undecodable, []string{foreign, unreadable, nameless}) {
+		t.Errorf("unreadable are %v", leased.Undecodable)
+	}
+	if leased.Expired != 2 {
+		t.Errorf("%d have expired, want 2", leased.Expired)
+	}
+	if n := s.redis.ZCard(ctx, s.tag+"queue").Val(); n != 1 {
+		t.Errorf("%d events are queued, want one", n)
+	}
+	if _, there := s.dueIn(t, good); !there {
+		t.Error("the good one is not in the queue")
+	}
+	if dead := s.redis.ZRange(ctx, s.tag+"dead", 0, -1).Val(); !sameSet(dead, []string{foreign, unreadable, nameless}) {
+		t.Errorf("dead are %v", dead)
+	}
+}
+
+// In a rolling upgrade dispatchers of both versions lease the same events.
+func TestEventsOfANewerVersionAreNotBuried(t *testing.T) {
+	for desc, change := range map[string][]any{
+		"a new kind":   {"k", "session.refunded"},
+		"a new format": {"V", "2", "k", "", "f", "of another form"},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			s := newOutboxScene(t)
+			newer := s.event(t)
+			must(t, s.redis.HSet(t.Context(), s.tag+"event:"+newer, change...).Err())
+			for range 2 { // it is due again as often as it is put off
+				lease := s.one(t)
+				if lease.Event.ID != newer || !lease.Unsupported || lease.Event.OccurredAt.IsZero() {
+					t.Fatalf("leased %+v", lease)
+				}
+				must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: lease}))
+			}
+			if dead := s.redis.ZRange(t.Context(), s.tag+"dead", 0, -1).Val(); len(dead) != 0 {
+				t.Errorf("dead are %v", dead)
+			}
+		})
+	}
+}
+
+func TestEventsThatArePutOff(t *testing.T) {
+	s := newOutboxScene(t)
+	soon, later := s.event(t), s.event(t)
+	leases := s.leaseFor(t, time.Hour, 10)
+	byID := map[string]outbox.Lease{leases[0].Event.ID: leases[0], leases[1].Event.ID: leases[1]}
+	must(t, s.redis.PExpire(t.Context(), s.tag+"event:"+later, time.Hour).Err())
+	must(t, s.Defer(t.Context(), s.bucket(),
+		outbox.Deferral{Lease: byID[soon]}, outbox.Deferral{Lease: byID[later], Delay: time.Minute}))
+
+	if in, there := s.dueIn(t, later); !there || in > time.Minute || in < time.Minute-patience {
+		t.Errorf("due in %s, want a minute", in)
+	}
+	if lease := s.one(t); lease.Event.ID != soon || lease.Attempts != 0 {
+		t.Errorf("due at once is %s with %d attempts, want %s with none", lease.Event.ID, lease.Attempts, soon)
+	}
+	// However often it is put off, it has its own end.
+	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+later).Val(); left > time.Hour || left < time.Hour-patience {
+		t.Errorf("the event is kept for another %s, want an hour", left)
+	}
+}

@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Failure is an attempt that did not deliver an event.
+type Failure struct {
+	// Reason is a word of a closed list, kept with the event.
+	Reason string
+	// Retry is the time to the next attempt; negative: there is none, and the event is a dead letter.
+	Retry time.Duration
+	// Gone: the endpoint said that it wants no more events.
+	Gone bool
+	// Target is the fingerprint of where the attempt went.
+	Target string
+	// FailingLimit is how long an endpoint may do nothing but fail before it is disabled.
+	FailingLimit time.Duration
+}
+
+// Failed is what a failed attempt led to.
+type Failed struct {
+	// Buried: the event is a dead letter now.
+	Buried bool
+	// Disabled: this attempt disabled the endpoint.
+	Disabled bool
+}
+
+// Delivered ends an event that was delivered, and with it the failing of its endpoint. Errors: ErrLeaseLost,
+// redis.ErrCorrupt, redis.ErrUnavailable.
+func (o *Outbox) Delivered(ctx context.Context, lease Lease) error {
+	return o.runLeased(ctx, "end a delivered event", endScript, lease, []string{lease.space().Key(redis.EndpointKey, lease.Event.MerchantID)})
+}
+
+// Drop ends an event that nobody wants. Errors are those of Delivered.
+func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
+	return o.runLeased(ctx, "drop an event", endScript, lease, nil)
+}
+
+// Bury makes an event a dead letter without an attempt. The reason is a word of a closed list. Errors are those of Delivered.
+func (o *Outbox) Bury(ctx context.Context, lease Lease, reason string) error {
+	return o.runLeased(ctx, "bury an event", buryScript, lease, []string{lease.space().Key(redis.DeadLettersKey)}, reason)
+}
+
+// runLeased runs a script that has nothing to say but whether the lease was lost. It takes the keys of the queue and of the event
+// first, then those of more, and the lease as its first argument.
+func (o *Outbox) runLeased(ctx context.Context, what string, script *redis.Script, lease Lease, more []string, args ...any) error {
+	reply, err := o.redis.Run(ctx, script, append(lease.keys(), more...), append([]any{lease.queued}, args...)...)
+	return leaseError(what, &reply, err)
+}
+
+// Failed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
+// endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter.
+// Errors are those of Delivered.
+func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
+	const what = "record a failed attempt"
+	space, merchantID := lease.space(), lease.Event.MerchantID
+	keys := append(lease.keys(),
+		space.Key(redis.DeadLettersKey), space.Key(redis.EndpointKey, merchantID), space.Key(redis.UnhealthyKey))
+	reply, err := o.redis.Run(ctx, failScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,
+		failure.Target, failure.FailingLimit.Milliseconds(), redis.Flag(failure.Gone), merchantID)
+	if err := leaseError(what, &reply, err); err != nil {
+		return Failed{}, err
+	}
+	failed := Failed{Buried: reply.Int() == 1, Disabled: reply.Int() == 1}
+	if err := reply.Err(); err != nil {
+		return Failed{}, fmt.Errorf("%s: %w", what, err)
+	}
+	return failed, nil
+}
+
+// Deferral puts an event off, without counting an attempt.
+type Deferral struct {
+	Lease Lease
+	// Delay is the time until it is due again; 0: at once.
+	Delay time.Duration
+}
+
+// Defer puts events of one bucket off. Those whose lease was lost are left alone. The error is redis.ErrCorrupt or
+// redis.ErrUnavailable.
+func (o *Outbox) Defer(ctx context.Context, bucket session.Bucket, deferrals ...Deferral) error {
+	if len(deferrals) == 0 {
+		return nil
+	}
+	space := redis.KeyspaceOf(bucket)
+	args := make([]any, 0, 2*len(deferrals))
+	for _, deferral := range deferrals {
+		args = append(args, deferral.Lease.queued, wholeMillis(deferral.Delay))
+	}
+	reply, err := o.redis.Run(ctx, deferScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)
+	return leaseError("put events off", &reply, err)
+}
+
+// wholeMillis never makes a moment that is not over yet into one that is, nor a negative time into none.
+func wholeMillis(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// leaseError reads the first word of a reply about a lease.
+func leaseError(what string, reply *redis.Reply, err error) error {
+	if err == nil {
+		switch reply.Text() {
+		case "OK":
+			return nil
+		case "STALE":
+			err = ErrLeaseLost
+		default:
+			err = redis.ErrCorrupt
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,128 @@
+package outbox_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// look returns what there is to do, by bucket; the buckets with nothing to do are left out, and so is for how long.
+func (s outboxScene) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
+	t.Helper()
+	all, err := s.PendingWork(t.Context())
+	must(t, err)
+	if len(all) != session.Buckets {
+		t.Errorf("it tells of %d buckets", len(all))
+	}
+	busy := map[session.Bucket]outbox.PendingWork{}
+	for _, one := range all {
+		one.Overdue = outbox.Overdue{}
+		if one != (outbox.PendingWork{Bucket: one.Bucket}) {
+			busy[one.Bucket] = one
+		}
+	}
+	return busy
+}
+
+func (s outboxScene) wantWork(t *testing.T, when string, want outbox.PendingWork) {
+	t.Helper()
+	all := map[session.Bucket]outbox.PendingWork{}
+	if want != (outbox.PendingWork{}) {
+		want.Bucket = s.bucket()
+		all[want.Bucket] = want
+	}
+	if diff := cmp.Diff(all, s.look(t)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// score sets the time of an entry.
+func (s outboxScene) score(t *testing.T, key, member string, at time.Time) {
+	t.Helper()
+	must(t, s.redis.ZAdd(t.Context(), s.tag+key, goredis.Z{Score: float64(at.UnixMilli()), Member: member}).Err())
+}
+
+func TestALookTellsWhatThereIsToDo(t *testing.T) {
+	s := newOutboxScene(t)
+	s.wantWork(t, "with nothing to do", outbox.PendingWork{})
+
+	pending := mustCreate(t, s.services, s.asks, newSession()).Session.ID
+	s.wantWork(t, "with a session that is pending", outbox.PendingWork{})
+	s.score(t, "expiry", pending.String(), time.Now().Add(-time.Second))
+	s.wantWork(t, "with a session past its expiry", outbox.PendingWork{Sessions: true})
+	s.score(t, "expiry", pending.String(), time.Now().Add(time.Hour))
+
+	s.event(t)
+	s.wantWork(t, "with an event", outbox.PendingWork{Events: true})
+	lease := s.one(t)
+	s.wantWork(t, "with a leased event", outbox.PendingWork{})
+
+	_, err := s.Failed(t.Context(), lease, outbox.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour})
+	must(t, err)
+	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Unhealthy: true})
+}
+
+func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
+	s := newOutboxScene(t)
+	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
+	s.score(t, "expiry", mustCreate(t, s.services, s.asks, newSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
+	all, err := s.PendingWork(t.Context())
+	must(t, err)
+	found := all[s.bucket()].Overdue
+	if found.Event < time.Hour || found.Event > time.Hour+patience || found.Session < 2*time.Hour || found.Session > 2*time.Hour+patience {
+		t.Errorf("%+v, want an event due for an hour, and a session for two", found)
+	}
+}
+
+// Whoever leases or sweeps there then hears of it, and nobody else.
+func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
+	s := newOutboxScene(t)
+	s.event(t)
+	other := (s.bucket() + 1) % session.Buckets
+	for _, key := range []string{"due", "expiry", "unhealthy"} {
+		must(t, s.redis.Set(t.Context(), bucketTagOf(other)+key, "no zset", 0).Err())
+	}
+	want := map[session.Bucket]outbox.PendingWork{
+		s.bucket(): {Bucket: s.bucket(), Events: true},
+		other:      {Bucket: other, Events: true, Sessions: true, Unhealthy: true},
+	}
+	if diff := cmp.Diff(want, s.look(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALookIsOneCommand(t *testing.T) {
+	s := newOutboxScene(t)
+	s.look(t) // Redis gets to know the script
+	commands := clientCommands(t, s.server, func() { s.look(t) })
+	if diff := cmp.Diff([]string{"evalsha"}, commands); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALookAroundARedisCluster(t *testing.T) {
+	servers := startCluster(t)
+	s := outboxScene{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	for i := range 8 {
+		s.asks = merchantOf(session.Bucket(8 * i))
+		s.event(t)
+	}
+	for _, when := range []string{"when no server knows the script", "when they know it"} {
+		busy := s.look(t)
+		if len(busy) != 8 || !busy[8].Events {
+			t.Errorf("%s: it tells of %v", when, busy)
+		}
+	}
+	servers[1].Stop()
+	all, err := s.PendingWork(t.Context())
+	if !errors.Is(err, redis.ErrUnavailable) || len(all) == 0 || len(all) == session.Buckets {
+		t.Errorf("without one server it tells of %d buckets, and says %v", len(all), err)
+	}
+}

@@ -1,0 +1,175 @@
+package outbox_test
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// The names of fields are a contract with the next release: events are kept for 30 days.
+func TestWhatAnEventHolds(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) {
+		n.EmitCreated = true
+		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001", TaxCents: new(int64(0)), TipCents: new(int64(7)), CustomerEmail: "ada@example.com"}
+	})
+	created := mustCreate(t, s, asks, wanted).Session
+	settled, err := s.Settle(t.Context(), created.ID, session.Payment{
+		Ref: "rail-1", Outcome: session.Failed, AmountCents: 1250, PaidAt: time.UnixMilli(1234), Reason: "no funds",
+	})
+	must(t, err)
+	late := session.Payment{Ref: "rail-2", Outcome: session.Completed, AmountCents: 999, PaidAt: time.UnixMilli(5678)}
+	_, err = s.Settle(t.Context(), created.ID, late)
+	must(t, err)
+
+	common := map[string]string{
+		"V": "1", "i": created.ID.String(), "m": asks.MerchantID, "x": millis(created.ExpiresAt),
+		"f": asks.MerchantID + ` 1250 {"n":"Acme Coffee","l":900000,"o":"1001","t":0,"p":7}`,
+	}
+	ended := millis(settled.Session.EndedAt)
+	for mark, want := range map[outbox.Mark]map[string]string{
+		outbox.MarkCreated: {"k": "session.created", "d": millis(created.CreatedAt), "q": "1"},
+		outbox.MarkEnded: {
+			"k": "session.failed", "d": ended, "q": "2", "s": "FAILED", "e": ended, "r": "rail-1", "y": "no funds", "w": "1234",
+		},
+		outbox.MarkLate("rail-2"): {
+			"k": "session.late_payment", "q": "3", "s": "FAILED", "e": ended, "r": "rail-2", "y": "no funds", "v": "999", "w": "5678",
+		},
+	} {
+		id := outbox.SessionEventID(created.ID, mark)
+		key := bucketTag(asks.MerchantID) + "event:" + id
+		got := c.HGetAll(t.Context(), key).Val()
+		maps.Copy(want, common)
+		if want["d"] == "" { // the clock of Redis alone knows
+			want["d"] = got["d"]
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", mark, diff)
+		}
+		const month = 30 * 24 * time.Hour
+		if left := c.PTTL(t.Context(), key).Val(); left > month || left < month-patience {
+			t.Errorf("%s is kept for %s", mark, left)
+		}
+		if _, at, there := queued(t, c, bucketTag(asks.MerchantID), id); !there || millis(at) != want["d"] {
+			t.Errorf("%s is due at %s, want %s", mark, millis(at), want["d"])
+		}
+	}
+}
+
+func millis(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
+
+func TestEventsAreReadAsTheyHappened(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })
+	created := mustCreate(t, s, asks, wanted).Session
+	paidAt := time.UnixMilli(1_700_000_000_123).UTC()
+	_, err := s.Settle(t.Context(), created.ID, session.Payment{Ref: "other", Outcome: session.Completed, AmountCents: 1, PaidAt: paidAt})
+	must(t, err)
+	settled, err := s.Settle(t.Context(), created.ID, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1250, PaidAt: paidAt})
+	must(t, err)
+	_, err = s.Settle(t.Context(), created.ID, session.Payment{Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250})
+	must(t, err)
+
+	// How the session's own payment went is not told with the event of a refused one.
+	unpaid := with(settled.Session, func(s *session.Session) { s.PaymentRef, s.PaidAt = "", time.Time{} })
+	want := []outbox.Event{
+		{
+			ID: outbox.SessionEventID(created.ID, outbox.MarkCreated), Kind: v1alpha1.EventSessionCreated,
+			Session: &outbox.SessionChange{Session: created, Sequence: 1},
+		},
+		{
+			ID: outbox.SessionEventID(created.ID, outbox.MarkMismatch("other")), Kind: v1alpha1.EventPaymentMismatch,
+			Session: &outbox.SessionChange{Session: created, Sequence: 2, Payment: &outbox.RefusedPayment{Ref: "other", AmountCents: 1, PaidAt: paidAt}},
+		},
+		{
+			ID: outbox.SessionEventID(created.ID, outbox.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
+			Session: &outbox.SessionChange{Session: settled.Session, Sequence: 3},
+		},
+		{
+			ID: outbox.SessionEventID(created.ID, outbox.MarkLate("rail-2")), Kind: v1alpha1.EventLatePayment,
+			Session: &outbox.SessionChange{Session: unpaid, Sequence: 4, Payment: &outbox.RefusedPayment{Ref: "rail-2", AmountCents: 1250}},
+		},
+	}
+	got := eventsOf(t, c, created.ID)
+	for i := range want {
+		want[i].MerchantID, want[i].MerchantName = asks.MerchantID, "Acme Coffee"
+		if i < len(got) && got[i].Session.Payment != nil { // the clock of Redis alone knows when
+			want[i].OccurredAt = got[i].OccurredAt
+		}
+	}
+	want[0].OccurredAt, want[2].OccurredAt = created.CreatedAt, settled.Session.EndedAt
+	if diff := gocmp.Diff(want, got, sameSession); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, event := range got {
+		if event.OccurredAt.Before(created.CreatedAt) {
+			t.Errorf("%s occurred at %s, before the session was created", event.Kind, event.OccurredAt)
+		}
+	}
+}
+
+func TestACreatedSessionIsToldOfOnlyWhenAsked(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for _, tell := range []bool{false, true} {
+		asks := merchant()
+		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated, n.Idempotency = tell, idempotencyKey(t, "order-1001") })
+		id := mustCreate(t, s, asks, wanted).Session.ID
+		mustCreate(t, s, asks, wanted) // a replay creates nothing
+		_, _, err := s.Cancel(t.Context(), asks, id)
+		must(t, err)
+		want := []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionCancelled}
+		if !tell {
+			want = want[1:]
+		}
+		got := eventsOf(t, c, id)
+		if !slices.Equal(kindsOf(got), want) {
+			t.Errorf("asked %v: told of %v, want %v", tell, kindsOf(got), want)
+		}
+		for i, event := range got {
+			if event.Session.Sequence != int64(i+1) {
+				t.Errorf("asked %v: event %d has the sequence %d", tell, i+1, event.Session.Sequence)
+			}
+		}
+	}
+}
+
+func TestUnreadableEventsAreCorrupt(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	id := mustCreate(t, s, merchant(), with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
+	_, err := s.Settle(t.Context(), id, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
+	must(t, err)
+	eventID := outbox.SessionEventID(id, outbox.MarkMismatch("rail-1"))
+	fields := c.HGetAll(t.Context(), bucketTagOf(id.Bucket())+"event:"+eventID).Val()
+	for name := range fields {
+		if name == "w" { // given or not
+			continue
+		}
+		harmed := map[string]string{"attempts": "3"} // of its delivery, and passed over
+		maps.Copy(harmed, fields)
+		if _, err := outbox.ParseEvent(eventID, harmed); err != nil {
+			t.Fatalf("unharmed: %v", err)
+		}
+		delete(harmed, name)
+		if event, err := outbox.ParseEvent(eventID, harmed); err == nil {
+			t.Errorf("without %s it is read as %+v", name, event)
+		}
+		if name == "r" {
+			continue
+		}
+		harmed[name] = "garbage"
+		if event, err := outbox.ParseEvent(eventID, harmed); err == nil {
+			t.Errorf("with garbage for %s it is read as %+v", name, event)
+		}
+	}
+}

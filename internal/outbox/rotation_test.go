@@ -1,0 +1,138 @@
+package outbox_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// rotationsOf returns the events of the key by their ids. Each must be on its way.
+func rotationsOf(t *testing.T, asks store.Admission) map[string]outbox.Event {
+	t.Helper()
+	c := client(t, shared)
+	tag := bucketTag(asks.MerchantID)
+	events := map[string]outbox.Event{}
+	for _, key := range c.Keys(t.Context(), tag+"event:evt_key_"+asks.KeyID+"_*").Val() {
+		id := strings.TrimPrefix(key, tag+"event:")
+		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
+		must(t, err)
+		if _, _, there := queued(t, c, tag, id); !there {
+			t.Errorf("%s is not in the queue", id)
+		}
+		events[id] = event
+	}
+	return events
+}
+
+func TestARotationIsToldOnce(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	now := rotatedAt.Add(time.Minute)
+	want := map[string]outbox.Event{}
+	for _, step := range []struct {
+		generation int64
+		recorded   bool
+	}{{3, true}, {3, false}, {2, false}, {4, true}, {3, false}, {9, true}, {8, false}, {1 << 50, true}, {1<<50 - 1, false}} {
+		event := rotationOf(asks, step.generation)
+		recorded, err := s.RecordRotation(t.Context(), event, now)
+		if err != nil || recorded != step.recorded {
+			t.Errorf("generation %d: recorded %v, %v; want %v", step.generation, recorded, err, step.recorded)
+		}
+		if step.recorded {
+			want[event.ID] = event
+		}
+	}
+	if diff := cmp.Diff(want, rotationsOf(t, asks)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A dispatcher that meets Redis for the first time must not tell of last year's rotations.
+func TestOldRotationsAreNotTold(t *testing.T) {
+	s := open(t, shared.URL())
+	const month = 30 * 24 * time.Hour
+	for _, test := range []struct {
+		age      time.Duration
+		recorded bool
+	}{{month - time.Millisecond, true}, {month, false}, {300 * 24 * time.Hour, false}, {-time.Hour, true}} {
+		asks := merchant()
+		recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt.Add(test.age))
+		if err != nil || recorded != test.recorded || len(rotationsOf(t, asks)) > 0 != test.recorded {
+			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
+		}
+		// Either way it is known now: the next one is told however old it is, this one never again.
+		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt); err != nil || recorded {
+			t.Errorf("%s old: recorded %v again, %v", test.age, recorded, err)
+		}
+		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 8), rotatedAt.Add(2*month)); err != nil || !recorded {
+			t.Errorf("%s old: the next one is recorded: %v, %v", test.age, recorded, err)
+		}
+	}
+}
+
+func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	key := bucketTag(asks.MerchantID) + "rotation:" + asks.KeyID
+	const want = 400 * 24 * time.Hour
+	for range 2 {
+		_, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
+		must(t, err)
+		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-patience {
+			t.Errorf("it is remembered for %s, want %s", left, want)
+		}
+		if told := c.Get(t.Context(), key).Val(); told != "7" {
+			t.Errorf("Redis holds %s", told)
+		}
+		must(t, c.PExpire(t.Context(), key, time.Hour).Err())
+	}
+	must(t, c.Set(t.Context(), key, "garbage", 0).Err())
+	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 8), rotatedAt); !errors.Is(err, redis.ErrCorrupt) || recorded {
+		t.Errorf("with garbage: %v, %v; want ErrCorrupt", recorded, err)
+	}
+}
+
+func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	news := outbox.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
+	event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, rotatedAt)
+	_, err := s.RecordRotation(t.Context(), event, rotatedAt)
+	must(t, err)
+	if diff := cmp.Diff(map[string]outbox.Event{event.ID: event}, rotationsOf(t, asks)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Every dispatcher sees every rotation.
+func TestManyWhoSeeARotationTellItOnce(t *testing.T) {
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
+	asks := merchant()
+	var recorded atomic.Int32
+	var seeing sync.WaitGroup
+	for i := range 40 {
+		seeing.Go(func() {
+			told, err := replicas[i%2].RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
+			if err != nil {
+				t.Error(err)
+			}
+			if told {
+				recorded.Add(1)
+			}
+		})
+	}
+	seeing.Wait()
+	if n, events := recorded.Load(), rotationsOf(t, asks); n != 1 || len(events) != 1 {
+		t.Errorf("recorded %d times, %d events", n, len(events))
+	}
+}

@@ -1,0 +1,76 @@
+package outbox_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// shared is the redis-server of every test that does not harm its server. Tests keep apart by using
+// merchants of their own.
+var shared *redistest.Server
+
+func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
+	server, closeServer, err := redistest.New()
+	if err != nil {
+		panic(err)
+	}
+	shared = server
+	leaks.Run(m, func() error { closeServer(); return nil })
+}
+
+// patience is how long a test waits for what must come true. The machine may be busy.
+const patience = 20 * time.Second
+
+type services = storetest.Services
+
+var (
+	open           = storetest.New
+	client         = storetest.Inspect
+	merchant       = storetest.Merchant
+	merchantOf     = storetest.MerchantOf
+	newID          = storetest.ID
+	idempotencyKey = storetest.IdempotencyKey
+	rotationOf     = storetest.Rotation
+	rotatedAt      = storetest.RotatedAt
+	newSession     = storetest.NewSession
+	mustCreate     = storetest.MustCreate
+	bucketTag      = storetest.Tag
+	kindsOf        = storetest.Kinds
+	bucketTagOf    = storetest.TagOf
+	eventsOf       = storetest.Events
+	queued         = storetest.Queued
+	startCluster   = storetest.StartCluster
+	clientCommands = storetest.ClientCommands
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sameSession compares sessions.
+var sameSession = cmp.AllowUnexported(session.ID{})
+
+// with returns a changed copy.
+func with[T any](value T, change func(*T)) T {
+	change(&value)
+	return value
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	await.Until(t, patience, what, condition)
+}

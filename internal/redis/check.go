@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const noEviction = "noeviction"
+
+// Check reports whether Redis answers and keeps what it is given. Errors: ErrUnavailable, and
+// ErrEviction when Redis says that it may evict keys. A server that does not tell its policy
+// passes: see EvictionPolicy.
+func (c *Client) Check(ctx context.Context) error {
+	policy, err := c.EvictionPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if policy != "" && policy != noEviction {
+		return ErrEviction
+	}
+	return nil
+}
+
+// EvictionPolicy returns the maxmemory-policy of Redis, of a Redis Cluster that of a server which
+// may evict if there is one. It is empty when Redis does not tell, as with some managed services.
+// The error is ErrUnavailable.
+func (c *Client) EvictionPolicy(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		return evictionPolicy(ctx, c.client)
+	}
+	var mu sync.Mutex
+	var policy string
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		found, err := evictionPolicy(ctx, server)
+		mu.Lock()
+		defer mu.Unlock()
+		if policy == "" || policy == noEviction {
+			policy = found
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrUnavailable) {
+		err = failure(err)
+	}
+	return policy, err
+}
+
+// evictionPolicy asks with INFO, which is permitted in more places than CONFIG is.
+func evictionPolicy(ctx context.Context, server redis.Cmdable) (string, error) {
+	info, err := server.Info(ctx, "memory").Result()
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		// Not every server lets everyone ask. Then the question is whether it serves at all.
+		err = server.Ping(ctx).Err()
+	}
+	if err != nil {
+		return "", failure(err)
+	}
+	for line := range strings.Lines(info) {
+		if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			return strings.TrimSpace(policy), nil
+		}
+	}
+	return "", nil
+}
+
+// awaitInterval is how often a Redis that does not answer is asked again.
+const awaitInterval = 500 * time.Millisecond
+
+// Await returns when Redis has answered once, or ctx ends. Until then a replica is not ready: with a
+// wrong address, or a policy that keeps it from Redis, it would never serve anybody, and a rollout of such
+// replicas must not go on. Later outages are everybody's, and do not count.
+//
+// The error is that Redis may evict what it was told to keep: without an override, a dead key would come
+// back to life, and without its record, an event would be lost.
+func (c *Client) Await(ctx context.Context, log *slog.Logger) error {
+	for logged := false; ctx.Err() == nil; logged = true {
+		err := c.Check(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrEviction):
+			return fmt.Errorf("check Redis: %w, for it may drop sessions, events and revocations; set it and start again", err)
+		case !logged:
+			log.Error("Redis does not answer; this replica is not ready until it does", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(awaitInterval):
+		}
+	}
+	return nil
+}

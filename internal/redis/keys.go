@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"fmt"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Keyspace is what the keys of one bucket begin with. Its hash tag puts them all into one slot of a Redis Cluster.
+type Keyspace string
+
+// KeyspaceOf returns the keyspace of a bucket.
+func KeyspaceOf(bucket session.Bucket) Keyspace { return keyspaces[bucket%session.Buckets] }
+
+// keyspaces are those of all buckets, for each request needs one.
+var keyspaces = func() (all [session.Buckets]Keyspace) {
+	for bucket := range all {
+		all[bucket] = Keyspace(fmt.Sprintf("{b%02d}:", bucket))
+	}
+	return all
+}()
+
+// Key returns a key: its kind, and for those that end in a colon a name.
+func (k Keyspace) Key(kind string, name ...string) string {
+	key := string(k) + kind
+	for _, part := range name {
+		key += part
+	}
+	return key
+}
+
+// All kinds of keys.
+const (
+	// RateKey + caller holds the moment until which the caller's requests are paid for, in microseconds.
+	RateKey = "rate:"
+	// RotationRateKey + key id holds the same of the rotations of one ApiKey over HTTP.
+	RotationRateKey = "rate:rotations:"
+	// OverrideKey + key id says which digests of one ApiKey are accepted; see admission.lua.
+	OverrideKey = "key:"
+	// LastUseKey + key id holds the last use of one ApiKey, in milliseconds.
+	LastUseKey = "used:"
+	// SessionKey + session id is the hash of one session.
+	SessionKey = "session:"
+	// IdempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<session id> <fingerprint of its charge>".
+	IdempotencyKey = "idem:"
+	// ExpiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
+	ExpiryQueueKey = "expiry:"
+	// ExpiryKey says when the sweep must look at an expiry queue, by its lifetime, or at a single session; see sweep.lua.
+	ExpiryKey = "expiry"
+
+	// EventKey + event id is the hash of one event.
+	EventKey = "event:"
+	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see queue.lua.
+	QueueKey = "queue"
+	DueKey   = "due"
+	// DeadLettersKey holds the dead letters by the time they were given up, in milliseconds.
+	DeadLettersKey = "dead"
+	// EndpointKey + merchant id is the hash of what is wrong with a merchant's endpoint.
+	EndpointKey = "endpoint:"
+	// UnhealthyKey holds the merchants whose endpoint is disabled, or was resumed and that is not reported yet, by time.
+	UnhealthyKey = "unhealthy"
+	// RotationKey + key id holds the generation of one ApiKey in the last key.rotated.
+	RotationKey = "rotation:"
+)

@@ -1,0 +1,222 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// patience is for what takes milliseconds on an idle machine.
+const patience = 20 * time.Second
+
+func openTo(t *testing.T, server *redistest.Server) *Client {
+	t.Helper()
+	opened, err := Open(Options{URL: server.URL(), Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	return opened
+}
+
+// say sends words and returns the answer as text.
+func say(ctx context.Context, c *Client, words ...any) (string, error) {
+	command := redis.NewCmd(ctx, words...)
+	if err := c.Process(ctx, command); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(command.Val()), nil
+}
+
+// waitFor waits until every batch is in flight and so many commands wait.
+func waitFor(t *testing.T, c *Client, want int) {
+	t.Helper()
+	await.Until(t, patience, fmt.Sprintf("%d commands wait", want), func() bool {
+		c.pipeline.mu.Lock()
+		defer c.pipeline.mu.Unlock()
+		count := 0
+		for _, r := range c.pipeline.waiting {
+			if r.state == waiting {
+				count++
+			}
+		}
+		return c.pipeline.inFlight == c.pipeline.limit && count == want
+	})
+}
+
+// crowd fills the batches of a paused server, and has so many more wait. The returned function resumes the server and waits for all.
+func crowd(t *testing.T, server *redistest.Server, c *Client, more int) (finish func()) {
+	t.Helper()
+	if _, err := say(t.Context(), c, "PING"); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	var callers sync.WaitGroup
+	for i := range c.pipeline.limit + more {
+		callers.Go(func() {
+			want := fmt.Sprint("caller ", i)
+			if got, err := say(t.Context(), c, "ECHO", want); got != want || err != nil {
+				t.Errorf("%s was answered %q, %v", want, got, err)
+			}
+		})
+	}
+	waitFor(t, c, more)
+	return func() {
+		server.Resume()
+		callers.Wait()
+		checkIdle(t, c)
+	}
+}
+
+// checkIdle waits until every batch has ended.
+func checkIdle(t *testing.T, c *Client) {
+	t.Helper()
+	await.Until(t, patience, "no batch is in flight and no command waits", func() bool {
+		c.pipeline.mu.Lock()
+		defer c.pipeline.mu.Unlock()
+		return c.pipeline.inFlight == 0 && len(c.pipeline.waiting) == 0
+	})
+}
+
+func TestEachCallerGetsItsOwnAnswer(t *testing.T) {
+	for _, more := range []int{0, 1, 5, maxBatch - 1, maxBatch, 3*maxBatch + 7} {
+		t.Run(fmt.Sprint(more), func(t *testing.T) {
+			server := redistest.Start(t)
+			crowd(t, server, openTo(t, server), more)()
+		})
+	}
+}
+
+func TestAnErrorIsItsCommandsAlone(t *testing.T) {
+	server := redistest.Start(t)
+	c := openTo(t, server)
+	finish := crowd(t, server, c, 10)
+	var stray sync.WaitGroup
+	stray.Go(func() {
+		_, err := say(t.Context(), c, "EVALSHA", "0123456789012345678901234567890123456789", 0)
+		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			t.Errorf("an unknown script: %v, want NOSCRIPT", err)
+		}
+	})
+	waitFor(t, c, 11)
+	finish()
+	stray.Wait()
+}
+
+func TestWhoLeavesIsNotWaitedForAndNotSent(t *testing.T) {
+	server := redistest.Start(t)
+	c := openTo(t, server)
+	finish := crowd(t, server, c, 3)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := say(ctx, c, "INCR", "count")
+		left <- err
+	}()
+	waitFor(t, c, 4)
+	leave()
+	select {
+	case err := <-left:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the one who left was told %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the one who left had to wait for Redis")
+	}
+	finish()
+	if got, err := say(t.Context(), c, "EXISTS", "count"); got != "0" || err != nil {
+		t.Errorf("EXISTS count: %s, %v: a command was sent that nobody waited for", got, err)
+	}
+}
+
+// Whoever has been called to lead may be gone; the others must get their answers nevertheless.
+func TestOthersGoOnWhoeverLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	c := openTo(t, server)
+	const callers, callsEach = 40, 60
+	var calling sync.WaitGroup
+	for i := range callers {
+		calling.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for n := range callsEach {
+				ctx, leave := context.WithCancel(t.Context())
+				hasty := random.IntN(3) == 0
+				if hasty {
+					time.AfterFunc(time.Duration(random.IntN(400))*time.Microsecond, leave)
+				}
+				want := fmt.Sprint(i, "/", n)
+				got, err := say(ctx, c, "ECHO", want)
+				leave()
+				if err == nil && got != want || err != nil && !hasty {
+					t.Errorf("%s was answered %q, %v", want, got, err)
+				}
+			}
+		})
+	}
+	calling.Wait()
+	checkIdle(t, c)
+}
+
+// QUIT makes Redis close the connection, so that what was run before it may never be answered.
+func TestNothingIsSentAgainWhenTheConnectionEnds(t *testing.T) {
+	server := redistest.Start(t)
+	c := openTo(t, server)
+	finish := crowd(t, server, c, 0)
+	const each = 20
+	var callers sync.WaitGroup
+	var counted, failed atomic.Int64
+	count := func() {
+		if _, err := say(t.Context(), c, "INCR", "count"); err == nil {
+			counted.Add(1)
+		} else {
+			failed.Add(1)
+		}
+	}
+	for range each {
+		callers.Go(count)
+	}
+	waitFor(t, c, each)
+	callers.Go(func() { _, _ = say(t.Context(), c, "QUIT") })
+	waitFor(t, c, each+1)
+	callers.Go(count)
+	waitFor(t, c, each+2)
+	finish()
+	callers.Wait()
+	if failed.Load() == 0 {
+		t.Error("the commands did not travel together, so that nothing was lost with the connection")
+	}
+	run, err := c.client.Get(t.Context(), "count").Int64()
+	if err != nil || run > each || run < counted.Load() {
+		t.Errorf("%d commands were run (%v) and %d answered, want at most each of the %d before QUIT, once", run, err, counted.Load(), each)
+	}
+}
+
+func TestAStoppedServerFailsEveryoneOnce(t *testing.T) {
+	server := redistest.Start(t)
+	c := openTo(t, server)
+	server.Stop()
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			if _, err := say(t.Context(), c, "PING"); err == nil {
+				t.Error("answered by a server that is stopped")
+			}
+		})
+	}
+	callers.Wait()
+	checkIdle(t, c)
+	server.Start()
+	if _, err := say(t.Context(), c, "PING"); err != nil {
+		t.Errorf("the server is back: %v", err)
+	}
+}

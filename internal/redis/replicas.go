@@ -1,0 +1,115 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errNotReplicated says that a command was run, but that fewer replicas than wanted have acknowledged what it wrote.
+var errNotReplicated = errors.New("too few replicas have acknowledged the write")
+
+// replicated sends commands that count as answered when replicas have what they wrote, so that a failover does not undo it. It
+// has connections of its own: one that waits for replicas delays nobody else.
+type replicated struct {
+	client   redis.UniversalClient
+	timeout  time.Duration // of a command and the wait
+	replicas int
+	wait     time.Duration
+}
+
+func newReplicated(target *redis.UniversalOptions, options Options) *replicated {
+	timeout := options.Timeout + options.ReplicaTimeout // the wait comes after the script
+	return &replicated{newClient(target, timeout, options.PoolSize), timeout, options.Replicas, options.ReplicaTimeout}
+}
+
+func (r *replicated) close() error {
+	if r == nil {
+		return nil
+	}
+	return r.client.Close()
+}
+
+// process sends a command whose first key is given, and waits until enough replicas of its server have all that the server had
+// written by then: also what an earlier command wrote, if this one changes nothing. It is one round trip, on a connection that is
+// taken for as long as the wait. Like Client.Process it never sends again what may have been run.
+func (r *replicated) process(ctx context.Context, command *redis.Cmd, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	cluster, ok := r.client.(*redis.ClusterClient)
+	if !ok {
+		return r.send(ctx, r.client, false, command)
+	}
+	server, err := cluster.MasterForKey(ctx, key)
+	asking := false
+	for range maxRedirects {
+		if err != nil {
+			break
+		}
+		err = r.send(ctx, server, asking, command)
+		to, redirected := redirection(err, &asking)
+		if !redirected {
+			break
+		}
+		server, err = masterAt(ctx, cluster, to)
+	}
+	if err != nil && !errors.Is(err, errNotReplicated) {
+		cluster.ReloadState(ctx) // for the next one: its master may be another by now
+	}
+	return err
+}
+
+// send needs one connection for both, as a server knows by the connection what to wait for.
+func (r *replicated) send(ctx context.Context, server redis.UniversalClient, asking bool, command *redis.Cmd) error {
+	batch := server.Pipeline()
+	if asking {
+		_ = batch.Process(ctx, redis.NewCmd(ctx, "asking")) // only collects, as for the others
+	}
+	_ = batch.Process(ctx, sentOnce{command})
+	wait := redis.NewCmd(ctx, "wait", r.replicas, r.wait.Milliseconds())
+	_ = batch.Process(ctx, wait)
+	_, _ = batch.Exec(ctx) // each command has its own error
+	if err := command.Err(); err != nil {
+		return err
+	}
+	confirmed, err := wait.Int()
+	if err != nil {
+		return err
+	}
+	if confirmed < r.replicas {
+		return fmt.Errorf("%w: %d of %d", errNotReplicated, confirmed, r.replicas)
+	}
+	return nil
+}
+
+// redirection is where a server of a Redis Cluster says a command must go; it has run nothing. That server may have to be sent
+// ASKING first, for a slot it does not own yet.
+func redirection(err error, asking *bool) (to string, redirected bool) {
+	*asking = redis.HasErrorPrefix(err, "ASK")
+	if !*asking && !redis.HasErrorPrefix(err, "MOVED") {
+		return "", false
+	}
+	words := strings.Fields(err.Error())
+	return words[len(words)-1], true
+}
+
+// masterAt looks for a server among those that are masters now.
+func masterAt(ctx context.Context, cluster *redis.ClusterClient, address string) (*redis.Client, error) {
+	found := make(chan *redis.Client, 1)
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, server *redis.Client) error {
+		if server.Options().Addr == address {
+			found <- server
+		}
+		return nil
+	})
+	select {
+	case server := <-found:
+		return server, nil
+	default:
+		return nil, fmt.Errorf("redirected to %s, which is no known master: %w", address, err)
+	}
+}

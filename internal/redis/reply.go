@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"strconv"
+	"time"
+)
+
+// Reply reads the answer of a script value by value. What is missing or of another kind marks it as
+// broken and reads as zero, so that a decoder checks Err once, at its end.
+type Reply struct {
+	rest   []any
+	broken bool
+}
+
+// replyOf reads an answer of one value or of many.
+func replyOf(answer any) Reply {
+	if values, ok := answer.([]any); ok {
+		return Reply{rest: values}
+	}
+	return Reply{rest: []any{answer}}
+}
+
+// Err is ErrCorrupt once something was missing or of another kind, or Break was called.
+func (r *Reply) Err() error {
+	if r.broken {
+		return ErrCorrupt
+	}
+	return nil
+}
+
+// Break marks the reply as broken unless it is as it should be.
+func (r *Reply) Break(unless bool) { r.broken = r.broken || !unless }
+
+// More reports whether there is another value.
+func (r *Reply) More() bool { return len(r.rest) > 0 }
+
+func (r *Reply) next() any {
+	if len(r.rest) == 0 {
+		r.broken = true
+		return nil
+	}
+	value := r.rest[0]
+	r.rest = r.rest[1:]
+	return value
+}
+
+// OK reads the word of a script that has nothing else to say than that it succeeded. Any other breaks the reply.
+func (r *Reply) OK() { r.Break(r.Text() == "OK") }
+
+// Text reads a text.
+func (r *Reply) Text() string {
+	text, ok := r.next().(string)
+	r.Break(ok)
+	return text
+}
+
+// TextAt returns the text at a place among the values that were not read yet, and reads none; empty: there is none.
+func (r *Reply) TextAt(place int) string {
+	if len(r.rest) <= place {
+		return ""
+	}
+	text, _ := r.rest[place].(string)
+	return text
+}
+
+// Int reads a number that a script computed, or one that Redis holds as text.
+func (r *Reply) Int() int64 {
+	switch value := r.next().(type) {
+	case int64:
+		return value
+	case string:
+		number, err := strconv.ParseInt(value, 10, 64)
+		r.Break(err == nil)
+		return number
+	}
+	r.broken = true
+	return 0
+}
+
+// Millis reads a time in Unix milliseconds.
+func (r *Reply) Millis() time.Time { return time.UnixMilli(r.Int()).UTC() }
+
+// List reads a nested reply. It is broken on its own.
+func (r *Reply) List() Reply {
+	values, ok := r.next().([]any)
+	r.Break(ok)
+	return Reply{rest: values}
+}
+
+// Map reads a nested reply of names and values in turn, as HGETALL gives it.
+func (r *Reply) Map() map[string]string {
+	flat := r.List()
+	pairs := make(map[string]string, len(flat.rest)/2)
+	for flat.More() {
+		name := flat.Text()
+		pairs[name] = flat.Text()
+	}
+	r.Break(!flat.broken)
+	return pairs
+}
+
+// Absent reports whether the next value is a missing one, and skips it if so.
+func (r *Reply) Absent() bool {
+	if len(r.rest) > 0 && r.rest[0] == nil {
+		r.rest = r.rest[1:]
+		return true
+	}
+	return false
+}
+
+// OptionalText reads a text; empty: it is missing.
+func (r *Reply) OptionalText() string {
+	if r.Absent() {
+		return ""
+	}
+	return r.Text()
+}
+
+// OptionalMillis reads a time in Unix milliseconds; zero: it is missing.
+func (r *Reply) OptionalMillis() time.Time {
+	if r.Absent() {
+		return time.Time{}
+	}
+	return r.Millis()
+}

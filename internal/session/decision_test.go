@@ -1,0 +1,104 @@
+package session_test
+
+import (
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+var statuses = []session.Status{session.Pending, session.Completed, session.Failed, session.Expired, session.Cancelled}
+
+func TestCancel(t *testing.T) {
+	for status, want := range map[session.Status]session.Decision{
+		session.Pending:   session.Applied,
+		session.Cancelled: session.Repeated,
+		session.Completed: session.Conflict,
+		session.Failed:    session.Conflict,
+		session.Expired:   session.Conflict,
+	} {
+		if got := session.Cancel(status); got != want {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+}
+
+// Every case there is: of each status, what a payment of the same amount comes to, and one of another.
+func TestSettle(t *testing.T) {
+	type decisions struct{ same, other session.Decision }
+	late := decisions{session.Late, session.Late}
+	ignored := decisions{session.Ignored, session.Ignored}
+	conflict := decisions{session.Conflict, session.Conflict}
+	for _, test := range []struct {
+		known   session.PaymentState
+		outcome session.Status
+		want    map[session.Status]decisions
+	}{
+		{session.PaymentUnknown, session.Completed, map[session.Status]decisions{
+			session.Pending:   {session.Applied, session.Mismatched},
+			session.Completed: late, session.Failed: late, session.Expired: late, session.Cancelled: late,
+		}},
+		{session.PaymentUnknown, session.Failed, map[session.Status]decisions{
+			session.Pending:   {session.Applied, session.Ignored},
+			session.Completed: ignored, session.Failed: ignored, session.Expired: ignored, session.Cancelled: ignored,
+		}},
+		// Only a session that was completed or failed can have been settled; the rest is data nobody would write.
+		{session.PaymentSettled, session.Completed, map[session.Status]decisions{
+			session.Completed: {session.Repeated, session.Conflict},
+			session.Failed:    late,
+			session.Pending:   conflict, session.Expired: conflict, session.Cancelled: conflict,
+		}},
+		{session.PaymentSettled, session.Failed, map[session.Status]decisions{
+			session.Completed: conflict,
+			session.Failed:    {session.Repeated, session.Conflict},
+			session.Pending:   conflict, session.Expired: conflict, session.Cancelled: conflict,
+		}},
+	} {
+		for _, status := range statuses {
+			for _, same := range []bool{true, false} {
+				want := test.want[status].same
+				if !same {
+					want = test.want[status].other
+				}
+				if got := session.Settle(status, test.outcome, test.known, same); got != want {
+					t.Errorf("%s, %s payment, %s, same amount %v: %s, want %s", status, test.outcome, test.known, same, got, want)
+				}
+			}
+		}
+	}
+}
+
+// What was refused stays refused, whatever became of the session meanwhile.
+func TestSettleAgainWithARefusedPayment(t *testing.T) {
+	for _, status := range statuses {
+		for _, test := range []struct {
+			outcome session.Status
+			same    bool
+			want    session.Decision
+		}{
+			{session.Completed, true, session.RefundedAgain},
+			{session.Completed, false, session.Conflict},
+			{session.Failed, true, session.Conflict},
+			{session.Failed, false, session.Conflict},
+		} {
+			if got := session.Settle(status, test.outcome, session.PaymentRefused, test.same); got != test.want {
+				t.Errorf("%s, %s payment, same amount %v: %s, want %s", status, test.outcome, test.same, got, test.want)
+			}
+		}
+	}
+}
+
+func TestWhatAVerdictMeans(t *testing.T) {
+	for decision, want := range map[session.Decision]struct{ ended, refund bool }{
+		session.Applied:       {true, false},
+		session.Repeated:      {true, false},
+		session.Ignored:       {false, false},
+		session.Late:          {false, true},
+		session.Mismatched:    {false, true},
+		session.RefundedAgain: {false, true},
+		session.Conflict:      {false, false},
+	} {
+		if decision.Ended() != want.ended || decision.RefundRequired() != want.refund {
+			t.Errorf("%s: ended %v, refund %v; want %+v", decision, decision.Ended(), decision.RefundRequired(), want)
+		}
+	}
+}

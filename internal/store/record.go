@@ -1,0 +1,59 @@
+package store
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// The fields of a session's hash. They are few and their names short, for each costs Redis time and memory with each session: what
+// no script needs by itself is in one, the record.
+//
+//	f  record, see session.Record        s  status, if it is final
+//	x  expiresAt, ms                     e  endedAt, ms, if it is
+//	u  customerEmail, if given
+//
+//	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
+//	q  sequence of the last event, if there was one
+//	l:<paymentRef>  a refused payment: "<late or mismatched> <amountCents> <paidAt, ms, or 0>"
+
+// recordAt is the place of the record among the fields in the order in which read_session in expiry.lua returns them.
+const recordAt = 3
+
+// ownedBy reports whether it is a session of the merchant, whatever else is wrong with it. One that is missing is nobody's.
+func ownedBy(merchantID string, fields *redis.Reply) bool {
+	owner, _, _ := strings.Cut(fields.TextAt(recordAt), " ")
+	return owner == merchantID
+}
+
+// sessionOf decodes the fields in the order in which read_session in expiry.lua returns them.
+func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
+	read := session.Session{
+		ID:        id,
+		Status:    statusOf(fields),
+		ExpiresAt: fields.Millis(),
+		EndedAt:   fields.OptionalMillis(),
+	}
+	record, ok := session.ParseRecord(fields.Text())
+	read.Charge.CustomerEmail = fields.OptionalText()
+	read.PaymentRef, read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalText(), fields.OptionalMillis()
+	record.Complete(&read)
+	if !ok || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
+		return session.Session{}, redis.ErrCorrupt
+	}
+	return read, nil
+}
+
+// statusOf reads the status; a pending session has none written down.
+func statusOf(fields *redis.Reply) session.Status {
+	if fields.Absent() {
+		return session.Pending
+	}
+	status := session.Status(fields.Text())
+	fields.Break(status.Final())
+	return status
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+// Slots is how many a Redis Cluster has.
+const Slots = 16384
+
+// StartCluster starts a Redis Cluster of three masters that share the slots evenly.
+func StartCluster(t *testing.T) []*redistest.Server {
+	t.Helper()
+	servers := make([]*redistest.Server, 3)
+	for i := range servers {
+		servers[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+		c := Inspect(t, servers[i])
+		first, last := i*Slots/3, (i+1)*Slots/3-1
+		check(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
+		check(t, c.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		host, port, err := net.SplitHostPort(servers[0].Addr())
+		check(t, err)
+		if i > 0 {
+			check(t, c.ClusterMeet(t.Context(), host, port).Err())
+		}
+	}
+	for _, server := range servers {
+		c := Inspect(t, server)
+		await.Until(t, Timeout, "the cluster is complete", func() bool {
+			info := c.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		})
+	}
+	return servers
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

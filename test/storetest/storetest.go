@@ -1,0 +1,147 @@
+// Package storetest is what tests of packages on Redis share: connections, what they are given, and looks at what Redis holds.
+package storetest
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// Timeout is one that no busy machine exceeds.
+const Timeout = 20 * time.Second
+
+// Client returns a connection with Timeout, unless the test sets another one. It is closed with the test.
+func Client(t testing.TB, url string, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	options := redis.Options{URL: url, Timeout: Timeout}
+	for _, c := range change {
+		c(&options)
+	}
+	client, err := redis.Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Errorf("close the connection to Redis: %v", err)
+		}
+	})
+	return client
+}
+
+// Services are what shares one Redis.
+type Services struct {
+	*store.Store
+	*outbox.Outbox
+	*redis.Client
+}
+
+// New opens Services with Timeout, unless the test sets another one.
+func New(t testing.TB, url string, change ...func(*redis.Options)) *Services {
+	t.Helper()
+	client := Client(t, url, change...)
+	return &Services{Store(t, client), outbox.New(client), client}
+}
+
+// Store returns a store with the default options.
+func Store(t testing.TB, client *redis.Client) *store.Store {
+	t.Helper()
+	opened, err := store.New(client, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
+}
+
+// Open is Store and Client in one.
+func Open(t testing.TB, url string, change ...func(*redis.Options)) *store.Store {
+	t.Helper()
+	return Store(t, Client(t, url, change...))
+}
+
+// Merchant returns an admission that is admitted: a fresh merchant with a live key and a limit no
+// test reaches by accident.
+func Merchant() store.Admission {
+	return store.Admission{
+		MerchantID: ID(),
+		KeyID:      ID(),
+		Order:      published.Order{Revision: 3},
+		Digest:     Digest(),
+		Live:       true,
+		Limit:      ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
+	}
+}
+
+// MerchantOf returns a merchant of the bucket.
+func MerchantOf(bucket session.Bucket) store.Admission {
+	for {
+		if asks := Merchant(); session.BucketOf(asks.MerchantID) == bucket {
+			return asks
+		}
+	}
+}
+
+// ID returns the id of a merchant or of a key.
+func ID() string { return strings.ToLower(rand.Text())[:12] }
+
+// Digest returns that of an API key.
+func Digest() apikey.Digest { return apikey.DigestOf(rand.Text()) }
+
+// NewSession returns a session to be created.
+func NewSession() store.NewSession {
+	return store.NewSession{
+		MerchantName: "Acme Coffee",
+		Charge:       session.Charge{AmountCents: 1250, OrderRef: "1001"},
+		Lifetime:     15 * time.Minute,
+	}
+}
+
+// MustCreate creates a session.
+func MustCreate(t testing.TB, s *Services, admission store.Admission, wanted store.NewSession) store.Created {
+	t.Helper()
+	_, created, err := s.CreateSession(t.Context(), admission, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+// RotatedAt is when the API key of Rotation was rotated.
+var RotatedAt = time.UnixMilli(1_700_000_000_123).UTC()
+
+// Rotation returns the event of a rotation of the merchant's API key.
+func Rotation(asks store.Admission, generation int64) outbox.Event {
+	rotation := outbox.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: generation, Cause: v1alpha1.RotationAPI}
+	return outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt)
+}
+
+// OpenWith is New with options of the store.
+func OpenWith(t testing.TB, url string, options store.Options) *Services {
+	t.Helper()
+	s := New(t, url)
+	var err error
+	if s.Store, err = store.New(s.Client, options); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// IdempotencyKey returns one of that text.
+func IdempotencyKey(t testing.TB, text string) session.IdempotencyKey {
+	t.Helper()
+	key, err := session.ParseIdempotencyKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
