@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// BenchmarkCreate is a charge from its request to its answer, but for the network and the look at the key.
+// BenchmarkCreate is a whole charge except the network and the authentication.
 func BenchmarkCreate(b *testing.B) {
 	registry := prometheus.NewRegistry()
 	sessions := storetest.Open(b, redistest.Start(b).URL(), func(o *redis.Options) { o.Registerer = registry })

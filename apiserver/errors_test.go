@@ -101,7 +101,7 @@ func TestRedisAway(t *testing.T) {
 			unsettled := r.report(id, rail, paid(1))
 			unsettled.wantError(t, http.StatusServiceUnavailable, reportAgain)
 			if unsettled.header.Get("Retry-After") == "" {
-				t.Error("a rail is not told when to report again")
+				t.Error("503 without Retry-After")
 			}
 			r.call(http.MethodGet, me, f.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
 			if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {

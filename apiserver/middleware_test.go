@@ -144,7 +144,7 @@ func TestEachRequestCanBeLoggedWithoutEverythingElse(t *testing.T) {
 		}
 	}
 	if got[1].RequestID != "edge-0815" || seen.header.Get("X-Request-Id") != "edge-0815" {
-		t.Errorf("a believed proxy called it edge-0815, we %s, and the answer %s", got[1].RequestID, seen.header.Get("X-Request-Id"))
+		t.Errorf("a trusted proxy sent the id edge-0815; the log has %s, the response %s", got[1].RequestID, seen.header.Get("X-Request-Id"))
 	}
 	if fresh := odd.header.Get("X-Request-Id"); fresh == "" || fresh != got[2].RequestID {
 		t.Errorf("the answer has the id %q, the log %q", fresh, got[2].RequestID)

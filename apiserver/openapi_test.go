@@ -112,7 +112,7 @@ var served = regexp.MustCompile(`(?m)^\s*(?:settlementPath|"(/[^"]+)"): +\{(.*)\
 
 var methodOfRoute = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
 
-// An API that nobody knows of is one that nobody guards: the documents name every path with its methods, and nothing else is there.
+// The documents have every path with its methods, and no other: nobody protects an API that nobody knows.
 func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	source, err := os.ReadFile("routes.go")
 	if err != nil {

@@ -117,7 +117,7 @@ func (o Options) Validate() error {
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
 	case o.Log == nil:
-		return errors.New("Log is missing; start from DefaultOptions")
+		return errors.New("set Log; start from DefaultOptions")
 	}
 	return o.Ops.Validate()
 }

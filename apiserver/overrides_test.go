@@ -108,8 +108,8 @@ func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
 	}
 }
 
-// A relist of 10,000 keys that have all changed comes while Redis is away. The directory takes it in without waiting for one
-// time-out after the other, and Redis gets all of the news when it is back.
+// A relist of 10,000 changed keys arrives while Redis is unavailable. The directory stores it without one timeout per key, and
+// Redis gets all overrides when it is back.
 func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	const keys = 10_000
 	server := redistest.Start(t)

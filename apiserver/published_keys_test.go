@@ -139,7 +139,7 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 	})
 	r, other := f.start(), f.start()
 	for _, each := range []*replica{r, other} {
-		each.proxy.FreezeWatches() // so that the rotation alone can tell of itself
+		each.proxy.FreezeWatches() // so that only the rotation itself can reach the others
 	}
 
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 	}()
 	if response, err := client.Do(request); err == nil {
 		_ = response.Body.Close()
-		t.Fatal("an answer, though nobody waited")
+		t.Fatal("a response, although the client disconnected")
 	}
 	close(gone)
 	eventually(t, "the override is in force", func() bool {
@@ -189,7 +189,7 @@ func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
 	won := make(chan result, 1)
 	go func() { won <- winner.call(http.MethodPost, rotate, key, "") }()
 	<-swapped
-	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // nobody has been told anything
+	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // no response has been sent yet
 	loser.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
 	bystander.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	release()

@@ -91,7 +91,7 @@ func TestThePublicLimitIsOfTheClientsAddress(t *testing.T) {
 	r.call(http.MethodGet, sessions+"/"+id, key, "", "X-Forwarded-For", "203.0.113.1").want(t, http.StatusOK)
 }
 
-// Each rotation is a write that every replica hears of: of one ApiKey there are 100 at once, and one a second after that.
+// Each rotation is an event for every replica, so one ApiKey has 100 at once and then one per second.
 func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")

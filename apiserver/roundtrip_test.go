@@ -15,7 +15,7 @@ import (
 )
 
 // A request costs one round trip, however it ends; one whose key is unknown or whose caller is
-// foreign costs none, so that neither load nor timing tells the two apart.
+// foreign costs none, so that neither load nor timing distinguishes the two.
 func TestRoundTripsOfARequest(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))

@@ -117,7 +117,7 @@ func TestDrain(t *testing.T) {
 	eventually(t, "the replica is unready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusServiceUnavailable })
 	got := r.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // load balancers have not noticed yet
 	if !got.last {
-		t.Error("a client is not told to connect elsewhere")
+		t.Error("a response without Connection: close")
 	}
 	if statusOf(r.ops+"/healthz") != http.StatusOK {
 		t.Error("a draining replica must not be killed as unhealthy")

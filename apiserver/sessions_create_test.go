@@ -211,7 +211,7 @@ func TestAReplayShowsTheLiveStatus(t *testing.T) {
 	}
 }
 
-// session.created is recorded for merchants that ask for it by name, and for nobody else.
+// session.created is recorded only for merchants that subscribe to it.
 func TestCreateTellsWhoAsksForIt(t *testing.T) {
 	f := newFixture(t)
 	own := redistest.Start(t)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -96,6 +98,28 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 		return session.Payment{}, fields.err
 	}
 	return payment, payment.Validate()
+}
+
+// rfc3339Form refuses what time.Parse accepts: a comma, an hour of one digit, an offset of a day.
+var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// timestamp reads a time: Unix milliseconds, as in the rest of the API, or an RFC 3339 string, as payment networks write it.
+// It is rounded down to milliseconds. Zero: absent.
+func (o *object) timestamp(name, rule string) time.Time {
+	literal, given := o.given(name)
+	if !given {
+		return time.Time{}
+	}
+	var at time.Time
+	if milliseconds, err := session.ParseCents(literal); err == nil { // an integer in any notation
+		at = time.UnixMilli(milliseconds)
+	} else if text := o.text(name, rule); rfc3339Form.MatchString(text) {
+		at, _ = time.Parse(time.RFC3339, text)
+	}
+	if at.IsZero() { // not a time, or the year 1
+		o.fail(name, rule)
+	}
+	return at.UTC().Truncate(time.Millisecond)
 }
 
 // The results of a report, as metric labels.

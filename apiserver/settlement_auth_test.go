@@ -72,7 +72,7 @@ func TestWhoMaySettle(t *testing.T) {
 	r.report(id, "", paid(1), "Authorization", "bearer  "+rail).want(t, http.StatusOK)
 }
 
-// briefly has verdicts on rails forgotten at once.
+// briefly disables the cache of decisions about rails.
 func briefly(o *apiserver.Options) { o.RailCacheTTL = time.Nanosecond }
 
 func TestARailThatIsDismissed(t *testing.T) {

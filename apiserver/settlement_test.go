@@ -2,19 +2,15 @@ package apiserver_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// step is one thing that happens to a session, and what whoever did it is told.
+// step is one request about a session, and its expected response.
 type step struct {
 	report string // of a rail; empty: the merchant cancels
 	want   string // the answer, but for sessionId and endedAt; or the status code of an error
@@ -47,7 +43,7 @@ func (s step) check(t *testing.T, number int, got result) {
 	}
 }
 
-// What ends a session, and what does not. Each step is told to the other of two replicas.
+// What ends a session, and what does not. The steps go to two replicas in turn.
 func TestSettlement(t *testing.T) {
 	const amount = 1250
 	other := report("bank-2", "COMPLETED", amount)
@@ -63,7 +59,7 @@ func TestSettlement(t *testing.T) {
 		"failed":       {[]step{{failure(amount), failed}}, "FAILED", map[string]any{"paymentRef": "bank-1"}},
 		"paid again":   {[]step{{paid(amount), completed}, {paid(amount), completed}, {paid(amount), completed}}, "COMPLETED", map[string]any{"paymentRef": "bank-1"}},
 		"failed again": {[]step{{failure(amount), failed}, {failure(amount), failed}}, "FAILED", map[string]any{"paymentRef": "bank-1"}},
-		"failed, and the reason is told": {[]step{
+		"failed, with a reason": {[]step{
 			{`{"paymentRef":"bank-1","outcome":"FAILED","amountCents":1250,"reason":"insufficient funds","paidAt":"2026-11-21T10:00:00Z"}`, failed},
 		}, "FAILED", map[string]any{"paymentRef": "bank-1", "reason": "insufficient funds"}},
 		"cancelled":                  {[]step{{cancel, "200"}, {cancel, "200"}}, "CANCELLED", nil},
@@ -190,85 +186,5 @@ func TestSettlementsAreCounted(t *testing.T) {
 	}
 	if got := r.metric(`merchant_operator_http_unauthorized_total{reason="rail_token"}`); got != "1" {
 		t.Errorf("%q reports were refused for their token, want 1", got)
-	}
-}
-
-// The end of a session is found by whoever looks first, and be it the payment itself.
-func TestMoneyAfterTheExpiry(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	rail := f.rail("bank")
-	r, other := f.start(), f.start()
-	create := func() result {
-		return r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated)
-	}
-	unread, unreadFailed, unreadCancelled, read := create(), create(), create(), create()
-	eventually(t, "the youngest is EXPIRED", func() bool {
-		return r.call(http.MethodGet, public+"/"+read.text("sessionId"), "", "").text("status") == "EXPIRED"
-	})
-	for _, created := range []result{unread, read} {
-		for _, r := range []*replica{r, other} {
-			got := r.report(created.text("sessionId"), rail, paid(1)).want(t, http.StatusOK)
-			want := map[string]any{
-				"sessionId": created.body["sessionId"], "status": "EXPIRED", "applied": false, "action": "REFUND_REQUIRED",
-				"endedAt": created.body["expiresAt"],
-			}
-			if diff := cmp.Diff(want, got.body); diff != "" {
-				t.Errorf("body (-want +got):\n%s", diff)
-			}
-		}
-	}
-	got := r.report(unreadFailed.text("sessionId"), rail, failure(1)).want(t, http.StatusOK)
-	if got.text("status") != "EXPIRED" || got.body["applied"] != false || got.body["action"] != nil {
-		t.Errorf("a failure after the expiry: %s", got.raw)
-	}
-	r.call(http.MethodPost, sessions+"/"+unreadCancelled.text("sessionId")+"/cancel", key, "").want(t, http.StatusConflict)
-	if status := other.call(http.MethodGet, sessions+"/"+unreadCancelled.text("sessionId"), key, "").text("status"); status != "EXPIRED" {
-		t.Errorf("after a cancel that came too late the session is %s", status)
-	}
-}
-
-// However many race, one of them ends the session, and all are told the same.
-func TestRacesOfCancelAndSettlement(t *testing.T) {
-	f := newFixture(t)
-	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	replicas := []*replica{f.start(), f.start()}
-	for range 40 {
-		id := replicas[0].call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
-		var (
-			racers    sync.WaitGroup
-			mu        sync.Mutex
-			cancelled []int // statuses of HTTP
-			applied   []string
-			refunds   int
-		)
-		for i, r := range []*replica{replicas[0], replicas[1], replicas[0], replicas[1]} {
-			racers.Go(func() {
-				got := r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "")
-				mu.Lock()
-				defer mu.Unlock()
-				cancelled = append(cancelled, got.status)
-			})
-			racers.Go(func() {
-				got := r.report(id, rail, report(fmt.Sprintf("bank-%d", i), "COMPLETED", 1))
-				mu.Lock()
-				defer mu.Unlock()
-				if got.body["applied"] == true {
-					applied = append(applied, got.text("status"))
-				} else if got.text("action") == "REFUND_REQUIRED" {
-					refunds++
-				}
-			})
-		}
-		racers.Wait()
-		status := replicas[1].call(http.MethodGet, sessions+"/"+id, key, "").text("status")
-		for _, code := range cancelled {
-			if (code == http.StatusOK) != (status == "CANCELLED") || (code == http.StatusConflict) != (status == "COMPLETED") {
-				t.Errorf("the session is %s, and the cancels were answered %v", status, cancelled)
-			}
-		}
-		if want := map[string]int{"COMPLETED": 1, "CANCELLED": 0}[status]; len(applied) != want || refunds != 4-want {
-			t.Errorf("the session is %s, %v were applied and %d are refunded", status, applied, refunds)
-		}
 	}
 }

@@ -65,20 +65,20 @@ func TestVerify(t *testing.T) {
 		did  []string
 		left int // keys to verify again
 	}{
-		"nothing is stored":       {func(d *verifierFixture) { d.stored = published.Order{} }, nil, 0},
-		"the same is stored":      {func(d *verifierFixture) { d.stored = published.Order{Issued: 5, Revision: 5} }, nil, 0},
-		"the watch was late":      {func(*verifierFixture) {}, []string{marked}, 0},
-		"a record was put back":   {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
-		"the object is gone":      {func(d *verifierFixture) { d.result = keyGone }, []string{marked, revoked}, 0},
-		"it was published since":  {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 0},
-		"Redis is away":           {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
-		"Redis is away after all": {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
-		"Kubernetes is away":      {func(d *verifierFixture) { d.kubernetes = errKubernetes }, []string{marked}, 1},
-		"the record has changed":  {func(d *verifierFixture) { d.kubernetes = errors.New("conflict") }, []string{marked}, 1},
+		"nothing is stored":         {func(d *verifierFixture) { d.stored = published.Order{} }, nil, 0},
+		"the same is stored":        {func(d *verifierFixture) { d.stored = published.Order{Issued: 5, Revision: 5} }, nil, 0},
+		"the watch was late":        {func(*verifierFixture) {}, []string{marked}, 0},
+		"a record was restored":     {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
+		"the object is gone":        {func(d *verifierFixture) { d.result = keyGone }, []string{marked, revoked}, 0},
+		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 0},
+		"Redis is unavailable":      {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
+		"Redis fails later":         {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
+		"Kubernetes is unavailable": {func(d *verifierFixture) { d.kubernetes = errKubernetes }, []string{marked}, 1},
+		"the record has changed":    {func(d *verifierFixture) { d.kubernetes = errors.New("conflict") }, []string{marked}, 1},
 		"an end that lies ahead": {
 			func(d *verifierFixture) { d.stored = published.Order{Issued: checkTime.Add(time.Second).UnixMilli()} }, nil, 1,
 		},
-		"an override nobody can read": {func(d *verifierFixture) { d.redis = redis.ErrCorrupt }, nil, 1},
+		"an unreadable override": {func(d *verifierFixture) { d.redis = redis.ErrCorrupt }, nil, 1},
 	} {
 		t.Run(desc, func(t *testing.T) {
 			d := newVerifierFixture()

@@ -96,7 +96,7 @@ func TestPastTheBoundManyShareOneRead(t *testing.T) {
 			Accepted: []store.Accepted{{Digest: apikey.DigestOf("fresh")}, {Digest: apikey.DigestOf("over"), Until: time.Now()}},
 		}
 		keys, reads := overriding(fresh)
-		verdicts := map[string]error{}
+		outcomes := map[string]error{}
 		for _, presented := range []string{"wrong", "fresh", "over"} {
 			keys.exhaust("till")
 			results := make(chan error)
@@ -107,14 +107,14 @@ func TestPastTheBoundManyShareOneRead(t *testing.T) {
 				}()
 			}
 			for range 100 {
-				verdicts[presented] = <-results
+				outcomes[presented] = <-results
 			}
 		}
 		if *reads != 3 {
 			t.Errorf("%d reads for three hundreds of callers, want 3", *reads)
 		}
-		if verdicts["fresh"] != nil || !errors.As(verdicts["wrong"], new(unauthorizedError)) || !errors.As(verdicts["over"], new(unauthorizedError)) {
-			t.Errorf("the verdicts are %v", verdicts)
+		if outcomes["fresh"] != nil || !errors.As(outcomes["wrong"], new(unauthorizedError)) || !errors.As(outcomes["over"], new(unauthorizedError)) {
+			t.Errorf("the outcomes are %v", outcomes)
 		}
 	})
 }

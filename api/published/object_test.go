@@ -48,8 +48,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A newer record may have any other shape, and is told apart from one that is broken.
-func TestANewerVersionIsToldApart(t *testing.T) {
+// A newer record may have any shape, and is distinguished from a broken one.
+func TestANewerVersionIsDistinguished(t *testing.T) {
 	key := must(published.EncodeKey(credentials, keyRecord()))(t)
 	webhook := must(published.EncodeWebhook(credentials, webhookRecord()))(t)
 	claim := must(published.EncodeDigestClaim(credentials, digestClaim()))(t)

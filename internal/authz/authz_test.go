@@ -157,11 +157,11 @@ func TestTheKubernetesAPIAway(t *testing.T) {
 	f.advance(lifetime)
 	check(rail, authz.ErrUnavailable)
 	f.cut.Store(false)
-	check(rail, nil) // that nobody could say is not remembered
+	check(rail, nil) // an outage is not cached
 	check(stranger, authz.ErrForbidden)
 }
 
-// Callers with one token share one question, and it outlives whoever asked first.
+// Concurrent checks of one token share one review, which goes on when the first caller leaves.
 func TestConcurrentChecksShareOneReview(t *testing.T) {
 	f := newFixture(t)
 	rail := f.account("rail")

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
-// someGoodTokens tells good tokens by their end, fast enough for tens of thousands of questions.
+// someGoodTokens accepts tokens by their suffix, fast enough for tens of thousands of reviews.
 type someGoodTokens struct {
 	authenticationclient.TokenReviewInterface
 

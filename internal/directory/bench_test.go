@@ -30,7 +30,7 @@ func (f fixture) populate(b *testing.B, keys int) []string {
 	return presented
 }
 
-// Each time another key is asked for, so that its memory is cold.
+// Each iteration looks up another key, so that its memory is cold.
 func BenchmarkIdentify(b *testing.B) {
 	for _, keys := range populations {
 		f := newFixture()
@@ -104,7 +104,7 @@ func BenchmarkAllows(b *testing.B) {
 	}
 }
 
-// Memory tells what a directory of that many keys keeps, each.
+// BenchmarkMemory reports the memory per key.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 100_000
 	for b.Loop() {

@@ -89,7 +89,7 @@ func TestARequestOnAConnectionAboutToBeClosedIsNotHandled(t *testing.T) {
 				till.get("/?id=late")
 				till.wantClosed("the connection")
 				if _, handled := r.handled.Load("late"); handled {
-					r.t.Error("the request was handled, and nobody got the answer")
+					r.t.Error("the request was handled without a response")
 				}
 				r.wantCounts(0, 0)
 			})

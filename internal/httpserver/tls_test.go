@@ -44,7 +44,7 @@ func served(t *testing.T, config *tls.Config) []byte {
 func TestARenewedCertificateIsInForceAtOnce(t *testing.T) {
 	directory := t.TempDir()
 	if _, err := TLS(directory); err == nil {
-		t.Error("started without the certificate that it was told to use")
+		t.Error("started without the given certificate")
 	}
 	first := write(t, directory)
 	config, err := TLS(directory)
