@@ -176,3 +176,78 @@ var _ = Describe("The end of an ApiKey", func() {
 		f.awaitGone(key)
 	})
 })
+
+// awaitDelivered waits until Delivered has that reason, and returns it.
+func (f *fixture) awaitDelivered(key *v1alpha1.ApiKey, reason string) *metav1.Condition {
+	GinkgoHelper()
+	Eventually(func() *metav1.Condition { f.read(key); return condition(key, v1alpha1.DeliveredCondition) }).
+		Should(HaveField("Reason", reason))
+	return condition(key, v1alpha1.DeliveredCondition)
+}
+
+var _ = Describe("Delivered", func() {
+	It("is False once somebody has deleted the Secret, and True after the rotation it asks for", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		Expect(f.awaitDelivered(key, v1alpha1.ReasonDelivered)).To(And(
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Secret till-key holds the current key (generation 1)")))
+		f.delete(f.secret(f.namespace, "till-key"))
+		deleted := f.awaitDelivered(key, v1alpha1.ReasonNotDelivered)
+		Expect(deleted.Status).To(Equal(metav1.ConditionFalse))
+		Expect(deleted.Message).To(ContainSubstring("change spec.rotation.trigger"))
+		f.awaitReady(key) // the key works
+		f.awaitEvent(key, "Warning NotDelivered: "+deleted.Message)
+		before := len(f.events(key))
+		f.poke(key, "apikey")
+		Expect(f.events(key)).To(HaveLen(before), "it is said once")
+
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+		Expect(f.awaitDelivered(key, v1alpha1.ReasonDelivered).Message).To(Equal("Secret till-key holds the current key (generation 2)"))
+	})
+
+	It("is False after a rotation over HTTP, and after the retention", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.rotateOverHTTP(key)
+		f.awaitGeneration(key, 2)
+		Expect(f.awaitDelivered(key, v1alpha1.ReasonRotatedOverHTTP).Status).To(Equal(metav1.ConditionFalse))
+		brief := f.key(aKey("brief", "coffee").retained(time.Second))
+		Expect(f.awaitDelivered(brief, v1alpha1.ReasonRetentionEnded).Status).To(Equal(metav1.ConditionFalse))
+	})
+
+	It("is absent for a key that is externally generated", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = vaultDigest.Hex() })
+		f.awaitGeneration(key, 2)
+		Expect(condition(key, v1alpha1.DeliveredCondition)).To(BeNil())
+	})
+})
+
+var _ = Describe("A Secret's name that is taken", func() {
+	It("is said with its owner, and no advice to delete a key", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee").webhook())
+		f.key(aKey("till", "coffee"))
+		f.squat("taken")
+		key := aKey("web", "coffee").deliveredAs("till-key").ApiKey
+		f.apply(key)
+		for name, whose := range map[string]string{
+			"till-key":       "holds the key of ApiKey " + f.namespace + "/till",
+			"coffee-webhook": "holds the signing secret of Merchant " + f.namespace + "/coffee",
+			"taken":          "was not created by merchant-operator",
+		} {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Delivery.SecretName = name })
+			f.awaitMessage(key, "Secret "+name+" "+whose+"; choose another spec.delivery.secretName")
+			f.awaitStalled(key, v1alpha1.ReasonSecretConflict)
+		}
+		books := aMerchant("books").webhook(func(h *v1alpha1.Webhook) { h.SecretName = "till-key" }).Merchant
+		f.apply(books)
+		f.awaitStalled(books, v1alpha1.ReasonSecretConflict)
+		Expect(readyMessage(books)).To(HavePrefix("Secret till-key holds the key of ApiKey " + f.namespace + "/till; choose another spec.webhook.secretName."))
+	})
+})
