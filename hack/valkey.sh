@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a Valkey server: the one on the PATH, else Debian's, unpacked into
-# $XDG_CACHE_HOME (or ~/.cache)/merchant-operator/valkey-<version>. It is not installed, for it would be a service
-# beside the machine's own Redis. Called by `hack/install.sh valkey`; progress goes to stderr.
+# $XDG_CACHE_HOME (or ~/.cache)/merchant-operator/valkey-<version>. The package is not installed, because it would start a service.
+# Called by `hack/install.sh valkey`; progress goes to stderr.
 set -euo pipefail
 
 say() { printf '==> %s\n' "$*" >&2; }
@@ -30,7 +30,7 @@ release=$(. /etc/os-release 2>/dev/null && [[ ${ID:-} == debian ]] && echo "${VE
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [[ -r $keys ]] || fail "$keys is missing; install debian-archive-keyring, or put a valkey-server 8 on the PATH"
 
-# The mirror is the one that this machine uses, in whatever form its sources are written.
+# The mirror of this machine.
 mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
   awk -v release="$release" '$1 == release { print $2; exit }')
 [[ -n $mirror ]] || fail "the apt sources of this machine have no suite $release; put a valkey-server 8 on the PATH"
@@ -39,7 +39,7 @@ say "Fetching valkey-server for $release (or $release-backports) from this machi
 mkdir -p "$cache"
 unfinished=$(mktemp -d "$cache/.valkey.XXXXXX")
 trap 'rm -rf "$unfinished"' EXIT
-# Sources and lists of its own: those of the machine stay as they are, and need no root. Signatures are checked as ever.
+# Own sources and package lists, so that no root is needed and those of the machine do not change. apt checks signatures as usual.
 mkdir -p "$unfinished"/{lists/partial,cache/archives/partial,root}
 for suite in "$release" "$release-backports"; do
   echo "deb [signed-by=$keys] $mirror $suite main"
@@ -55,7 +55,7 @@ version=$(apt-cache "${apt[@]}" policy valkey-server | awk '$1 == "Candidate:" {
   for package in ./*.deb; do dpkg -x "$package" root; done
 )
 
-# Its libraries are those of redis-server, which is here as a rule.
+# It needs the same libraries as redis-server.
 if missing=$(ldd "$unfinished/root/usr/bin/valkey-server" | grep 'not found'); then
   packages=$(dpkg-deb -f "$unfinished"/valkey-tools_*.deb Depends | tr ',' '\n' | awk '{ print $1 }' | paste -sd ' ')
   fail "these libraries are missing: $missing. As root: apt-get install $packages"

@@ -98,7 +98,9 @@ func (l *load) charge(ctx context.Context, client *http.Client, spec loadSpec) {
 	created := l.send(ctx, client, http.StatusCreated, request{
 		Method: http.MethodPost, URL: spec.URL + "/api/v1/sessions", Headers: headers, Body: `{"amountCents": 1250}`,
 	})
-	var session struct{ SessionID string }
+	var session struct {
+		SessionID string `json:"sessionId"`
+	}
 	if json.Unmarshal([]byte(created.Body), &session) != nil || session.SessionID == "" {
 		return // counted as failed
 	}

@@ -1,9 +1,8 @@
-// Command chartschema writes values.schema.json, by which Helm refuses wrong values, from a chart's values.yaml. Run it
-// as `make chart-docs`.
+// Command chartschema generates a chart's values.schema.json, with which Helm validates values, from its values.yaml. `make chart-docs`
+// runs it.
 //
-// A value has the type of its default. Lines of its comment that begin with @schema are YAML, and add keywords of JSON
-// Schema to that: `@schema minimum: 1`. A map is closed, so that a misspelt name is refused, unless its comment says
-// what its additionalProperties are.
+// The type of a value is the type of its default. Comment lines that begin with @schema are YAML and add keywords of JSON Schema:
+// `@schema minimum: 1`. A map allows no other names, so that misspelt ones are errors, unless its comment has additionalProperties.
 package main
 
 import (
@@ -50,13 +49,13 @@ func generate(values []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("want one map")
+		return nil, errors.New("the document is not a map")
 	}
 	properties, err := propertiesOf("", document.Content[0])
 	if err != nil {
 		return nil, err
 	}
-	// A chart that has this one as a dependency may set values for all of them.
+	// A parent chart may set values for all its dependencies.
 	properties["global"] = schema{"type": "object", "description": "Global values of a parent chart; not used."}
 
 	var text bytes.Buffer
@@ -82,7 +81,7 @@ func propertiesOf(path string, node *yaml.Node) (schema, error) {
 	return properties, errors.Join(problems...)
 }
 
-// schemaOf refuses a value that has no description, or whose type its default does not show.
+// schemaOf fails if a value has no description, or if its default has no type.
 func schemaOf(path, comment string, node *yaml.Node) (out schema, err error) {
 	description, out, err := parseComment(comment)
 	if err != nil {
@@ -115,7 +114,7 @@ func schemaOf(path, comment string, node *yaml.Node) (out schema, err error) {
 	return nil, fmt.Errorf("%s: add a comment with %s", path, missing)
 }
 
-// known are the keywords in use: a misspelt one would check nothing.
+// known are the allowed keywords: a misspelt one would have no effect.
 var known = []string{"type", "enum", "pattern", "minimum", "maximum", "items", "additionalProperties"}
 
 // parseComment splits a comment into its text, on one line, and its keywords.
@@ -135,10 +134,10 @@ func parseComment(comment string) (description string, keywords schema, err erro
 	}
 	for keyword := range keywords {
 		if !slices.Contains(known, keyword) {
-			return "", nil, fmt.Errorf("@schema %s: want one of %s", keyword, strings.Join(known, ", "))
+			return "", nil, fmt.Errorf("@schema %s: unknown keyword; use one of %s", keyword, strings.Join(known, ", "))
 		}
 	}
-	// What is before the dashes is not about this value.
+	// As in helm-docs, the description begins after "-- ".
 	_, description, _ = strings.Cut(strings.Join(text, " "), "-- ")
 	return description, keywords, nil
 }

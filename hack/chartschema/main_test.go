@@ -58,8 +58,8 @@ func TestGenerateRefusesIncompleteValues(t *testing.T) {
 		"# -- A.\na: []":                  "a: add a comment with `# @schema items",
 		"# -- A.\na: {}":                  "a: add a comment with `# @schema additionalProperties",
 		"# -- A.\na: null":                "a: add a comment with `# @schema type",
-		"# @schema max: 1\n# -- A.\na: 1": "a: @schema max: want one of",
-		"- a":                             "want one map",
+		"# @schema max: 1\n# -- A.\na: 1": "a: @schema max: unknown keyword",
+		"- a":                             "is not a map",
 	} {
 		if _, err := generate([]byte(values)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want an error about %q", values, err, want)

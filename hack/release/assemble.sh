@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Makes all files of a release in dist/release, with no rights to anything: hack/release/assemble.sh v1.2.3
+# Makes all files of a release in dist/release. It needs no credentials: hack/release/assemble.sh v1.2.3
 #
 #   image.tar                    the image for all platforms
-#   sbom-<platform>.spdx.json    what is in it
+#   sbom-<platform>.spdx.json    the contents of the image
 #   merchant-operator-1.2.3.tgz  the chart
-#   install.yaml                 config/default, for those who use no Helm
-#   notes.md                     the version's part of CHANGELOG.md
-#   SHA256SUMS                   of what is downloaded as a file
+#   install.yaml                 config/default, for installing without Helm
+#   notes.md                     the version's section of CHANGELOG.md
+#   SHA256SUMS                   of the files to download
 #
-# The image is put together by hack/image without docker: from the same commit with the same Go comes the same digest,
-# whoever builds it.
+# hack/image makes the image without docker: the same commit and the same Go version give the same digest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -18,24 +17,24 @@ image=${IMAGE:-ghcr.io/merchant-operator/merchant-operator}
 out=dist/release
 
 if [[ -n $(git status --porcelain) ]]; then
-  echo "There are changes that are not committed; a release is made of a commit." >&2
+  echo "Commit your changes first; a release is made from a commit." >&2
   exit 1
 fi
 # Semantic versions without build metadata: a plus sign cannot be in the tag of an image.
 number='(0|[1-9][0-9]*)'
 if ! [[ $tag =~ ^v($number\.$number\.$number(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)$ ]]; then
-  echo "The tag $tag is not like v1.2.3 or v1.2.3-rc.1" >&2
+  echo "The tag $tag does not have the form v1.2.3 or v1.2.3-rc.1" >&2
   exit 1
 fi
 version=${BASH_REMATCH[1]}
 
-# What is below the version's heading, without the definitions of links at the end of the page.
+# The section below the version's heading, without the link definitions at the end of the page.
 notes=$(awk -v heading="## [$version] - " '
   found && /^## \[/ { exit }
   found && !/^\[[^]]+\]: / && (NF || begun) { begun = 1; print }
   index($0, heading) == 1 && substr($0, length(heading) + 1) ~ /^[0-9]+-[0-9]+-[0-9]+$/ { found = 1 }' CHANGELOG.md)
 if [[ -z $notes ]]; then
-  echo "CHANGELOG.md has no notes on $version: give what is unreleased a heading like ## [$version] - $(date +%F)" >&2
+  echo "CHANGELOG.md has no section $version; below [Unreleased] add the heading ## [$version] - $(date +%F)" >&2
   exit 1
 fi
 
@@ -43,7 +42,7 @@ rm -rf "$out"
 mkdir -p "$out" bin
 printf '%s\n' "$notes" >"$out/notes.md"
 
-# Helm dates the files in its archive; with the time of the commit, the same commit gives the same archive.
+# Helm stores the current time in its archive. With the time of the commit, the same commit gives the same archive.
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
 go tool -modfile=go.tools.mod helm package charts/merchant-operator --version "$version" --app-version "$version" -d "$unpacked"

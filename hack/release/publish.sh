@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sends what assemble.sh made to a registry, and signs it there: hack/release/publish.sh v1.2.3
+# Pushes the files of assemble.sh to a registry, and signs them there: hack/release/publish.sh v1.2.3
 #
-#   REGISTRY     where to, such as ghcr.io/merchant-operator; log in before
-#   SIGN_FLAGS   how cosign signs; nothing: keyless, as the workload that runs this
-#   HELM_FLAGS   how helm pushes and pulls
+#   REGISTRY     such as ghcr.io/merchant-operator; log in before
+#   SIGN_FLAGS   flags of cosign sign; default: keyless, with the identity of the workflow
+#   HELM_FLAGS   flags of helm push
 #
-# Everything is signed by digest: a tag may point elsewhere a moment later. A version that is there is never replaced,
-# while running this again after it failed half way goes on where it stopped. With GITHUB_OUTPUT, the digests are written there.
+# Everything is signed by digest, because a tag can change. A published version is never replaced; after a failure, a second run
+# continues where the first one stopped. The digests are also written to the file GITHUB_OUTPUT.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -24,8 +24,8 @@ mkdir -p bin/release
 PATH=$PWD/bin/release:$PATH
 helm() { go tool -modfile=go.tools.mod helm "$@"; }
 
-# Prints the digest of a tag; nothing when there is no such tag, which a registry may also put as DENIED, before there is
-# any tag: who may not read it cannot replace it either. Anything else that a registry says ends this.
+# Prints the digest of a tag, or nothing if there is no such tag. Before the first tag, a registry may also respond DENIED; without
+# the right to read a tag we cannot replace it either. Every other error ends this script.
 digest_of() {
   local problem
   if problem=$(crane digest "$1" 2>&1); then
@@ -39,26 +39,26 @@ digest_of() {
 layout=$(mktemp -d)
 trap 'rm -rf "$layout"' EXIT
 tar -xf "$in/image.tar" -C "$layout"
-# index.json names one thing, the index of the platforms.
+# index.json has one entry, the index of the platforms.
 ours=$(grep -o 'sha256:[0-9a-f]\{64\}' "$layout/index.json")
 there=$(digest_of "$image:$version")
 if [[ -z $there ]]; then
   echo "==> pushing $image:$version"
   crane push "$layout" "$image:$version"
 elif [[ $there != "$ours" ]]; then
-  echo "$image:$version is released as $there, and this is $ours. Released versions do not change." >&2
+  echo "$image:$version is already published as $there; this is $ours. Published versions are not replaced." >&2
   exit 1
 fi
 image_digest=$(crane digest "$image:$version")
 
-# What helm pushes is dated, so another push of the same archive has another digest.
+# helm push stores the time, so a second push of the same archive has another digest.
 archive=$in/merchant-operator-$version.tgz
 ours=$(sha256sum "$archive" | cut -d ' ' -f 1)
 if [[ -z $(digest_of "$chart:$version") ]]; then
   echo "==> pushing $chart:$version"
   helm push "${plain[@]}" "$archive" "oci://${chart%/*}"
 elif [[ $(crane manifest "$chart:$version") != *"sha256:$ours"* ]]; then
-  echo "$chart:$version is released, and has not this archive (sha256:$ours). Released versions do not change." >&2
+  echo "$chart:$version is already published with another archive than sha256:$ours. Published versions are not replaced." >&2
   exit 1
 fi
 chart_digest=$(crane digest "$chart:$version")

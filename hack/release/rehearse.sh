@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make release-rehearsal`: releases the last commit as v0.0.0-rehearsal from a clone, into a registry on this machine that
-# is thrown away, signed with a key that is thrown away, and verifies what came out of it. Needs Go and git.
+# `make release-rehearsal`: releases the last commit as v0.0.0-rehearsal from a clone, into a temporary registry on this machine,
+# signed with a temporary key, and verifies the result. Needs Go and git.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -78,4 +78,4 @@ if hack/release/publish.sh "$tag" 2>"$work/refusal"; then
   exit 1
 fi
 tail -1 "$work/refusal"
-step "rehearsed: $image and $chart were built, pushed, signed, attested, verified and protected"
+step "done: $image and $chart were built, pushed, signed, attested, verified, and not replaced"

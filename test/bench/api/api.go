@@ -63,6 +63,19 @@ type sample struct {
 	Allocations float64 `json:"allocationsPerRequest"`
 }
 
+// bench is everything that runs.
+type bench struct {
+	*fixture.Fixture
+
+	redis              *fixture.Redis
+	api, floors, naive *fixture.Process
+	merchant           fixture.Merchant
+	key                string // the API key
+	session            string // id of the session that is read
+	recorded           recorded
+	kept               map[string]keptKey
+}
+
 // run measures everything in turn, several times. Variants that are compared follow each other, so that other load on the machine
 // affects both.
 func (b *bench) run(ctx context.Context, only []string, out io.Writer) {
@@ -165,19 +178,6 @@ func (r *results) print(out io.Writer) {
 		}
 	}
 	r.Ratios.Print(out)
-}
-
-// bench is everything that runs.
-type bench struct {
-	*fixture.Fixture
-
-	redis              *fixture.Redis
-	api, floors, naive *fixture.Process
-	merchant           fixture.Merchant
-	key                string // the API key
-	session            string // id of the session that is read
-	recorded           recorded
-	kept               map[string]keptKey
 }
 
 const charge = `{"amountCents": 1250, "orderRef": "table 7, order 4711", "taxCents": 200, "tipCents": 100}`

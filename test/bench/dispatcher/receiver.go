@@ -117,7 +117,10 @@ func PostCommand() *cobra.Command {
 }
 
 // floorResult is what the floor took, reading its input not included.
-type floorResult struct{ Took, CPU time.Duration }
+type floorResult struct {
+	Took time.Duration `json:"took"`
+	CPU  time.Duration `json:"cpu"`
+}
 
 // post reads deliveries, posts the same bytes to the same endpoints with the same concurrency, and prints a floorResult. It has no
 // Redis, signs nothing and does not check addresses.
