@@ -71,7 +71,7 @@ func assemble(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
-		image, err := newImage(platform, commitTime(ctx), productConfig(o.version), productFiles(binary))
+		image, err := newImage(platform, commitTime(ctx), imageConfig(o.version), imageFiles(binary))
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,14 @@ func assemble(ctx context.Context, o options) error {
 	return writeArchive(o.output, o.name, images...)
 }
 
-func productConfig(version string) v1.Config {
+func imageConfig(version string) v1.Config {
 	return v1.Config{
 		User: user, Entrypoint: []string{binaryPath}, WorkingDir: "/",
 		Labels: map[string]string{"org.opencontainers.image.version": version},
 	}
 }
 
-func productFiles(binary []byte) []file {
+func imageFiles(binary []byte) []file {
 	return []file{{rootsPath, 0o644, roots()}, {binaryPath, 0o755, binary}}
 }
 

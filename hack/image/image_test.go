@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 		{name: "another program", want: "entrypoint", change: func(_ *v1.Platform, c *v1.Config, _ *[]file) { c.Entrypoint = []string{"sh"} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			platform, config, files := amd64, productConfig("v1"), productFiles(staticBinary())
+			platform, config, files := amd64, imageConfig("v1"), imageFiles(staticBinary())
 			if test.change != nil {
 				test.change(&platform, &config, &files)
 			}
@@ -61,8 +61,8 @@ func TestArchiveHoldsWhatWasWritten(t *testing.T) {
 	arm64 := v1.Platform{OS: "linux", Architecture: "arm64"}
 	write := func() string {
 		return written(t, "example.com/app:v1",
-			mustImage(t, amd64, productConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("amd64")}}),
-			mustImage(t, arm64, productConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("arm64")}}))
+			mustImage(t, amd64, imageConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("amd64")}}),
+			mustImage(t, arm64, imageConfig("v1"), []file{{"/usr/bin/app", 0o755, []byte("arm64")}}))
 	}
 	path := write()
 	images, err := readArchive(path)
@@ -95,7 +95,7 @@ func TestArchiveHasTheFullName(t *testing.T) {
 		"ghcr.io/me/operator:v1":       "ghcr.io/me/operator:v1",
 		"registry:5000/me/operator:v1": "registry:5000/me/operator:v1",
 	} {
-		archive := read(t, written(t, name, mustImage(t, amd64, productConfig("v1"), nil)))
+		archive := read(t, written(t, name, mustImage(t, amd64, imageConfig("v1"), nil)))
 		if !bytes.Contains(archive, []byte(`"io.containerd.image.name": "`+want+`"`)) {
 			t.Errorf("the archive of %s does not name %s", name, want)
 		}
@@ -118,7 +118,7 @@ func TestSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	directory := t.TempDir()
-	archive := written(t, "example.com/merchant-operator:v1", mustImage(t, amd64, productConfig("v1"), productFiles(read(t, self))))
+	archive := written(t, "example.com/merchant-operator:v1", mustImage(t, amd64, imageConfig("v1"), imageFiles(read(t, self))))
 	if err := writeSBOMs(context.Background(), "1.2.3", archive, directory); err != nil {
 		t.Fatal(err)
 	}

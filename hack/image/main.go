@@ -1,4 +1,4 @@
-// Command image is `make image`: it makes the product's container image and checks what is in it.
+// Command image is `make image`: it makes the container image of merchant-operator and checks its contents.
 //
 // With docker it builds the Dockerfile, and loads the image under its tag. Without docker it makes the same image itself, from
 // a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts; that needs no daemon, no
@@ -21,7 +21,7 @@ import (
 const usage = `Makes container images, and checks them. Run it in the root of the repository:
 
   go -C hack/image build -o "$PWD/bin/image" .
-  bin/image [flags]                                    make the product's image
+  bin/image [flags]                                    make the image of merchant-operator
   bin/image check ARCHIVE                              check it
   bin/image sbom VERSION ARCHIVE DIRECTORY             write an SPDX document for each of its platforms
   bin/image pack USER NAME:TAG ARCHIVE PROGRAM ...     make an image of programs on this machine

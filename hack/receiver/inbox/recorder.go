@@ -23,7 +23,7 @@ type Attempt struct {
 // SessionID is of the session that the event is about; empty: it is about none.
 func (a Attempt) SessionID() string { return a.session }
 
-// Recorder is an HTTP handler for tests: it records every request, and answers as it is told.
+// Recorder is an HTTP handler for tests: it records every request, and responds with the status that a function returns.
 type Recorder struct {
 	answer func(before int, r *http.Request) (status int)
 
