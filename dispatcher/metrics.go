@@ -103,7 +103,7 @@ func (m *metrics) initialize() {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
 	m.expiredEvents(0)
-	for _, kind := range delivery.Kinds() {
+	for _, kind := range outbox.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -24,11 +22,11 @@ var ErrIncomplete = errors.New("the event is incomplete")
 // receivers have seen already.
 func Encode(event outbox.Event) ([]byte, error) {
 	var data any
-	switch kind := kinds[event.Kind]; {
-	case kind == aboutKey && event.Key != nil:
+	switch subject := event.Subject(); {
+	case subject == outbox.AboutKey && event.Key != nil:
 		data = keyDataOf(event)
-	case kind == aboutSession && event.Session != nil && event.Session.Payment == nil,
-		kind == aboutPayment && event.Session != nil && event.Session.Payment != nil:
+	case subject == outbox.AboutSession && event.Session != nil && event.Session.Payment == nil,
+		subject == outbox.AboutPayment && event.Session != nil && event.Session.Payment != nil:
 		data = sessionDataOf(event)
 	default:
 		return nil, fmt.Errorf("%w: %s", ErrIncomplete, event.Kind)
@@ -49,30 +47,6 @@ type body struct {
 
 // timestampLayout is RFC 3339 to the millisecond; time.Time's own encoding drops zeros.
 const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
-
-// subject is what events of a kind are about, which decides what their data has.
-type subject int
-
-const (
-	aboutSession subject = iota + 1
-	aboutPayment         // one that did not settle its session
-	aboutKey
-)
-
-// kinds are all kinds of events.
-var kinds = map[v1alpha1.WebhookEvent]subject{
-	v1alpha1.EventSessionCreated:   aboutSession,
-	v1alpha1.EventSessionCompleted: aboutSession,
-	v1alpha1.EventSessionFailed:    aboutSession,
-	v1alpha1.EventSessionExpired:   aboutSession,
-	v1alpha1.EventSessionCancelled: aboutSession,
-	v1alpha1.EventLatePayment:      aboutPayment,
-	v1alpha1.EventPaymentMismatch:  aboutPayment,
-	v1alpha1.EventKeyRotated:       aboutKey,
-}
-
-// Kinds returns all kinds of events, in no order.
-func Kinds() []v1alpha1.WebhookEvent { return slices.Collect(maps.Keys(kinds)) }
 
 // sessionData is a session right after the change. It never has the payer's e-mail address.
 type sessionData struct {

@@ -42,7 +42,7 @@ func TestEveryKindHasAGoldenFile(t *testing.T) {
 	for _, event := range golden(t) {
 		seen[event.Kind] = true
 	}
-	for _, kind := range delivery.Kinds() {
+	for _, kind := range outbox.Kinds() {
 		if !seen[kind] {
 			t.Errorf("no golden file for %s", kind)
 		}

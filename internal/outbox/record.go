@@ -68,16 +68,15 @@ func ParseEvent(id string, fields map[string]string) (Event, error) {
 	case version > recordVersion:
 		return event, errUnsupported
 	}
-	switch event.Kind {
-	case v1alpha1.EventKeyRotated:
+	switch event.Subject() {
+	case AboutKey:
 		event.MerchantName, event.Key = read.text("n"), read.keyRotation()
-	case v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch:
+	case AboutPayment:
 		event.Session = read.sessionChange(&event)
 		event.Session.Payment = &RefusedPayment{
 			Ref: read.text("r"), AmountCents: read.integer("v"), PaidAt: read.optionalMillis("w"),
 		}
-	case v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed,
-		v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled:
+	case AboutSession:
 		event.Session = read.sessionChange(&event)
 		event.Session.PaymentRef, event.Session.PaidAt = fields["r"], read.optionalMillis("w")
 	default:
