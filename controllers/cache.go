@@ -26,7 +26,7 @@ func cacheOptions(o Options) (cache.Options, error) {
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("select published Secrets: %w", err)
 	}
-	configMaps, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelMerchant, published.LabelTombstone})
+	configMaps, err := labels.NewRequirement(published.Label, selection.In, []string{published.LabelMerchant, published.LabelTombstone, published.LabelLastUse})
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("select published ConfigMaps: %w", err)
 	}

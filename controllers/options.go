@@ -34,6 +34,8 @@ type Options struct {
 	// Log is the log of the operator and its libraries.
 	Log *slog.Logger
 
+	// lastUseInterval is the time between two reports of last uses.
+	lastUseInterval time.Duration
 	// newClient creates the client that writes; tests make it fail.
 	newClient client.NewClientFunc
 }
@@ -47,6 +49,7 @@ func DefaultOptions() Options {
 		ShutdownTimeout:      20 * time.Second,
 		Clock:                clock.RealClock{},
 		Log:                  slog.Default(),
+		lastUseInterval:      time.Minute,
 		newClient:            client.New,
 	}
 }

@@ -49,11 +49,14 @@ func (f *fixture) population() []*v1alpha1.ApiKey {
 	refused := aKey("refused", "closed")
 	f.apply(refused.ApiKey)
 	f.awaitStalled(refused.ApiKey, v1alpha1.ReasonMerchantClosed)
+	expired := aKey("expired", "books").expires(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+	f.apply(expired.ApiKey)
+	f.awaitStalled(expired.ApiKey, v1alpha1.ReasonExpired)
 	return []*v1alpha1.ApiKey{
 		f.key(aKey("till", "coffee").trigger("a")),
 		f.key(aKey("web", "books").deliveredAs("elsewhere").every(300e9)),
 		f.key(aKey("vault", "books").digest(f.delivered("elsewhere").Digest())),
-		waiting.ApiKey, refused.ApiKey,
+		waiting.ApiKey, refused.ApiKey, expired.ApiKey,
 	}
 }
 

@@ -117,6 +117,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err := mgr.Add(&stateMetrics{mgr.GetClient(), metrics.Registry}); err != nil {
 		return err
 	}
+	if err := mgr.Add(&lastUses{mgr.GetClient(), o.CredentialsNamespace, o.lastUseInterval}); err != nil {
+		return err
+	}
 	base := &reconciler.Base{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),

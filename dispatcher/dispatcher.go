@@ -42,9 +42,11 @@ const (
 	abortTimeout = 2 * time.Second
 )
 
-// index knows where events go.
+// index knows where events go, and which keys are published.
 type index interface {
 	Endpoint(merchantID string) endpoints.Endpoint
+	KeyIDs(bucket session.Bucket) []string
+	HasKey(keyID string) bool
 }
 
 // sender makes one attempt.
@@ -52,9 +54,12 @@ type sender interface {
 	Send(ctx context.Context, request delivery.Request) delivery.Result
 }
 
-// reporter reports the health of an endpoint to its merchant.
+// reporter reports through the Kubernetes API.
 type reporter interface {
+	// Report reports the health of an endpoint to its merchant.
 	Report(ctx context.Context, endpoint endpoints.Endpoint, health health) error
+	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
+	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
 
 // dispatcher is one of any number that share a Redis. Every field of the first group but the tracer is required; prepare
@@ -63,7 +68,7 @@ type dispatcher struct {
 	options   Options
 	redis     *redis.Client
 	outbox    *outbox.Outbox
-	store     *store.Store // only to sweep
+	store     *store.Store // to sweep, and to read last uses of keys
 	index     index
 	sender    sender
 	reporter  reporter
@@ -80,6 +85,7 @@ type dispatcher struct {
 	polls             int
 	// healthChanged starts a health report at once.
 	healthChanged chan struct{}
+	lastUses      lastUses
 	logged        throttle
 }
 
@@ -128,6 +134,7 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 	d.workers.Go(func() { d.loop(ctx, healthInterval, d.healthChanged, d.reportHealth) })
 	d.workers.Go(func() { d.loop(ctx, rotationInterval, d.rotations.added, d.recordRotations) })
 	d.workers.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
+	d.workers.Go(func() { d.loop(ctx, lastUseInterval, nil, d.publishLastUses) })
 	d.workers.Wait()
 }
 

@@ -55,6 +55,25 @@ func newFixture(t *testing.T) fixture {
 type fakeIndex struct {
 	mu    sync.Mutex
 	known map[string]endpoints.Endpoint
+	keys  map[string]string // merchant ids by key id
+}
+
+func (i *fakeIndex) KeyIDs(bucket session.Bucket) []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var ids []string
+	for keyID, merchantID := range i.keys {
+		if session.BucketOf(merchantID) == bucket {
+			ids = append(ids, keyID)
+		}
+	}
+	return ids
+}
+
+func (i *fakeIndex) HasKey(keyID string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keys[keyID] != ""
 }
 
 func (i *fakeIndex) Endpoint(merchantID string) endpoints.Endpoint {
@@ -83,6 +102,11 @@ func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, h he
 		return r.fail
 	}
 	r.news = append(r.news, h)
+	return nil
+}
+
+// UpdateLastUses is that of the kubeReporter, which has its own test.
+func (r *recordingReporter) UpdateLastUses(context.Context, int, func(map[string]time.Time) bool) error {
 	return nil
 }
 

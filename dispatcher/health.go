@@ -126,15 +126,16 @@ const fieldOwner = "merchant-operator-dispatcher"
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
-// kubeReporter writes a condition of the Merchant and creates an event.
+// kubeReporter writes a condition of the Merchant and creates an event, and publishes last uses of keys.
 type kubeReporter struct {
-	client   client.Client
-	identity string // of this dispatcher, in events
+	client    client.Client
+	identity  string // of this dispatcher, in events
+	namespace string // of published objects
 }
 
-func newKubeReporter(cluster *rest.Config, identity string) (*kubeReporter, error) {
+func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeReporter, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 		}
@@ -143,7 +144,7 @@ func newKubeReporter(cluster *rest.Config, identity string) (*kubeReporter, erro
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	return &kubeReporter{kube, identity}, nil
+	return &kubeReporter{kube, identity, namespace}, nil
 }
 
 // Report may be repeated, also by another dispatcher: the condition stays as it is, and there is one event. The error is

@@ -189,7 +189,7 @@ func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
 
 func newReporter(t *testing.T) *kubeReporter {
 	t.Helper()
-	r, err := newKubeReporter(sharedConfig, "test-1")
+	r, err := newKubeReporter(sharedConfig, "test-1", "credentials")
 	must(t, err)
 	return r
 }

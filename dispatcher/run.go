@@ -64,7 +64,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // for warnings of the API server
-	reporter, err := newKubeReporter(cluster, identity)
+	reporter, err := newKubeReporter(cluster, identity, options.CredentialsNamespace)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ const (
 	// LabelTombstone marks a Tombstone, LabelDigest a DigestClaim.
 	LabelTombstone = "tombstone"
 	LabelDigest    = "digest"
+	// LabelLastUse is of the ConfigMaps with the last uses of keys.
+	LabelLastUse = "last-use"
 )
 
 // The types of published Secrets.
@@ -42,6 +44,7 @@ const (
 	merchantPrefix = "merchant-"
 	webhookPrefix  = "webhook-"
 	digestPrefix   = "digest-"
+	lastUsePrefix  = "last-uses-"
 
 	keyTombstonePrefix      = "tombstone-key-"
 	merchantTombstonePrefix = "tombstone-merchant-"
@@ -51,6 +54,7 @@ const (
 	webhookData   = "webhook.json"
 	tombstoneData = "tombstone.json"
 	claimData     = "claim.json"
+	lastUseData   = "uses.json"
 
 	// recordVersion is the version of all records. It increases only if an older reader would misread a record.
 	recordVersion = 1

@@ -133,7 +133,7 @@ type RotationStatus struct {
 	// time is when the key was issued, in RFC 3339.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
-	// cause is why the key was issued: Initial, Trigger, Schedule or API.
+	// cause is why the key was issued: Initial, Trigger, Schedule, API or Recovery.
 	// +required
 	Cause RotationCause `json:"cause,omitempty"`
 }
@@ -184,6 +184,11 @@ type ApiKeyStatus struct {
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 
+	// lastUsedTime is when the key, or an old key that was still valid, was last used, in RFC 3339. A use is shown within
+	// minutes if the one before was more than an hour earlier; absent: never used, or not in the last 90 days.
+	// +optional
+	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
+
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
@@ -211,6 +216,7 @@ type ApiKeyStatus struct {
 // +kubebuilder:printcolumn:name="Generation",type=integer,JSONPath=`.status.keyGeneration`
 // +kubebuilder:printcolumn:name="Rotated",type=date,JSONPath=`.status.lastRotation.time`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Last used",type=date,priority=1,JSONPath=`.status.lastUsedTime`
 // +kubebuilder:printcolumn:name="Overlap until",type=string,priority=1,JSONPath=`.status.previousKeys[0].validUntil`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

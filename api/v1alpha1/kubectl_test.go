@@ -55,6 +55,7 @@ var _ = Describe("kubectl", func() {
 			WithObservedGeneration(1).
 			WithPrefix("mk_live_abcdefgh2345_0123").
 			WithKeyGeneration(2).
+			WithLastUsedTime(metav1.NewTime(time.Now().Add(-3*time.Hour))).
 			WithPreviousKeys(
 				ac.PreviousKey().WithValidUntil(metav1.NewTime(time.Date(2098, 2, 3, 4, 5, 6, 0, time.UTC))),
 				ac.PreviousKey().WithValidUntil(metav1.NewTime(time.Date(2098, 1, 3, 4, 5, 6, 0, time.UTC))),
@@ -72,6 +73,7 @@ var _ = Describe("kubectl", func() {
 			HaveKeyWithValue("Generation", BeEquivalentTo(2)),
 			HaveKeyWithValue("Rotated", "60m"),
 			HaveKeyWithValue("Expires", "2099-01-02T03:04:05Z"),
+			HaveKeyWithValue("Last used (wide)", "3h"),
 			HaveKeyWithValue("Overlap until (wide)", "2098-02-03T04:05:06Z"),
 			HaveKeyWithValue("Reason (wide)", "Published"),
 			HaveKeyWithValue("Age", Not(BeEmpty())),

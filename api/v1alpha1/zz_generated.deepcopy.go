@@ -113,6 +113,10 @@ func (in *ApiKeyStatus) DeepCopyInto(out *ApiKeyStatus) {
 		in, out := &in.NextRotationTime, &out.NextRotationTime
 		*out = (*in).DeepCopy()
 	}
+	if in.LastUsedTime != nil {
+		in, out := &in.LastUsedTime, &out.LastUsedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

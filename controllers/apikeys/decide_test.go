@@ -48,11 +48,6 @@ func decided(p *plan) decision {
 	return d
 }
 
-func expiring(f facts, after time.Duration) facts {
-	f.apiKey.Spec.ExpiresAt = &metav1.Time{Time: now.Add(after)}
-	return f
-}
-
 func TestDecide(t *testing.T) {
 	digest := apikey.DigestOf("another")
 	for desc, tc := range map[string]struct {
@@ -251,26 +246,6 @@ func TestDecide(t *testing.T) {
 		"disabled": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
 			want: decision{Outcome: v1alpha1.ReasonDisabled, Repair: true},
-		},
-		"disabled, and a new trigger": {
-			facts: upToDate(), edit: func(f *facts) {
-				f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, "b"
-			},
-			want: decision{Outcome: v1alpha1.ReasonDisabled, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
-		},
-		"expired": {
-			facts: expiring(upToDate(), 0), want: decision{Outcome: v1alpha1.ReasonExpired, Repair: true},
-		},
-		"about to expire": {
-			facts: expiring(upToDate(), time.Nanosecond), want: decision{Repair: true},
-		},
-		"its Merchant is suspended": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantState = v1alpha1.MerchantSuspended },
-			want: decision{Outcome: v1alpha1.ReasonMerchantSuspended},
-		},
-		"its Merchant is closed, and a new trigger": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantState, f.apiKey.Spec.Rotation.Trigger = v1alpha1.MerchantClosed, "b" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantClosed, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a label that is gone": {
 			facts: upToDate(), edit: func(f *facts) { f.published.Labels = nil },

@@ -177,14 +177,13 @@ func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, gener
 	if err := r.Secrets.Deliver(ctx, p.apiKey, tenantsecret.LabelKey, secret); err != nil {
 		return err
 	}
-	p.forget(secret.Name)
-	p.delivered = append(p.delivered, delivered{secret.ObjectMeta})
+	p.delivered = append(without(p.delivered, secret.Name), delivered{secret.ObjectMeta})
 	return nil
 }
 
-// forget removes a delivered Secret from the facts. It copies the slice, which may be shared.
-func (f *facts) forget(name string) {
-	f.delivered = slices.DeleteFunc(slices.Clone(f.delivered), func(d delivered) bool { return d.Name == name })
+// without returns the delivered Secrets except the one of that name, in a new slice.
+func without(all []delivered, name string) []delivered {
+	return slices.DeleteFunc(slices.Clone(all), func(d delivered) bool { return d.Name == name })
 }
 
 // move writes the current key into the Secret that the spec names now. The next reconciliation deletes the old
@@ -213,7 +212,7 @@ func (r *Reconciler) removeDelivered(ctx context.Context, p *plan, remove []remo
 		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
 			return err
 		}
-		p.forget(d.Name)
+		p.delivered = without(p.delivered, d.Name)
 		r.Emit(p.apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
 	}
 	return nil

@@ -39,8 +39,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) (C, error) {
 	err := registry.Register(collector)
-	var registered prometheus.AlreadyRegisteredError
-	if errors.As(err, &registered) {
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := registered.ExistingCollector.(C); ok {
 			return existing, nil
 		}

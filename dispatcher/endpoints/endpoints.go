@@ -77,6 +77,7 @@ type Endpoints struct {
 	undecodable map[string]bool                     // names of published merchants
 	withdrawn   map[string]bool                     // names of tombstones of merchants
 	secrets     map[string]published.WebhookRecord  // by the name of the published object
+	keys        map[string]string                   // merchant ids, by the name of the key's published object
 	rotations   rotations
 
 	now func() time.Time
@@ -104,6 +105,7 @@ func New(options Options) *Endpoints {
 		undecodable: map[string]bool{},
 		withdrawn:   map[string]bool{},
 		secrets:     map[string]published.WebhookRecord{},
+		keys:        map[string]string{},
 		rotations:   rotations{report: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
 		now:         options.Now,
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // sources are the published objects that make up the index.
@@ -38,7 +39,7 @@ func (e *Endpoints) sources() []kube.Source {
 			Name: "key", Resource: "secrets", Object: &corev1.Secret{}, Label: published.LabelKey,
 			Index: kube.IndexFuncs[*corev1.Secret, published.KeyRecord]{
 				DecodeFunc: published.DecodeKey, PutFunc: e.takeKey,
-				DeleteFunc: e.forgetKey, NamesFunc: e.waitingKeys,
+				DeleteFunc: e.forgetKey, NamesFunc: names(e, e.keys),
 			},
 		},
 	}
@@ -106,9 +107,10 @@ func (e *Endpoints) forgetSecret(name string) {
 	delete(e.secrets, name)
 }
 
-func (e *Endpoints) takeKey(_ string, record published.KeyRecord) error {
+func (e *Endpoints) takeKey(name string, record published.KeyRecord) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.keys[name] = record.MerchantID
 	merchant, known := e.merchants[published.MerchantName(record.MerchantID)]
 	e.rotations.takeKey(record, merchant.DisplayName, known)
 	return nil
@@ -117,17 +119,33 @@ func (e *Endpoints) takeKey(_ string, record published.KeyRecord) error {
 func (e *Endpoints) forgetKey(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.keys, name)
 	e.rotations.forgetKey(name)
 }
 
-func (e *Endpoints) waitingKeys() []string {
+// KeyIDs returns the ids of the published keys whose state is in a bucket.
+func (e *Endpoints) KeyIDs(bucket session.Bucket) []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.rotations.waitingKeys()
+	var ids []string
+	for name, merchantID := range e.keys {
+		if session.BucketOf(merchantID) == bucket {
+			ids = append(ids, published.KeyID(name))
+		}
+	}
+	return ids
+}
+
+// HasKey reports whether a key of this id is published.
+func (e *Endpoints) HasKey(keyID string) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	_, known := e.keys[published.KeyName(keyID)]
+	return known
 }
 
 // rotations reports rotated keys. A key may be seen before its merchant, whose name its event needs; it waits until
-// then. Nothing is kept of other keys. The lock of the index guards it.
+// then. The lock of the index guards it.
 type rotations struct {
 	report func(key published.KeyRecord, merchantName string)
 	// waiting keys by merchant id and by the name of the key's published object.
@@ -160,14 +178,4 @@ func (r rotations) forgetKey(name string) {
 	for _, keys := range r.waiting {
 		delete(keys, name)
 	}
-}
-
-func (r rotations) waitingKeys() []string {
-	var names []string
-	for _, keys := range r.waiting {
-		for name := range keys {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -49,6 +49,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}
 	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key}))
 	must(t, second(s.Overrides(ctx, key)))
+	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))
 
 	create(all)
 	create(func(n *store.NewSession) { n.EmitCreated = true })

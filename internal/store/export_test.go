@@ -10,7 +10,7 @@ import (
 func Scripts() []*redis.Script {
 	return []*redis.Script{
 		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, cancelScript, settleScript,
-		writeOverrideScript, readOverridesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
+		writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 	}
 }
 

@@ -1,8 +1,14 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // usesAreWritten is how often a replica writes the last use of an API key: often enough for people, and rarely enough that nearly
@@ -37,4 +43,32 @@ func (l *lastUses) wrote(keyID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[keyID] = struct{}{}
+}
+
+// lastUsesBatch bounds how long one script blocks Redis.
+const lastUsesBatch = 256
+
+// LastUses returns when API keys of a bucket were last used, to within a minute, by key id. Those that were not used for
+// 90 days are left out. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []string) (map[string]time.Time, error) {
+	uses := make(map[string]time.Time, len(keyIDs))
+	for batch := range slices.Chunk(keyIDs, lastUsesBatch) {
+		keys := make([]string, len(batch))
+		for i, keyID := range batch {
+			keys[i] = redis.KeyspaceOf(bucket).Key(redis.LastUseKey, keyID)
+		}
+		reply, err := s.redis.Run(ctx, readLastUsesScript, keys)
+		if err != nil {
+			return nil, fmt.Errorf("read last uses: %w", err)
+		}
+		for _, keyID := range batch {
+			if used := reply.OptionalMillis(); !used.IsZero() {
+				uses[keyID] = used
+			}
+		}
+		if err := reply.Err(); err != nil {
+			return nil, fmt.Errorf("read last uses: %w", err)
+		}
+	}
+	return uses, nil
 }

@@ -96,6 +96,7 @@ var (
 	settleScript        = newScript("settle", "settle")
 	writeOverrideScript = newScript("write_override", "override")
 	readOverridesScript = newScript("read_overrides", "overrides")
+	readLastUsesScript  = newScript("read_last_uses", "last_uses")
 	listOverdueScript   = newScript("list_overdue", "sweep_list")
 	sweepQueueScript    = newScript("sweep_queue", "sweep_line")
 	sweepSessionScript  = newScript("sweep_session", "sweep_single")

@@ -61,6 +61,11 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 - apiGroups: [""]
   resources: [secrets, configmaps]
   verbs: [get, list, watch]
+# Publish when keys were last used. The operator creates these ConfigMaps.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [update]
+  resourceNames: [last-uses-0, last-uses-1, last-uses-2, last-uses-3, last-uses-4, last-uses-5, last-uses-6, last-uses-7]
 {{- end -}}
 
 {{/* In every namespace that is managed. */}}

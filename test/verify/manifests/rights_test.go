@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
 // right is one line of the tables below: verbs on a resource, as "group/resource/subresource", in a namespace.
@@ -94,8 +96,16 @@ func TestWhatTheDispatcherMayDo(t *testing.T) {
 		{"patch", "merchant-operator.io/merchants/status", tenant},
 		{"create patch", "events.k8s.io/events", tenant},
 	})
+	for shard := range published.LastUseShards {
+		if !mayUpdate(t, account, published.LastUseName(shard)) {
+			t.Errorf("%s may not update %s", account, published.LastUseName(shard))
+		}
+	}
+	if mayUpdate(t, account, "merchant-abcdefgh2345") {
+		t.Error("the dispatcher may update a published merchant")
+	}
 	assertRights(t, account, false, []right{
-		// It signs with what is published, and publishes nothing.
+		// It signs with what is published, and publishes nothing but the last uses of keys.
 		{"create update patch delete deletecollection", "/secrets", credentials},
 		{"create update patch delete deletecollection", "/configmaps", credentials},
 		{allVerbs, "/secrets", tenant},
@@ -168,6 +178,14 @@ func assertRights(t *testing.T, account string, want bool, rights []right) {
 			}
 		}
 	}
+}
+
+// mayUpdate reports whether the account may update that ConfigMap in the credentials namespace.
+func mayUpdate(t *testing.T, account, name string) bool {
+	t.Helper()
+	return review(t, account, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: credentials, Verb: "update", Resource: "configmaps", Name: name,
+	}})
 }
 
 // assertMayPost asks for paths that are no Kubernetes resource's.

@@ -88,6 +88,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: lastRotation
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.RotationStatus
+    - name: lastUsedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: nextRotationTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

@@ -27,6 +27,9 @@ type ApiKeyStatusApplyConfiguration struct {
 	PreviousKeys []PreviousKeyApplyConfiguration `json:"previousKeys,omitempty"`
 	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	NextRotationTime *v1.Time `json:"nextRotationTime,omitempty"`
+	// lastUsedTime is when the key, or an old key that was still valid, was last used, in RFC 3339. A use is shown within
+	// minutes if the one before was more than an hour earlier; absent: never used, or not in the last 90 days.
+	LastUsedTime *v1.Time `json:"lastUsedTime,omitempty"`
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
 	// conditions are Ready (always; True while the key works), Delivered (unless the key is externally generated), and
@@ -98,6 +101,14 @@ func (b *ApiKeyStatusApplyConfiguration) WithPreviousKeys(values ...*PreviousKey
 // If called multiple times, the NextRotationTime field is set to the value of the last call.
 func (b *ApiKeyStatusApplyConfiguration) WithNextRotationTime(value v1.Time) *ApiKeyStatusApplyConfiguration {
 	b.NextRotationTime = &value
+	return b
+}
+
+// WithLastUsedTime sets the LastUsedTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastUsedTime field is set to the value of the last call.
+func (b *ApiKeyStatusApplyConfiguration) WithLastUsedTime(value v1.Time) *ApiKeyStatusApplyConfiguration {
+	b.LastUsedTime = &value
 	return b
 }
 

@@ -14,7 +14,7 @@ import (
 type RotationStatusApplyConfiguration struct {
 	// time is when the key was issued, in RFC 3339.
 	Time *v1.Time `json:"time,omitempty"`
-	// cause is why the key was issued: Initial, Trigger, Schedule or API.
+	// cause is why the key was issued: Initial, Trigger, Schedule, API or Recovery.
 	Cause *apiv1alpha1.RotationCause `json:"cause,omitempty"`
 }
 
