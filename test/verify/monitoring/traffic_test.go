@@ -2,9 +2,7 @@ package monitoring
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/devenvtest"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // namespace is where the roles of a cluster run.
@@ -71,7 +70,7 @@ func newTraffic(t *testing.T, run *devenvtest.Run) *traffic {
 	tr.key = string(key)
 	for _, replica := range []string{"API_URL", "API_URL_2"} {
 		await.Until(t, patience, "the key works", func() bool {
-			return tr.call(http.MethodGet, tr.env[replica]+"/api/v1/merchant/me", tr.key, "", nil) != http.StatusUnauthorized
+			return tr.call(tr.env[replica], http.MethodGet, fixture.Me, tr.key, "").Status != http.StatusUnauthorized
 		})
 	}
 	return tr
@@ -80,10 +79,10 @@ func newTraffic(t *testing.T, run *devenvtest.Run) *traffic {
 // send makes every metric of the dashboard count something.
 func (tr *traffic) send() {
 	tr.t.Helper()
-	api, internal := tr.env["API_URL"], tr.env["INTERNAL_URL"]
+	api := tr.env["API_URL"]
 	settle := func(id, token, payment string) {
-		tr.call(http.MethodPost, internal+"/internal/v1/sessions/"+id+"/settlement", token,
-			fmt.Sprintf(`{"paymentRef": %q, "outcome": "COMPLETED", "amountCents": 1250}`, payment), nil)
+		tr.call(tr.env["INTERNAL_URL"], http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", token,
+			fmt.Sprintf(`{"paymentRef": %q, "outcome": "COMPLETED", "amountCents": 1250}`, payment))
 	}
 	paid, unpaid := tr.charge(tr.env["API_KEY"]), tr.charge(tr.env["API_KEY"])
 	if paid == "" || unpaid == "" {
@@ -92,28 +91,33 @@ func (tr *traffic) send() {
 	settle(paid, tr.env["RAIL_TOKEN"], "card-1")
 	settle(paid, tr.env["RAIL_TOKEN"], "card-2") // late
 	settle(paid, "not.a.token", "card-3")
-	tr.call(http.MethodGet, api+"/api/v1/sessions/"+paid, "not a key", "", nil)
-
+	tr.call(api, http.MethodGet, fixture.Sessions+"/"+paid, "not a key", "")
 	tr.expire(unpaid)
 
-	var rotated struct{ FullKey string }
-	if tr.call(http.MethodPost, api+"/api/v1/keys/rotate", tr.key, "", &rotated) == http.StatusOK {
-		tr.key = rotated.FullKey
+	if fresh := tr.call(api, http.MethodPost, fixture.Rotate, tr.key, "").Text("fullKey"); fresh != "" {
+		tr.key = fresh
 	}
 	if id := tr.charge(tr.key); id != "" { // else this merchant is over its limit
-		tr.call(http.MethodPost, api+"/api/v1/sessions/"+id+"/cancel", tr.key, "", nil)
+		tr.call(api, http.MethodPost, fixture.Sessions+"/"+id+"/cancel", tr.key, "")
 	}
 
-	// What no role would write there: a request and the dispatcher's poll get an error.
+	// What no role would write there: a request gets an error.
 	tr.redis("SET {b00}:session:ps_00abcdefghijklmnopqrstuvwx text")
-	tr.call(http.MethodGet, api+"/api/v1/public/sessions/ps_00abcdefghijklmnopqrstuvwx", "", "", nil)
+	tr.call(api, http.MethodGet, "/api/v1/public/sessions/ps_00abcdefghijklmnopqrstuvwx", "", "")
 }
 
 // charge returns the id of a new session, or nothing when the merchant is over its limit.
 func (tr *traffic) charge(key string) string {
-	var session struct{ SessionID string }
-	tr.call(http.MethodPost, tr.env["API_URL"]+"/api/v1/sessions", key, `{"amountCents": 1250}`, &session)
-	return session.SessionID
+	return tr.call(tr.env["API_URL"], http.MethodPost, fixture.Sessions, key, `{"amountCents": 1250}`).Text("sessionId")
+}
+
+func (tr *traffic) call(base, method, path, bearer, body string) fixture.Answer {
+	tr.t.Helper()
+	answer, err := fixture.Call(http.DefaultClient, base, method, path, bearer, body)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return answer
 }
 
 // expire makes a session due, which takes a minute without reaching into Redis.
@@ -146,29 +150,4 @@ func (tr *traffic) redis(command string) {
 	if n, err := conn.Read(answer); err != nil || answer[0] == '-' {
 		tr.t.Fatalf("%s: %s (%v)", command, answer[:n], err)
 	}
-}
-
-// call sends a request, decodes the answer if somebody wants it, and returns its status.
-func (tr *traffic) call(method, address, key, body string, answer any) int {
-	tr.t.Helper()
-	request, err := http.NewRequestWithContext(tr.t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	if answer != nil {
-		if err := json.Unmarshal(text, answer); err != nil {
-			tr.t.Fatal(err)
-		}
-	}
-	return response.StatusCode
 }
