@@ -64,6 +64,9 @@ func commands(t *testing.T, page string) (found []command) {
 			mark = line
 		}
 	}
+	if len(found) == 0 {
+		t.Fatalf("%s has no shell commands", page)
+	}
 	return found
 }
 
