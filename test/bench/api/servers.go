@@ -23,14 +23,7 @@ import (
 const serveCommand = "serve"
 
 // ServeCommand serves the floors or the naive service. It reads a serverSpec, and prints its address.
-func ServeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: serveCommand, Short: "Serve the floors or the naive service, for bench api", Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return fixture.Try(func() { serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()) })
-		},
-	}
-}
+func ServeCommand() *cobra.Command { return fixture.Helper(serveCommand, serve) }
 
 // serverSpec says what to serve: the naive service if there is an address of its Redis, else the floors.
 type serverSpec struct {

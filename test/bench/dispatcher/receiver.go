@@ -107,14 +107,7 @@ func (r *receiver) await(ctx context.Context, events int) {
 const postCommand = "post"
 
 // PostCommand is the floor.
-func PostCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: postCommand, Short: "Post events, for bench dispatcher", Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return fixture.Try(func() { post(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()) })
-		},
-	}
-}
+func PostCommand() *cobra.Command { return fixture.Helper(postCommand, post) }
 
 // floorResult is what the floor took, reading its input not included.
 type floorResult struct {
