@@ -49,13 +49,13 @@ func TestAnAttemptAndItsRecordAreOneTrace(t *testing.T) {
 	var attempts tracetest.SpanStubs
 	await.Until(t, fixture.Patience, "both attempts have ended", func() bool {
 		attempts = append(spansNamed("webhook session.cancelled"), spansNamed("webhook key.rotated")...)
-		return len(attempts) == 2 && len(spansNamed("redis event_delivered")) == 2
+		return len(attempts) == 2 && len(spansNamed("redis end_event")) == 2
 	})
 	for _, attempt := range attempts {
 		if result := value(attempt, "merchant_operator.attempt.result").AsString(); result != "delivered" {
 			t.Errorf("%s: %s", attempt.Name, result)
 		}
-		if !slices.ContainsFunc(spansNamed("redis event_delivered"), func(record tracetest.SpanStub) bool {
+		if !slices.ContainsFunc(spansNamed("redis end_event"), func(record tracetest.SpanStub) bool {
 			return record.Parent.SpanID() == attempt.SpanContext.SpanID()
 		}) {
 			t.Errorf("%s: its record is not a part of it", attempt.Name)
