@@ -236,28 +236,35 @@ func (o *object) fail(name, rule string) {
 	}
 }
 
-// cents reads an integer field; nil: absent.
-func (o *object) cents(name, rule string) *int64 {
+func (o *object) integer(name, rule string) (value int64, given bool) {
 	literal, given := o.given(name)
 	if !given {
-		return nil
+		return 0, false
 	}
 	value, err := session.ParseCents(literal)
 	if err != nil {
 		o.fail(name, rule)
+		return 0, false
+	}
+	return value, true
+}
+
+// cents reads an integer field; nil: absent.
+func (o *object) cents(name, rule string) *int64 {
+	value, given := o.integer(name, rule)
+	if !given {
 		return nil
 	}
-	return &value
+	return new(value)
 }
 
 // requiredCents reads an integer field that must be there.
 func (o *object) requiredCents(name, rule string) int64 {
-	value := o.cents(name, rule)
-	if value == nil {
+	value, given := o.integer(name, rule)
+	if !given {
 		o.fail(name, rule)
-		return 0
 	}
-	return *value
+	return value
 }
 
 // text reads a string field; empty: absent.
