@@ -38,7 +38,21 @@ type EndpointState struct {
 // Disabled reports whether no events may be sent to the Target.
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
-// endpointOf decodes the fields in the order of endpoint.lua.
+// endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
+var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
+	"TARGET=target", "SINCE=since", "DISABLED=disabled", "CAUSE=cause", "RESUMED=resumed", "REPORTED=reported")
+
+// listUnhealthyLua reads the endpoints of a bucket that are disabled, or resumed and not reported yet, and those that were. KEYS[1]
+// lists their merchants; ARGV[1] is what the keys of the bucket's endpoints begin with, which are only read.
+const listUnhealthyLua = `
+local unhealthy = {}
+for _, merchant in ipairs(call('ZRANGE', KEYS[1], 0, -1)) do
+  unhealthy[#unhealthy + 1] = {merchant, read_endpoint(ARGV[1] .. merchant)}
+end
+return {'OK', unhealthy}
+`
+
+// endpointOf decodes the fields.
 func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 	state := EndpointState{
 		MerchantID:   merchantID,

@@ -72,7 +72,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	space := redis.KeyspaceOf(bucket)
 	token := request.Holder + ":" + rand.Text()
 	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)},
-		request.For.Milliseconds(), request.Limit, token)
+		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey))
 	if err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}

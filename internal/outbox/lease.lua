@@ -1,15 +1,10 @@
 -- Takes events that are due, a share for each merchant whose turn it is.
 -- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
--- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease.
+-- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease, ARGV[4] and ARGV[5] what the keys
+-- of the bucket's endpoints and events begin with.
 -- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
--- leased it looks again with its key declared (lease_lost.lua).
+-- leased it looks again with its key declared (forget).
 
--- include: prelude
-local queue_key, due_key = KEYS[1], KEYS[2]
--- include: queue
--- include: endpoint
-
-local space = string.sub(queue_key, 1, -6) -- before 'queue'
 local merchants = call('ZRANGEBYSCORE', due_key, '-inf', now_us / 1000, 'LIMIT', 0, ARGV[2])
 local left, more = tonumber(ARGV[2]), #merchants == tonumber(ARGV[2])
 local rows = {}
@@ -17,10 +12,10 @@ for i, merchant in ipairs(merchants) do
   local share = math.max(1, math.floor(left / (#merchants - i + 1)))
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
-  local endpoint = #waiting > 0 and read_endpoint(space .. 'endpoint:' .. merchant)
+  local endpoint = #waiting > 0 and read_endpoint(ARGV[4] .. merchant)
   for _, member in ipairs(waiting) do
     local id = string.match(member, '^[^:]*:%d+:([^:]+)') or ''
-    local fields = redis.pcall('HGETALL', space .. 'event:' .. id)
+    local fields = redis.pcall('HGETALL', ARGV[5] .. id)
     rows[#rows + 1] = {member, merchant, id, fields.err and {} or fields, endpoint}
   end
 end
@@ -33,6 +28,6 @@ for _, row in ipairs(rows) do
   row[1] = leased
 end
 for _, merchant in ipairs(merchants) do
-  line_up(merchant, true)
+  events.place(merchant, true)
 end
 return {'OK', now_ms, more and 1 or 0, rows}

@@ -5,7 +5,7 @@ package outbox
 import (
 	"embed"
 	"errors"
-	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -23,43 +23,36 @@ type Outbox struct{ redis *redis.Client }
 func New(client *redis.Client) *Outbox { return &Outbox{client} }
 
 //go:embed *.lua
-var lua embed.FS
+var files embed.FS
+
+// Queue is the part of a script that records events; see queue.lua.
+var Queue = strings.ReplaceAll(redis.Part(files, "queue"), "RECORD_VERSION", strconv.Itoa(recordVersion))
 
 var (
-	rotationScript          = newScript("record_rotation", "rotation")
-	leaseScript             = newScript("lease_events", "lease")
-	forgetScript            = newScript("forget_event", "lease_lost")
-	endScript               = newScript("end_event", "delivered")
-	failScript              = newScript("fail_event", "deliver_failed")
-	deferScript             = newScript("defer_events", "deliver_deferred")
-	buryScript              = newScript("bury_event", "dead_bury")
-	listDeadLettersScript   = newScript("list_dead_letters", "dead_list")
-	resendDeadLettersScript = newScript("resend_dead_letters", "dead_resend")
-	pendingWorkScript       = newScript("poll_pending_work", "look")
-	countBacklogScript      = newScript("count_backlog", "dead_count")
-	resumeEndpointScript    = newScript("resume_endpoint", "endpoint_resume")
-	listUnhealthyScript     = newScript("list_unhealthy_endpoints", "endpoint_troubled")
-	reportEndpointScript    = newScript("report_endpoint", "endpoint_told")
+	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
+	endpoint    = part("endpoint")
+	deadLetters = part("deadletters")
 )
 
-func newScript(operation, file string) *redis.Script { return redis.NewScript(operation, Part(file)) }
+// The scripts and their parts. A part uses what those before it define.
+var (
+	rotationScript          = redis.NewScript("record_rotation", redis.Clock, queue, part("record_rotation"))
+	leaseScript             = redis.NewScript("lease_events", redis.Clock, queue, endpoint, part("lease"))
+	forgetScript            = redis.NewScript("forget_event", redis.Clock, queue, forgetLua)
+	endScript               = redis.NewScript("end_event", redis.Clock, queue, endpoint, part("end"))
+	failScript              = redis.NewScript("fail_event", redis.Clock, queue, deadLetters, endpoint, part("fail"))
+	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
+	buryScript              = redis.NewScript("bury_event", redis.Clock, queue, deadLetters, buryLua)
+	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
+	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, part("resend_dead_letters"))
+	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))
+	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, backlogLua)
+	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))
+	listUnhealthyScript     = redis.NewScript("list_unhealthy_endpoints", redis.Clock, endpoint, listUnhealthyLua)
+	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, endpoint, part("report_endpoint"))
+)
 
-// Part returns a file with those it includes.
-func Part(file string) string {
-	text, err := fs.ReadFile(lua, file+".lua")
-	if err != nil {
-		panic(err)
-	}
-	var whole strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if included, ok := strings.CutPrefix(strings.TrimSpace(line), "-- include: "); ok {
-			whole.WriteString(Part(included))
-			continue
-		}
-		whole.WriteString(line)
-	}
-	return whole.String()
-}
+func part(name string) string { return endpointFields.In(redis.Part(files, name)) }
 
 func allBuckets() []session.Bucket {
 	buckets := make([]session.Bucket, session.Buckets)

@@ -31,6 +31,32 @@ type Failed struct {
 	Disabled bool
 }
 
+// forgetLua takes an event out of the queue that was leased and is none: its time is over, or its key holds something else.
+// KEYS are those of the queue and the event; ARGV[1] the leased event as the queue has it. The reply says whether it did.
+const forgetLua = `
+local lost = call('TYPE', KEYS[3]).ok ~= 'hash' and events.release(ARGV[1])
+return {'OK', lost and 1 or 0}
+`
+
+// buryLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters; ARGV the
+// leased event as the queue has it, and the reason.
+const buryLua = `
+if not held(KEYS[3], ARGV[1]) then
+  return {'STALE'}
+end
+bury(KEYS[4], KEYS[3], ARGV[1], ARGV[2])
+return {'OK'}
+`
+
+// deferLua puts events off, without counting an attempt. KEYS are those of the queue; ARGV each leased event as the queue has it, and
+// the time until it is due in ms, in turn.
+const deferLua = `
+for i = 1, #ARGV, 2 do
+  events.release(ARGV[i], now_ms + ARGV[i + 1])
+end
+return {'OK'}
+`
+
 // Delivered ends an event that was delivered, and with it the failing of its endpoint. Errors: ErrLeaseLost,
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) Delivered(ctx context.Context, lease Lease) error {

@@ -99,6 +99,12 @@ type Backlog struct {
 	Unhealthy int64
 }
 
+// backlogLua counts what waits. KEYS are the queue, the dead letters and the unhealthy endpoints; ARGV[1] how long dead letters are
+// kept in ms.
+const backlogLua = `
+return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf'), call('ZCARD', KEYS[3])}
+`
+
 // Backlog counts what waits in a bucket. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket) (Backlog, error) {
 	space := redis.KeyspaceOf(bucket)

@@ -1,10 +1,12 @@
--- The queue of events that wait for delivery. Expects queue_key, '{bNN}:queue', and due_key, '{bNN}:due'.
--- The queue is in the order of its members, which all have the score 0: '<merchant id>:<due, ms, 13 digits>:<event id>', and
--- ':<token>' behind that of a leased one. due_key lists the merchants in it by when it is their turn: when their first event is due.
+-- Expects clock, and queue_key and due_key, the bucket's queue and its due merchants. Defines events, the functions on them.
+-- The queue has members of score 0, '<merchant id>:<due, ms, 13 digits>:<event id>', and ':<token>' behind that of a leased one.
+-- due_key lists the merchants in the queue by when their first event is due.
 
--- Puts a merchant where its first event is. With an overdue one it keeps its place, or goes behind all who wait if it was served:
+local events = {}
+
+-- Puts a merchant where its first event is. With an overdue one it keeps its place, or goes behind all others if it was served:
 -- so a long backlog has one turn for each of the others'.
-local function line_up(merchant, served)
+function events.place(merchant, served)
   local first = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. ';', 'LIMIT', 0, 1)[1]
   local at = first and string.match(first, ':(%d+):')
   if not at then
@@ -19,14 +21,14 @@ local function line_up(merchant, served)
 end
 
 -- Adds an event that is due at a time in ms.
-local function enqueue(merchant, at, id)
+function events.add(merchant, at, id)
   local time = format('%013d', at)
   call('ZADD', queue_key, 0, merchant .. ':' .. time .. ':' .. id)
   call('ZADD', due_key, 'LT', time, merchant)
 end
 
--- Takes a leased event out of the queue, and puts it back if it is due again at a time. False: the lease was lost.
-local function release(leased, again)
+-- Takes a leased event out of the queue, and puts it back if it is due again at a time. false: the lease was lost.
+function events.release(leased, again)
   if call('ZREM', queue_key, leased) == 0 then
     return false
   end
@@ -34,6 +36,13 @@ local function release(leased, again)
   if again then
     call('ZADD', queue_key, 0, merchant .. format(':%013d:', again) .. id)
   end
-  line_up(merchant)
+  events.place(merchant)
   return true
+end
+
+-- Records an event under its key, due now and kept for 30 days. Takes its fields, name and value in turn.
+function events.record(key, merchant, fields)
+  call('HSET', key, 'V', 'RECORD_VERSION', unpack(fields))
+  call('PEXPIRE', key, 2592000000)
+  events.add(merchant, now_ms, string.match(key, ':event:(.*)'))
 end

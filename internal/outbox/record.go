@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -36,7 +37,7 @@ var errUnsupported = errors.New("an event of a newer version")
 //	r, v, w  paymentRef, amountCents and paidAt of the refused payment, for late_payment and payment_mismatch
 //	n, K, P, G, C  merchant name, key id, prefix, generation and cause, for key.rotated
 //
-// rotationFields are those of key.rotated; event.lua writes those of a session.
+// rotationFields are those of key.rotated; sessions.lua writes those of a session.
 func rotationFields(event Event) []any {
 	fields := []any{
 		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.MerchantID, "n", event.MerchantName,
@@ -155,7 +156,7 @@ func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time)
 	}
 	space := redis.KeyspaceOf(event.Bucket())
 	keys := []string{
-		space.Key(redis.RotationKey, event.Key.KeyID), space.Key(redis.EventKey, event.ID), space.Key(redis.QueueKey), space.Key(redis.DueKey),
+		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, event.ID), space.Key(redis.RotationKey, event.Key.KeyID),
 	}
 	reply, err := o.redis.Run(ctx, rotationScript, keys, append(args, rotationFields(event)...)...)
 	if err != nil {
@@ -172,7 +173,7 @@ func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time)
 // WriteKeys writes the keys of a script that may have to record the event with this mark among those of a session: the event, the
 // queue and its due merchants.
 func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark Mark) {
-	call.Key(space, redis.EventKey, SessionEventID(id, mark))
+	call.Key(space, redis.EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
 	call.Key(space, redis.QueueKey)
 	call.Key(space, redis.DueKey)
 }

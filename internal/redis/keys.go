@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -22,11 +23,10 @@ var keyspaces = func() (all [session.Buckets]Keyspace) {
 
 // Key returns a key: its kind, and for those that end in a colon a name.
 func (k Keyspace) Key(kind string, name ...string) string {
-	key := string(k) + kind
-	for _, part := range name {
-		key += part
+	if len(name) == 1 {
+		return string(k) + kind + name[0] // at once, as for most
 	}
-	return key
+	return string(k) + kind + strings.Join(name, "")
 }
 
 // All kinds of keys.
@@ -41,7 +41,7 @@ const (
 	LastUseKey = "used:"
 	// SessionKey + session id is the hash of one session.
 	SessionKey = "session:"
-	// IdempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<session id> <fingerprint of its charge>".
+	// IdempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	IdempotencyKey = "idem:"
 	// ExpiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
 	ExpiryQueueKey = "expiry:"

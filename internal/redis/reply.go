@@ -8,8 +8,10 @@ import (
 // Reply reads the answer of a script value by value. What is missing or of another kind marks it as
 // broken and reads as zero, so that a decoder checks Err once, at its end.
 type Reply struct {
-	rest   []any
-	broken bool
+	single   any // the answer, if it is one value
+	isSingle bool
+	rest     []any
+	broken   bool
 }
 
 // replyOf reads an answer of one value or of many.
@@ -17,7 +19,7 @@ func replyOf(answer any) Reply {
 	if values, ok := answer.([]any); ok {
 		return Reply{rest: values}
 	}
-	return Reply{rest: []any{answer}}
+	return Reply{single: answer, isSingle: true}
 }
 
 // Err is ErrCorrupt once something was missing or of another kind, or Break was called.
@@ -31,10 +33,14 @@ func (r *Reply) Err() error {
 // Break marks the reply as broken unless it is as it should be.
 func (r *Reply) Break(unless bool) { r.broken = r.broken || !unless }
 
-// More reports whether there is another value.
+// More reports whether there is another value in a list.
 func (r *Reply) More() bool { return len(r.rest) > 0 }
 
 func (r *Reply) next() any {
+	if r.isSingle {
+		r.isSingle = false
+		return r.single
+	}
 	if len(r.rest) == 0 {
 		r.broken = true
 		return nil

@@ -2,6 +2,10 @@ package redis
 
 import (
 	"context"
+	_ "embed" // clock.lua
+	"io/fs"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,12 +18,48 @@ type Script struct{ operation, source, sha string }
 
 // NewScript returns the script that consists of the parts, one after the other. The operation is its name in metrics and spans.
 func NewScript(operation string, parts ...string) *Script {
-	source := ""
-	for _, part := range parts {
-		source += part
-	}
+	source := "-- " + operation + "\n" + strings.Join(parts, "\n")
 	return &Script{operation: operation, source: source, sha: redis.NewScript(source).Hash()}
 }
+
+// Part returns the Lua file of that name: a script, or a part of several. A part begins with what it expects and defines, includes no
+// other one and never returns.
+func Part(files fs.FS, name string) string {
+	text, err := fs.ReadFile(files, name+".lua")
+	if err != nil {
+		panic(err) // the program was built without it
+	}
+	return string(text)
+}
+
+// Function makes a part that defines one Lua function of parts: they are run when it is called, and it returns one of their locals.
+func Function(signature, result string, parts ...string) string {
+	return "local function " + signature + "\n" + strings.Join(parts, "\n") + "\nreturn " + result + "\nend\n"
+}
+
+// Clock is the part that every other one expects; see clock.lua.
+//
+//go:embed clock.lua
+var Clock string
+
+// Fields are those of a hash that scripts read together, in this order.
+type Fields struct{ replacer *strings.Replacer }
+
+// NewFields returns fields, each given as "NAME=field". In Lua the list stands for all of them, as arguments of HMGET, and [NAME] for the
+// index of one in its reply.
+func NewFields(list string, fields ...string) Fields {
+	quoted := make([]string, len(fields))
+	var pairs []string
+	for i, field := range fields {
+		name, short, _ := strings.Cut(field, "=")
+		quoted[i] = "'" + short + "'"
+		pairs = append(pairs, "["+name+"]", "["+strconv.Itoa(i+1)+"]")
+	}
+	return Fields{strings.NewReplacer(append(pairs, list, strings.Join(quoted, ", "))...)}
+}
+
+// In returns the Lua with the names replaced.
+func (f Fields) In(lua string) string { return f.replacer.Replace(lua) }
 
 // Operation is the script's name in metrics and spans.
 func (s *Script) Operation() string { return s.operation }
@@ -31,12 +71,12 @@ func (s *Script) SHA() string { return s.sha }
 // was restarted, or it is the new master) says so without having run anything, so only then is it
 // sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.
 func (c *Client) Run(ctx context.Context, script *Script, keys []string, args ...any) (Reply, error) {
-	return c.run(ctx, script, commandOf(keys, args), c.Process)
+	return c.run(ctx, script, commandOf(keys, args), "")
 }
 
 // RunCall is Run for the scripts that each request needs: it allocates less.
 func (c *Client) RunCall(ctx context.Context, script *Script, call *Call) (Reply, error) {
-	return c.run(ctx, script, call.command(), c.Process)
+	return c.run(ctx, script, call.command(), "")
 }
 
 // RunReplicated is Run, and also waits until Options.Replicas have what the script wrote; fewer are ErrUnavailable.
@@ -44,9 +84,7 @@ func (c *Client) RunReplicated(ctx context.Context, script *Script, keys []strin
 	if c.replicas == nil {
 		return c.Run(ctx, script, keys, args...)
 	}
-	return c.run(ctx, script, commandOf(keys, args), func(ctx context.Context, command *redis.Cmd) error {
-		return c.replicas.process(ctx, command, keys[0])
-	})
+	return c.run(ctx, script, commandOf(keys, args), keys[0])
 }
 
 // Replicated reports whether RunReplicated waits for any replica.
@@ -62,17 +100,15 @@ func commandOf(keys []string, args []any) []any {
 	return append(command, args...)
 }
 
-// run fills in the first two words of the command.
-func (c *Client) run(
-	ctx context.Context, script *Script, command []any, process func(context.Context, *redis.Cmd) error,
-) (Reply, error) {
+// run fills in the first two words of the command. With a key it waits for the replicas of its server.
+func (c *Client) run(ctx context.Context, script *Script, command []any, replicatedKey string) (Reply, error) {
 	ctx, span := c.tracer.StartScript(ctx, script.operation)
 	start := time.Now()
 	command[0], command[1] = "evalsha", &script.sha
-	answer, err := send(ctx, command, process)
+	answer, err := c.send(ctx, command, replicatedKey)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		command[0], command[1] = "eval", &script.source
-		answer, err = send(ctx, command, process)
+		answer, err = c.send(ctx, command, replicatedKey)
 	}
 	cause := causeOf(err)
 	c.metrics.observe(script.operation, time.Since(start), cause)
@@ -83,12 +119,18 @@ func (c *Client) run(
 	return replyOf(answer), nil
 }
 
-func send(ctx context.Context, command []any, process func(context.Context, *redis.Cmd) error) (any, error) {
+func (c *Client) send(ctx context.Context, command []any, replicatedKey string) (any, error) {
 	cmd := redis.NewCmd(ctx, command...)
 	const firstKey = 3 // the word a Redis Cluster is routed by
 	cmd.SetFirstKeyPos(firstKey)
-	if err := process(ctx, cmd); err != nil {
-		return nil, err
+	var err error
+	if replicatedKey != "" {
+		err = c.replicas.process(ctx, cmd, replicatedKey)
+	} else {
+		err = c.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, err // the command may still be under way
 	}
 	return cmd.Val(), nil
 }

@@ -33,13 +33,81 @@ func (r *Record) Append(to []byte) ([]byte, error) {
 func ParseRecord(text string) (Record, bool) {
 	merchantID, text, _ := strings.Cut(text, " ")
 	amount, text, found := strings.Cut(text, " ")
-	var record Record
 	cents, err := strconv.ParseInt(amount, 10, 64)
-	if !found || merchantID == "" || err != nil || cents < 0 || json.Unmarshal([]byte(text), &record) != nil || record.LifetimeMillis <= 0 {
+	if !found || merchantID == "" || err != nil || cents < 0 {
+		return Record{}, false
+	}
+	record, ok := parsePlain(text)
+	if !ok {
+		record, ok = parseJSON(text)
+	}
+	if !ok || record.LifetimeMillis <= 0 {
 		return Record{}, false
 	}
 	record.MerchantID, record.AmountCents = merchantID, cents
 	return record, true
+}
+
+func parseJSON(text string) (Record, bool) {
+	var record Record
+	err := json.Unmarshal([]byte(text), &record)
+	return record, err == nil
+}
+
+// parsePlain reads the JSON that Append writes of most sessions. It is a short cut of parseJSON, which costs a request more than all
+// else that is done with the record; false: it is left to that.
+func parsePlain(rest string) (record Record, ok bool) {
+	for separator := byte('{'); rest != "}"; separator = ',' {
+		const start = len(`{"n":`)
+		if len(rest) <= start || rest[0] != separator || rest[1] != '"' || rest[3:start] != `":` {
+			return Record{}, false
+		}
+		name, value := rest[2], rest[start:]
+		text, isText := strings.CutPrefix(value, `"`)
+		end := strings.IndexAny(value, ",}")
+		if isText {
+			end = strings.IndexAny(text, "\"\\")
+		}
+		switch {
+		case end < 0:
+			return Record{}, false
+		case !isText:
+			ok, rest = record.setNumber(name, value[:end]), value[end:]
+		default:
+			ok, rest = text[end] == '"' && record.setText(name, text[:end]), text[end+1:]
+		}
+		if !ok {
+			return Record{}, false
+		}
+	}
+	return record, ok
+}
+
+func (r *Record) setText(name byte, text string) bool {
+	switch name {
+	case 'n':
+		r.MerchantName = text
+	case 'o':
+		r.OrderRef = text
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *Record) setNumber(name byte, digits string) bool {
+	number, err := strconv.ParseInt(digits, 10, 64)
+	switch name {
+	case 'l':
+		r.LifetimeMillis = number
+	case 't':
+		r.TaxCents = new(number)
+	case 'p':
+		r.TipCents = new(number)
+	default:
+		return false
+	}
+	return err == nil
 }
 
 // Complete fills in what the record says of a session whose ExpiresAt is known.

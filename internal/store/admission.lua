@@ -1,26 +1,23 @@
--- Decides whether a merchant's request is admitted, and answers if not. No function: it is run by every request.
--- KEYS[2] is the key's override, the last of KEYS its last use if that is to be written.
--- ARGV[3] is the claim, '<order of what this replica knows> <digest (hex) of the presented key>'. An order is '<when the current
--- digest was issued, in ms> <revision>': the first counts, and of one digest the second. ARGV[4] is what is out of the
--- ordinary, mostly nothing: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if
--- the key's last use is to be written.
--- Uses stored, the values of KEYS[1] and KEYS[2]. Leaves debt, see limiter.
+-- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
+-- Expects clock; stored, the values of KEYS[1], by when all requests so far are paid for in us, and of KEYS[2], the key's override;
+-- and flags: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if the key's last use is
+-- to be written to the last of KEYS; mostly ''.
+-- ARGV[1] and ARGV[2] are what one request and a full burst cost in us; ARGV[3] is '<order of the record this replica knows> <digest
+-- (hex) of the presented key>'. An order is '<when the current digest was issued, in ms> <revision>'.
+-- Defines refusal, the first word of the reply to a request that is not admitted, and moment, what follows the first word:
+-- ' <seconds> <microseconds> <by when all requests are paid for, in us>'.
 
-if stored[2] or ARGV[4] ~= '' then
-  local accepted = not string.find(ARGV[4], 'D', 1, true)
+local refusal
+if stored[2] or flags ~= '' then
+  local accepted = not string.find(flags, 'D', 1, true)
   -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
   -- if it is as new as what the directory knows, or newer; else it is history.
   if stored[2] then
     local issued, revision, list = string.match(stored[2], '^(%d+) (%d+) (.+)$')
-    if not issued then
-      return 'CORRUPT'
-    end
     local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)$')
-    local ahead = issued - known_issued
-    if ahead == 0 then
-      ahead = revision - known_revision
-    end
-    if ahead >= 0 then
+    if not issued then
+      refusal = 'CORRUPT'
+    elseif issued - known_issued > 0 or (issued - known_issued == 0 and revision - known_revision >= 0) then
       accepted = false
       for digest, ends in string.gmatch(list, '(%x+) (%d+)') do
         if digest == presented and (ends == '0' or now_ms < tonumber(ends)) then
@@ -29,19 +26,44 @@ if stored[2] or ARGV[4] ~= '' then
       end
     end
   end
-  if not accepted then
-    return 'REJECTED'
-  end
-  if string.find(ARGV[4], 'B', 1, true) then
-    return 'BLOCKED'
+  if not refusal and not accepted then
+    refusal = 'REJECTED'
+  elseif not refusal and string.find(flags, 'B', 1, true) then
+    refusal = 'BLOCKED'
   end
 end
 
 -- The limiter is charged only after the key is accepted, so that a dead key cannot use up a merchant's limit.
-local paid_until = stored[1]
--- include: limiter
-
--- Kept for 90 days.
-if ARGV[4] ~= '' and string.find(ARGV[4], 'U', 1, true) then
-  call('SET', KEYS[#KEYS], now_ms, 'PX', 7776000000)
+local debt = '0'
+if not refusal then
+  local owed = ARGV[1] + 0
+  local backlog = stored[1] and (tonumber(stored[1]) or 0) - now_us or 0
+  if backlog > 0 then
+    local burst = ARGV[2] + 0
+    if backlog + owed <= burst then
+      owed = backlog + owed
+    else
+      -- Nothing is owed for a refused request. Unless the limit was lowered, or a failover set the clock back: nobody owes more than a
+      -- full burst.
+      refusal = 'LIMITED'
+      owed = backlog > burst and burst
+    end
+  end
+  if owed then
+    debt = format('%d', now_us + owed)
+    -- PXAT, not PX: the entry never ends a rounding earlier than the debt it records. If that ends in this second, the entry ends
+    -- with the second, whose text is at hand.
+    local ends = clock[1] .. '999'
+    if micros + owed >= 999000 then
+      ends = format('%d', math.floor((now_us + owed + 999) / 1000))
+    end
+    call('SET', KEYS[1], debt, 'PXAT', ends)
+  else
+    debt = stored[1]
+  end
+  -- The last use is kept for 90 days.
+  if flags ~= '' and not refusal and string.find(flags, 'U', 1, true) then
+    call('SET', KEYS[#KEYS], now_ms, 'PX', 7776000000)
+  end
 end
+local moment = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. debt

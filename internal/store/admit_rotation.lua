@@ -1,10 +1,9 @@
 -- Admits a rotation over HTTP: the rotations of one ApiKey have a limit of their own besides the merchant's.
--- KEYS[3] is the key of that limit; ARGV[5] and ARGV[6] are what one rotation and a full burst cost, in microseconds.
+-- KEYS[3] is the key of that limit; ARGV[5] and ARGV[6] are what one rotation and a full burst cost, in us.
 
--- include: prelude
-local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
--- include: admission
-
+if refusal then
+  return refusal .. moment
+end
 local cost, burst = ARGV[5] + 0, ARGV[6] + 0
 local backlog = math.max(0, (tonumber(stored[3]) or 0) - now_us)
 local limited = backlog + cost > burst
@@ -14,5 +13,4 @@ call('SET', KEYS[3], paid, 'PX', format('%d', backlog / 1000 + 1))
 if limited then
   return 'ROTATION_LIMITED ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. paid
 end
-return 'OK '
--- include: admitted
+return 'OK' .. moment

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -62,7 +64,8 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 // createCall writes what create.lua takes.
 func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID) error {
 	space, once := admission.space(), !wanted.Idempotency.IsZero()
-	lifetime := decimal(wanted.Lifetime.Milliseconds())
+	var digits [20]byte
+	lifetime := string(strconv.AppendInt(digits[:0], wanted.Lifetime.Milliseconds(), 10))
 	admission.keys(call)
 	call.Key(space, redis.SessionKey, id.String())
 	call.Key(space, redis.ExpiryQueueKey, lifetime)
@@ -116,7 +119,8 @@ func newSession(id session.ID, merchantID string, wanted NewSession, now time.Ti
 // replayOf reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
 // that an original is gone, or expires.
 func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
-	id, err := session.ParseID(reply.Text())
+	space := admission.space()
+	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(redis.SessionKey)))
 	if err != nil {
 		return Created{}, redis.ErrCorrupt
 	}
@@ -127,7 +131,7 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 	found := ownedBy(admission.MerchantID, &fields)
 	original, err := sessionOf(id, &fields)
 	if !found || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
-		original, err = s.original(ctx, admission.space(), id)
+		original, err = s.original(ctx, space, id)
 	}
 	if err != nil {
 		return Created{}, err

@@ -1,18 +1,11 @@
 -- Reads a session for its merchant.
--- KEYS[3] is the session, KEYS[4] the event that tells of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants.
+-- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants.
 
--- include: prelude
-local stored = call('MGET', KEYS[1], KEYS[2])
--- include: admission
-local fields = call('HMGET', KEYS[3], 's', 'x', 'e', 'f', 'u', 'r', 'y', 'w') -- as read_session does
--- include: due
-if due then
-  local queue_key, due_key = KEYS[5], KEYS[6]
-  -- include: queue
-  -- include: event
-  -- include: expiry
-  expire_if_due(KEYS[3], KEYS[4], fields)
+if refusal then
+  return refusal .. moment
 end
-local head = 'OK '
--- include: admitted
-return {head, fields}
+local fields = call('HMGET', KEYS[3], SESSION_FIELDS)
+if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
+  sessions(KEYS[5], KEYS[6]).expire_if_due(KEYS[3], KEYS[4], fields)
+end
+return {'OK' .. moment, fields}

@@ -19,8 +19,18 @@ import (
 //	q  sequence of the last event, if there was one
 //	l:<paymentRef>  a refused payment: "<late or mismatched> <amountCents> <paidAt, ms, or 0>"
 
-// recordAt is the place of the record among the fields in the order in which read_session in expiry.lua returns them.
-const recordAt = 3
+// sessionFields are those of a whole session, in the order in which sessionOf decodes them.
+var sessionFields = redis.NewFields("SESSION_FIELDS",
+	"STATUS=s", "EXPIRES_AT=x", "ENDED_AT=e", "RECORD=f", "EMAIL=u", "PAYMENT_REF=r", "REASON=y", "PAID_AT=w")
+
+const (
+	// recordAt is the place of the record among them.
+	recordAt = 3
+	// publicFields are those of them that a payer's request needs.
+	publicFields = "'s', 'x', 'f'"
+	// eventFields are those of an event of a session, under the same names. v is of a refused payment: no session has it.
+	eventFields = "'f', 's', 'x', 'e', 'r', 'y', 'v', 'w'"
+)
 
 // ownedBy reports whether it is a session of the merchant, whatever else is wrong with it. One that is missing is nobody's.
 func ownedBy(merchantID string, fields *redis.Reply) bool {
@@ -28,7 +38,7 @@ func ownedBy(merchantID string, fields *redis.Reply) bool {
 	return owner == merchantID
 }
 
-// sessionOf decodes the fields in the order in which read_session in expiry.lua returns them.
+// sessionOf decodes the fields in the order of sessionFields.
 func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read := session.Session{
 		ID:        id,

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -83,39 +82,45 @@ func New(client *redis.Client, options Options) (*Store, error) {
 }
 
 //go:embed *.lua
-var lua embed.FS
+var files embed.FS
 
-var (
-	admitScript         = newScript("admit", "admit")
-	admitRotationScript = newScript("admit_rotation", "admit_rotation")
-	createScript        = newScript("create", "create")
-	readOriginalScript  = newScript("read_original", "original")
-	readScript          = newScript("read", "read")
-	publicReadScript    = newScript("public_read", "public")
-	cancelScript        = newScript("cancel", "cancel")
-	settleScript        = newScript("settle", "settle")
-	writeOverrideScript = newScript("write_override", "override")
-	readOverridesScript = newScript("read_overrides", "overrides")
-	readLastUsesScript  = newScript("read_last_uses", "last_uses")
-	listOverdueScript   = newScript("list_overdue", "sweep_list")
-	sweepQueueScript    = newScript("sweep_queue", "sweep_line")
-	sweepSessionScript  = newScript("sweep_session", "sweep_single")
+func part(name string) string {
+	return sessionFields.In(strings.NewReplacer("EVENT_FIELDS", eventFields, "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name)))
+}
+
+// What a request reads at once, before admission.lua.
+const (
+	readKeyState    = "local stored, flags = call('MGET', KEYS[1], KEYS[2]), ARGV[4]\n"
+	readKeyStateAnd = "local stored, flags = call('MGET', KEYS[1], KEYS[2], KEYS[3]), ARGV[4]\n"
+	readPayerState  = "local stored, flags = call('MGET', KEYS[1]), ''\n"
+	// readCreateState: KEYS[6] is the Idempotency-Key.
+	readCreateState = "local stored = ARGV[10] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
+		"local flags = ARGV[4]\n"
+	// admit returns the last use of the key, KEYS[3], as well.
+	admit = "return refusal and refusal .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
+	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be
+	// given.
+	readOriginal = "local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])\n" +
+		"return fields[4] and {'OK', fields} or {'CORRUPT'}\n"
 )
 
-func newScript(operation, file string) *redis.Script { return redis.NewScript(operation, part(file)) }
+var admission, change, sweep = part("admission"), redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("sessions")), part("sweep")
 
-func part(file string) string {
-	text, err := fs.ReadFile(lua, file+".lua")
-	if err != nil {
-		return outbox.Part(file)
-	}
-	var whole strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if included, ok := strings.CutPrefix(strings.TrimSpace(line), "-- include: "); ok {
-			whole.WriteString(part(included))
-			continue
-		}
-		whole.WriteString(line)
-	}
-	return whole.String()
-}
+// The scripts and their parts. A part uses what those before it define. Few requests change a session, so what they need is behind one
+// function, sessions().
+var (
+	admitScript         = redis.NewScript("admit", redis.Clock, readKeyStateAnd, admission, admit)
+	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyStateAnd, admission, part("admit_rotation"))
+	createScript        = redis.NewScript("create", redis.Clock, readCreateState, admission, change, part("create"))
+	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)
+	readScript          = redis.NewScript("read", redis.Clock, readKeyState, admission, change, part("read"))
+	publicReadScript    = redis.NewScript("public_read", redis.Clock, readPayerState, admission, change, part("public_read"))
+	cancelScript        = redis.NewScript("cancel", redis.Clock, readKeyState, admission, change, part("cancel"))
+	settleScript        = redis.NewScript("settle", redis.Clock, change, part("settle"))
+	writeOverrideScript = redis.NewScript("write_override", part("write_override"))
+	readOverridesScript = redis.NewScript("read_overrides", "return redis.call('MGET', unpack(KEYS))")
+	readLastUsesScript  = redis.NewScript("read_last_uses", "return redis.call('MGET', unpack(KEYS))")
+	listOverdueScript   = redis.NewScript("list_overdue", redis.Clock, part("list_overdue"))
+	sweepQueueScript    = redis.NewScript("sweep_queue", redis.Clock, change, sweep, part("sweep_queue"))
+	sweepSessionScript  = redis.NewScript("sweep_session", redis.Clock, change, sweep, part("sweep_session"))
+)

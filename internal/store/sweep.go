@@ -29,7 +29,7 @@ type Swept struct {
 // writes. Errors: redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
 func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
 	space := redis.KeyspaceOf(bucket)
-	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(redis.ExpiryKey)}, limit)
+	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(redis.ExpiryKey)}, limit, space.Key(redis.ExpiryQueueKey))
 	if err != nil {
 		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
@@ -53,19 +53,21 @@ func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Sw
 	return sum, nil
 }
 
-// sweepEntry sweeps one row of sweep_list.lua: an expiry queue or a single session.
+// sweepEntry sweeps one row of list_overdue.lua: an expiry queue or a single session.
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *redis.Reply) (swept Swept, examined int64, err error) {
 	name, since, queue := entry.Text(), entry.Text(), entry.List()
 	keys := []string{space.Key(redis.ExpiryKey), space.Key(redis.QueueKey), space.Key(redis.DueKey)}
 	var reply redis.Reply
 	if strings.Trim(name, "0123456789") == "" {
 		keys = append(keys, space.Key(redis.ExpiryQueueKey, name))
+		args := []any{name, since}
 		for queue.More() {
-			keys = appendSession(keys, space, sessionIDOf(space, queue.Text()))
+			session := queue.Text()
+			keys, args = appendSession(keys, space, session), append(args, session)
 		}
-		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, name, since)
+		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, args...)
 	} else {
-		reply, err = s.redis.Run(ctx, sweepSessionScript, appendSession(keys, space, name))
+		reply, err = s.redis.Run(ctx, sweepSessionScript, appendSession(keys, space, name), name)
 	}
 	if err != nil {
 		return Swept{}, 0, err
@@ -77,12 +79,9 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *red
 	return swept, examined, errors.Join(reply.Err(), entry.Err(), queue.Err())
 }
 
-// appendSession appends the keys of a session and of the event of its end. The id is whatever somebody left in the index.
-func appendSession(keys []string, space redis.Keyspace, id string) []string {
+// appendSession appends the keys of a session and of the event of its end. The name is its key, or whatever else somebody left in the
+// index.
+func appendSession(keys []string, space redis.Keyspace, name string) []string {
+	id := strings.TrimPrefix(name, space.Key(redis.SessionKey))
 	return append(keys, space.Key(redis.SessionKey, id), space.Key(redis.EventKey, outbox.SessionEventIDOf(id, outbox.MarkEnded)))
-}
-
-// sessionIDOf is what stands in an expiry queue behind the beginning of each session's key.
-func sessionIDOf(space redis.Keyspace, key string) string {
-	return key[min(len(key), len(space.Key(redis.SessionKey))):]
 }

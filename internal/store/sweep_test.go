@@ -212,11 +212,11 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	must(t, c.HDel(t.Context(), key(mended), "s").Err())
 	now, err := s.Admit(t.Context(), asks)
 	must(t, err)
-	inAnHour := c.ZScore(t.Context(), tag+"expiry", mended.String()).Val()
+	inAnHour := c.ZScore(t.Context(), tag+"expiry", key(mended)).Val()
 	if in := time.UnixMilli(int64(inAnHour)).Sub(now.Now); in > time.Hour || in < time.Hour-patience {
 		t.Errorf("it is looked at again in %s", in)
 	}
-	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: mended.String()}).Err()) // as if it had passed
+	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: key(mended)}).Err()) // as if it had passed
 	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
 		t.Errorf("mended: %+v", swept)
 	}

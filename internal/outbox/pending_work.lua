@@ -1,7 +1,5 @@
--- Tells what there is to do in buckets, and changes nothing.
--- KEYS: of each bucket in turn its due merchants, its pending sessions by their expiry, and its troubled endpoints.
-
--- include: prelude
+-- Reads what there is to do in buckets.
+-- KEYS: of each bucket in turn its due merchants, its pending sessions by their expiry, and its unhealthy endpoints.
 
 -- For how long the first entry has been due; -1: it is not, or there is none. What cannot be read counts as due, for then whoever
 -- has to do with it says so, and the other buckets do not wait for it.
@@ -13,10 +11,10 @@ local function overdue(key)
   return first[2] and math.max(-1, now_ms - first[2]) or -1
 end
 
-local outlook = {'OK'}
+local work = {'OK'}
 for i = 1, #KEYS, 3 do
-  outlook[i + 1] = overdue(KEYS[i])
-  outlook[i + 2] = overdue(KEYS[i + 1])
-  outlook[i + 3] = call('EXISTS', KEYS[i + 2])
+  work[i + 1] = overdue(KEYS[i])
+  work[i + 2] = overdue(KEYS[i + 1])
+  work[i + 3] = call('EXISTS', KEYS[i + 2])
 end
-return outlook
+return work

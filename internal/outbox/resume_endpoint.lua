@@ -1,11 +1,8 @@
 -- Lets events be sent again to an endpoint that was disabled for another target.
--- KEYS[1] is the endpoint, KEYS[2] the bucket's troubled endpoints; ARGV[1] the target, ARGV[2] the merchant id.
-
--- include: prelude
--- include: endpoint
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's unhealthy endpoints; ARGV[1] the target, ARGV[2] the merchant id.
 
 local endpoint = read_endpoint(KEYS[1])
-if not endpoint[3] or endpoint[1] == ARGV[1] then
+if not endpoint[DISABLED] or endpoint[TARGET] == ARGV[1] then
   return {'OK', 0}
 end
 call('DEL', KEYS[1])

@@ -1,23 +1,17 @@
 -- Counts a failed attempt, against the event and against the endpoint.
 -- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] the event, KEYS[4] the bucket's dead letters, KEYS[5] the
--- merchant's endpoint, KEYS[6] the bucket's troubled endpoints.
+-- merchant's endpoint, KEYS[6] the bucket's unhealthy endpoints.
 -- ARGV[1] the leased event as the queue has it, ARGV[2] the time to the next attempt in ms, negative: none, ARGV[3] the reason,
 -- ARGV[4] where the attempt went, ARGV[5] how long an endpoint may fail in ms, ARGV[6] '1' if it says that it is gone, ARGV[7] the
 -- merchant id.
 
--- include: prelude
-local queue_key, due_key = KEYS[1], KEYS[2]
--- include: queue
--- include: dead
--- include: endpoint
-
 -- Whether this attempt disabled the endpoint.
 local function endpoint_failed()
   local endpoint = read_endpoint(KEYS[5])
-  if endpoint[3] then
+  if endpoint[DISABLED] then
     return false -- it is disabled already; only another target ends that
   end
-  local since = endpoint[1] == ARGV[4] and tonumber(endpoint[2])
+  local since = endpoint[TARGET] == ARGV[4] and tonumber(endpoint[SINCE])
   if not since then
     since = now_ms
     call('HSET', KEYS[5], 'target', ARGV[4], 'since', since)
@@ -41,7 +35,7 @@ local buried = tonumber(ARGV[2]) < 0 or disabled
 if buried then
   bury(KEYS[4], KEYS[3], ARGV[1], ARGV[3])
 else
-  release(ARGV[1], now_ms + ARGV[2])
+  events.release(ARGV[1], now_ms + ARGV[2])
   call('HSET', KEYS[3], 'why', ARGV[3])
 end
 return {'OK', buried and 1 or 0, disabled and 1 or 0}

@@ -1,6 +1,6 @@
--- Dead letters. Follows queue.lua.
+-- Expects clock and queue. Defines held(), bury() and dead_keep_ms.
 
--- They are kept for 30 days, and so are the events they name.
+-- Dead letters are kept for 30 days, and so are their events.
 local dead_keep_ms = 2592000000
 
 -- Whether a lease is still held, and its event is there.
@@ -9,10 +9,10 @@ local function held(key, leased)
 end
 
 -- Makes a leased event a dead letter, and forgets those whose time is over.
-local function bury(dead, key, leased, reason)
-  release(leased)
+local function bury(dead_key, key, leased, reason)
+  events.release(leased)
   call('HSET', key, 'why', reason)
   call('PEXPIRE', key, dead_keep_ms)
-  call('ZADD', dead, now_ms, string.match(key, ':event:(.*)'))
-  call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - dead_keep_ms)
+  call('ZADD', dead_key, now_ms, string.match(key, ':event:(.*)'))
+  call('ZREMRANGEBYSCORE', dead_key, '-inf', now_ms - dead_keep_ms)
 end

@@ -2,8 +2,6 @@
 -- KEYS[1] is the bucket's dead letters. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
 -- events begin with, ARGV[4] how long dead letters are kept in ms.
 
--- include: prelude
-
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[4])
 local letters = {}
 local page = call('ZREVRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
