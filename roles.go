@@ -68,6 +68,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "Redis replicas that must acknowledge a settlement; if too few do, the answer is 503; 0: do not wait")
 	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "time to wait for --settlement-replicas")
 	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with the id that the client gets in X-Request-Id")
+	flags.BoolVar(&options.LogRefusedKeys, "log-refused-keys", false, "log the reason, key id and client address of each 401, at most once a second for each key id and address")
 	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
 	return cmd
 }

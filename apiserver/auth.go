@@ -2,9 +2,12 @@ package apiserver
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -23,44 +26,50 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 		if a.directory.Age() >= store.OverrideLifetime {
 			return errStale // this replica may have missed a revocation
 		}
-		presented, err := presentedKey(r.Header)
-		if err != nil {
-			return err
+		address, addressErr := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+		from, err := a.identify(r.Header, address, addressErr)
+		if err == nil {
+			err = a.serve(w, r, from, next)
 		}
-		address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-		if err != nil {
-			return unauthorizedError{reasonMalformedAddress}
-		}
-		from, err := a.identify(presented, address)
-		if err != nil {
-			return err
-		}
-		charged, err := a.wrongKeys.check(r.Context(), from)
-		if err != nil {
-			return err
-		}
-		err = next(w, r, from)
-		if charged && !errors.Is(err, store.ErrKeyRejected) {
-			a.wrongKeys.refund(from.KeyID)
-		}
+		a.refusals.refused(err, from.KeyID, address)
 		return err
 	}
 }
 
+// serve calls next unless the key is one wrong key too many.
+func (a *publicAPI) serve(
+	w http.ResponseWriter, r *http.Request, from caller, next func(http.ResponseWriter, *http.Request, caller) error,
+) error {
+	charged, err := a.wrongKeys.check(r.Context(), from)
+	if err != nil {
+		return err
+	}
+	err = next(w, r, from)
+	if charged && !errors.Is(err, store.ErrKeyRejected) {
+		a.wrongKeys.refund(from.KeyID)
+	}
+	return err
+}
+
 // identify finds the caller by key and address, in memory only, so that timing does not distinguish an unknown key from a
-// disallowed address. The error is an unauthorizedError.
-func (a *publicAPI) identify(presented string, address netip.Addr) (caller, error) {
+// disallowed address. The error is an unauthorizedError; the caller then has the key id, if it is known.
+func (a *publicAPI) identify(header http.Header, address netip.Addr, addressErr error) (caller, error) {
+	presented, err := presentedKey(header)
+	if err != nil {
+		return caller{}, err
+	}
+	if addressErr != nil { // a malformed X-Forwarded-For
+		return caller{}, unauthorizedError{reasonAddressNotAllowed}
+	}
 	principal, err := a.directory.Identify(presented, a.now())
-	switch {
-	case errors.Is(err, directory.ErrUnusableKey):
-		return caller{}, unauthorizedError{reasonUnusableKey}
-	case errors.Is(err, directory.ErrUnknownMerchant):
-		return caller{}, unauthorizedError{reasonUnknownMerchant}
-	case err != nil:
-		return caller{}, unauthorizedError{reasonUnknownKey}
+	if err != nil {
+		if principal.KeyID == "" {
+			principal.KeyID, _ = apikey.IDOf(presented)
+		}
+		return caller{principal}, unauthorizedError{reasonOfKey(presented, err)}
 	}
 	if !principal.Merchant.Allows(address) {
-		return caller{}, unauthorizedError{reasonForeignAddress}
+		return caller{principal}, unauthorizedError{reasonAddressNotAllowed}
 	}
 	return caller{principal}, nil
 }
@@ -68,11 +77,11 @@ func (a *publicAPI) identify(presented string, address netip.Addr) (caller, erro
 // presentedKey returns the API key of a request. The error is an unauthorizedError.
 func presentedKey(header http.Header) (string, error) {
 	if len(header.Values("Authorization")) == 0 {
-		return "", unauthorizedError{reasonNoKey}
+		return "", unauthorizedError{reasonMissing}
 	}
 	key := bearerToken(header)
 	if !apikey.Plausible(key) {
-		return "", unauthorizedError{reasonMalformedKey}
+		return "", unauthorizedError{reasonMalformed}
 	}
 	return key, nil
 }
@@ -123,27 +132,28 @@ func (a *publicAPI) admitInvalid(w http.ResponseWriter, r *http.Request, from ca
 	return invalid
 }
 
-// The reasons of a 401. They label a metric; callers never see them.
+// The reasons of a 401. They label a metric and a log line; callers never see them.
 const (
-	reasonNoKey            = "no_key"
-	reasonMalformedKey     = "malformed_key"
-	reasonUnknownKey       = "unknown_key"
-	reasonUnusableKey      = "unusable_key" // disabled or expired
-	reasonDeadKey          = "dead_key"     // rotated, according to Redis
-	reasonUnknownMerchant  = "unknown_merchant"
-	reasonForeignAddress   = "foreign_address"
-	reasonMalformedAddress = "malformed_address"
-	reasonRailToken        = "rail_token"
+	reasonMissing           = "missing"
+	reasonMalformed         = "malformed"
+	reasonUnknown           = "unknown"
+	reasonRotated           = "rotated" // according to Redis or the published record
+	reasonExpired           = "expired"
+	reasonDisabled          = "disabled"
+	reasonMerchantMissing   = "merchant_missing"
+	reasonAddressNotAllowed = "address_not_allowed"
+	reasonDigestClaimed     = "digest_claimed"
+	reasonRailToken         = "rail_token" // of the internal listener; the others are about API keys
 )
 
 func unauthorizedReasons() []string {
 	return []string{
-		reasonNoKey, reasonMalformedKey, reasonUnknownKey, reasonUnusableKey, reasonDeadKey,
-		reasonUnknownMerchant, reasonForeignAddress, reasonMalformedAddress, reasonRailToken,
+		reasonMissing, reasonMalformed, reasonUnknown, reasonRotated, reasonExpired, reasonDisabled,
+		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonRailToken,
 	}
 }
 
-// reasonOf returns the reason of a 401 for the metric.
+// reasonOf returns the reason of a 401.
 func reasonOf(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
@@ -151,5 +161,74 @@ func reasonOf(err error) string {
 	if errors.Is(err, authz.ErrUnauthenticated) {
 		return reasonRailToken
 	}
-	return reasonDeadKey // store.ErrKeyRejected
+	return reasonRotated // store.ErrKeyRejected
+}
+
+// reasonOfKey returns why the directory refuses a presented key.
+func reasonOfKey(presented string, err error) string {
+	switch {
+	case errors.Is(err, directory.ErrMerchantMissing):
+		return reasonMerchantMissing
+	case errors.Is(err, directory.ErrDisabled):
+		return reasonDisabled
+	case errors.Is(err, directory.ErrExpired):
+		return reasonExpired
+	case errors.Is(err, directory.ErrDigestClaimed):
+		return reasonDigestClaimed
+	case apikey.Mistyped(presented):
+		return reasonMalformed
+	}
+	return reasonUnknown
+}
+
+const (
+	// refusalLogInterval is the minimum time between two log lines about one key id and address.
+	refusalLogInterval = time.Second
+	// maxLoggedRefusals limits the memory; over it, refusals of further keys and addresses are not logged in this second.
+	maxLoggedRefusals = 10_000
+)
+
+// refusalLog logs refused keys, for operators who look for the cause of a 401. A nil one logs nothing.
+type refusalLog struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu     sync.Mutex
+	logged map[refusal]struct{}
+	since  time.Time // the beginning of the interval that logged is about
+}
+
+type refusal struct {
+	keyID   string
+	address netip.Addr
+}
+
+func newRefusalLog(log *slog.Logger, now func() time.Time) *refusalLog {
+	return &refusalLog{log: log, now: now, logged: map[refusal]struct{}{}}
+}
+
+// refused logs a refusal. The key id is empty if the presented string has none.
+func (l *refusalLog) refused(err error, keyID string, address netip.Addr) {
+	if l == nil || (!errors.Is(err, store.ErrKeyRejected) && !isUnauthorized(err)) {
+		return
+	}
+	if l.first(refusal{keyID, address}) {
+		l.log.Info("refused API key", "reason", reasonOf(err), "keyID", keyID, "clientAddress", address.String())
+	}
+}
+
+// first reports whether this refusal is the first of its kind in the interval.
+func (l *refusalLog) first(r refusal) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.now(); now.Sub(l.since) >= refusalLogInterval || now.Before(l.since) {
+		clear(l.logged)
+		l.since = now
+	}
+	_, again := l.logged[r]
+	if again || len(l.logged) >= maxLoggedRefusals {
+		return false
+	}
+	l.logged[r] = struct{}{}
+	return true
 }

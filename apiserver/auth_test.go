@@ -1,18 +1,23 @@
 package apiserver_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 const me = "/api/v1/merchant/me"
@@ -105,6 +110,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 			request.Header = header
 			got := r.send(request).want(t, http.StatusUnauthorized)
 			got.header.Del("Date")
+			got.header.Del("X-Request-Id") // of this request alone
 			if first == nil {
 				first = &got
 			}
@@ -117,6 +123,76 @@ func TestEvery401IsTheSame(t *testing.T) {
 		}
 	}
 	r.call(http.MethodGet, me, good, "", "X-Forwarded-For", home).want(t, http.StatusOK)
+}
+
+// Operators see why a key was refused: each reason of the closed list in the metric, and in the log if they ask for it.
+func TestEachRefusalHasItsReason(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
+	good := f.key("good", acme)
+	claimed := strings.Repeat("c", 40)
+	claim := func(issued time.Time) func(*published.KeyRecord) {
+		digest := apikey.DigestOf(claimed)
+		return func(r *published.KeyRecord) {
+			r.Current, r.HandledDigest = published.Current{Digest: digest, CreatedAt: issued}, &digest
+		}
+	}
+	holder := f.key("holder", acme, claim(time.Now().Add(-time.Hour).UTC()))
+	f.key("second", acme, claim(time.Now().UTC()))
+	expired := f.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Second)) })
+	disabled := f.key("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	// The operator disables the keys of a Merchant that was deleted.
+	orphan := f.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")},
+		func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	log := &logtest.Buffer{}
+	r := f.start(trustLoopback, func(o *apiserver.Options) {
+		o.LogRefusedKeys = true
+		o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)})
+	})
+	const home, foreign = "203.0.113.7", "198.51.100.7"
+	r.call(http.MethodGet, me, claimed, "", "X-Forwarded-For", home).want(t, http.StatusOK)
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(holder).Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, patience, "the holder of the claim is gone", func() bool {
+		return r.call(http.MethodGet, me, claimed, "", "X-Forwarded-For", home).status == http.StatusUnauthorized
+	})
+
+	keyID := func(key string) string { return key[8:20] }
+	for reason, test := range map[string]struct{ presented, address, keyID string }{
+		"missing":             {"", home, ""},
+		"malformed":           {good[:30] + flip(good[30]) + good[31:], home, ""},
+		"unknown":             {f.newKey(published.ID("unknown")).Reveal(), home, published.ID("unknown")},
+		"rotated":             {f.newKey(keyID(good)).Reveal(), home, keyID(good)},
+		"expired":             {expired, home, keyID(expired)},
+		"disabled":            {disabled, home, keyID(disabled)},
+		"merchant_missing":    {orphan, home, keyID(orphan)},
+		"address_not_allowed": {good, foreign, keyID(good)},
+		"digest_claimed":      {claimed, home, ""},
+	} {
+		name := `merchant_operator_http_unauthorized_total{reason="` + reason + `"}`
+		before, err := strconv.Atoi(r.metric(name))
+		if err != nil {
+			t.Errorf("%s is not exposed: %v", name, err)
+			continue
+		}
+		r.call(http.MethodGet, me, test.presented, "", "X-Forwarded-For", test.address).want(t, http.StatusUnauthorized)
+		if after := r.metric(name); after != strconv.Itoa(before+1) {
+			t.Errorf("%s was %d and is %s, want one more", name, before, after)
+		}
+		if test.presented == "" || reason == "malformed" || reason == "digest_claimed" {
+			continue // several have no key id; only the first of them in a second is logged
+		}
+		line := `"msg":"refused API key","reason":"` + reason + `","keyID":"` + test.keyID + `","clientAddress":"` + test.address + `"`
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log does not hold %s:\n%s", line, log)
+		}
+	}
+	for _, secret := range f.issued {
+		if strings.Contains(log.String(), secret) {
+			t.Error("the log holds a key")
+		}
+	}
 }
 
 // flip returns another base62 digit.

@@ -85,8 +85,9 @@ func TestRedisAway(t *testing.T) {
 			rail := f.rail("bank")
 
 			outage.begin(own)
+			uncertain := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`)
+			uncertain.wantError(t, http.StatusServiceUnavailable, "temporarily unavailable; retry with the same Idempotency-Key")
 			for _, request := range []struct{ method, path, key, body string }{
-				{http.MethodPost, sessions, key, `{"amountCents": 1}`},
 				{http.MethodPost, sessions, key, `{"amountCents": 0}`},
 				{http.MethodGet, sessions + "/" + id, key, ""},
 				{http.MethodGet, sessions + "/x", key, ""},

@@ -28,7 +28,7 @@ type base struct {
 	// tracer makes spans of requests; nil: none. trusted reports whether to use the trace and request ids of the client.
 	tracer  *tracing.Tracer
 	trusted func(*http.Request) bool
-	// accessLog logs each request at INFO, with an id; else at DEBUG.
+	// accessLog logs each request at INFO; else at DEBUG.
 	accessLog bool
 }
 
@@ -45,13 +45,12 @@ func (b base) observe(next http.Handler) http.Handler {
 				b.recoverPanic(recorder, r, problem)
 			}
 			b.logRequest(recorder, r, time.Since(start))
-			span.EndRequest(knownMethod(r.Method), route(r.Pattern), recorder.status)
+			span.EndRequest(knownMethod(r.Method), route(r.Pattern), recorder.status, w.Header().Get(requestIDHeader))
 		}()
 		header := w.Header()
 		header["X-Content-Type-Options"], header["Cache-Control"] = noSniff, noStore
-		if b.accessLog {
-			header.Set(requestIDHeader, b.requestID(r))
-		}
+		id := b.requestID(r)
+		header[requestIDHeader] = []string{id}
 		if b.draining() {
 			header.Set("Connection", "close")
 		}
@@ -143,7 +142,7 @@ func cors(next http.Handler) http.Handler {
 	})
 }
 
-// requestIDHeader identifies a request in the log.
+// requestIDHeader identifies a request in the log and in traces.
 const requestIDHeader = "X-Request-Id"
 
 // requestIDForm limits what a proxy may put into the log as an id.
@@ -151,7 +150,7 @@ var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // requestID is the id given by a trusted proxy, or a new one.
 func (b base) requestID(r *http.Request) string {
-	if given := r.Header.Get(requestIDHeader); b.trusted(r) && requestIDForm.MatchString(given) {
+	if given := r.Header.Get(requestIDHeader); given != "" && b.trusted(r) && requestIDForm.MatchString(given) {
 		return given
 	}
 	return rand.Text()

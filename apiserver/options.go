@@ -63,8 +63,11 @@ type Options struct {
 	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 20 s.
 	ShutdownTimeout time.Duration
 
-	// AccessLog logs each request at INFO, with the id of the response header X-Request-Id. Default: at DEBUG, without id.
+	// AccessLog logs each request at INFO. Default: at DEBUG.
 	AccessLog bool
+	// LogRefusedKeys logs reason, key id and client address of keys with response 401, at most once a second for each key id and
+	// address. Default: nothing, because a client address may be personal data.
+	LogRefusedKeys bool
 
 	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
 	Spans sdktrace.SpanProcessor

@@ -38,14 +38,14 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonDeadKey}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonRotated}
 		case err != nil:
 			lastErr = err
 			continue
 		}
 		record, err := published.DecodeKey(secret)
 		if err != nil { // the directory would not know it either
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonUnknownKey}
+			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonUnknown}
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier attempt succeeded, and its response was lost
@@ -56,7 +56,7 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 		now := p.now().UTC()
 		if !record.Usable(now) || !record.Current.Digest.Equal(presented) {
 			// Another rotation was first, or the key is in its overlap and must not end its successor.
-			return apikey.Key{}, record, unauthorizedError{reasonDeadKey}
+			return apikey.Key{}, record, unauthorizedError{reasonRotated}
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)

@@ -33,7 +33,7 @@ func (f *fixture) onUpdate(around func(r *http.Request, next http.RoundTripper) 
 	})
 }
 
-const unavailable = "temporarily unavailable; retry with the same Idempotency-Key"
+const unavailable = "temporarily unavailable; retry"
 
 func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
 	f := newFixture(t)

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,12 +26,18 @@ var (
 	errKubernetes         = errors.New("the Kubernetes API is unavailable")
 	errStale              = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
 	errRotationIncomplete = errors.New("could not write the override of the rotated key")
+	errChargeUnknown      = errors.New("unknown whether the session was created")
 	errSettlementUnknown  = errors.New("unknown whether the report was recorded")
 	errEncode             = errors.New("could not encode the response")
 )
 
 // unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
 type unauthorizedError struct{ reason string }
+
+func isUnauthorized(err error) bool {
+	_, ok := errors.AsType[unauthorizedError](err)
+	return ok
+}
 
 func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
 
@@ -60,7 +65,8 @@ type errorResponse struct {
 }
 
 const (
-	retryLater  = "temporarily unavailable; retry with the same Idempotency-Key"
+	retryLater  = "temporarily unavailable; retry"
+	retryCharge = "temporarily unavailable; retry with the same Idempotency-Key"
 	reportAgain = "temporarily unavailable; send the same report again"
 )
 
@@ -82,6 +88,7 @@ var errorResponses = []struct {
 	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
 	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
 	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
+	{errChargeUnknown, errorResponse{http.StatusServiceUnavailable, retryCharge}},
 	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
 	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
@@ -96,7 +103,7 @@ const (
 
 // errorResponseTo returns the response to an error: from the table, or the error's own text if it was written for the caller.
 func errorResponseTo(err error) errorResponse {
-	if _, ok := errors.AsType[unauthorizedError](err); ok {
+	if isUnauthorized(err) {
 		return errorResponse{http.StatusUnauthorized, unauthorizedMessage}
 	}
 	if field, ok := errors.AsType[*session.FieldError](err); ok {
@@ -141,13 +148,8 @@ func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
 	if response.status >= http.StatusInternalServerError {
-		id := w.Header().Get(requestIDHeader)
-		if id == "" {
-			id = rand.Text()
-			w.Header().Set(requestIDHeader, id)
-		}
 		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,
-			"status", response.status, "requestID", id, "error", err)
+			"status", response.status, "requestID", w.Header().Get(requestIDHeader), "error", err)
 	}
 	if err := respond(w, response.status, httpserver.ErrorBody{Error: response.message}); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -24,6 +24,7 @@ type publicAPI struct {
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
 	wrongKeys   *wrongKeys
+	refusals    *refusalLog // nil: refused keys are not logged
 	qrScheme    string
 	now         func() time.Time
 }

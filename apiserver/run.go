@@ -168,6 +168,9 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}
+	if r.options.LogRefusedKeys {
+		publicSide.refusals = newRefusalLog(r.options.Log, time.Now)
+	}
 	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
 	internalSide := newInternalAPI(shared, authz.New(authz.Options{
 		TokenReviews:         r.core.AuthenticationV1().TokenReviews(),

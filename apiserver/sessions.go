@@ -2,11 +2,13 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -32,7 +34,10 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 
 	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), request)
 	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
-	if err != nil {
+	switch {
+	case errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt):
+		return fmt.Errorf("%w: %w", errChargeUnknown, err)
+	case err != nil:
 		return err
 	}
 	if created.Replayed {

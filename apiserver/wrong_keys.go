@@ -63,7 +63,7 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 	case read.err != nil:
 		return false, read.err
 	case read.override.Order.Compare(from.Order) < 0 || !read.override.Accepts(from.Digest, k.now()):
-		return false, unauthorizedError{reasonDeadKey}
+		return false, unauthorizedError{reasonRotated}
 	}
 	return false, nil
 }

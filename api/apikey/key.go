@@ -83,6 +83,12 @@ func IDOf(s string) (id string, ok bool) {
 	return id, true
 }
 
+// Mistyped reports whether s begins like a generated key and is none. It may still be an externally generated one.
+func Mistyped(s string) bool {
+	_, ok := IDOf(s)
+	return !ok && strings.HasPrefix(s, label)
+}
+
 // Plausible reports whether s may be an API key, generated here or externally: 32 to 256 visible ASCII characters.
 func Plausible(s string) bool {
 	if len(s) < MinLength || len(s) > MaxLength {

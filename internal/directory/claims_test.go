@@ -146,7 +146,7 @@ func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
 	// Had the key id ever been here, nobody but its own record could accept it.
 	_, former := issue(t, "key in another cluster", "acme")
 	f.bury(t, former)
-	if _, err := f.Identify(moved, now); !errors.Is(err, ErrUnknownKey) {
+	if _, err := f.Identify(moved, now); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a key whose id has a tombstone: %v", err)
 	}
 	_ = f.Informer("tombstone").Replace(nil, "9")
@@ -164,7 +164,7 @@ func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
 	f.bury(t, record)
 	f.bury(t, claim)
 	for _, presented := range []string{generated, external, reissue(t, "till")} {
-		if _, err := f.Identify(presented, now); !errors.Is(err, ErrUnknownKey) {
+		if _, err := f.Identify(presented, now); !errors.Is(err, ErrUnknown) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -189,6 +189,9 @@ func TestAContestEndsWithItsClaims(t *testing.T) {
 	want(third.KeyID)
 	_ = f.keyInformer.Delete(secretOf(t, third))
 	want("") // nobody inherits it
+	if _, err := f.Identify(shared, now); !errors.Is(err, ErrDigestClaimed) {
+		t.Errorf("a digest whose holder is gone: %v", err)
+	}
 	_ = f.keyInformer.Delete(secretOf(t, first))
 	want("")
 	if len(f.index.external) != 0 || len(f.index.contested) != 0 {

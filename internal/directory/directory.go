@@ -69,9 +69,11 @@ func (d *Directory) registerSizes(registerer prometheus.Registerer) {
 
 // Why Identify refuses a key. Callers of the API do not see the reason.
 var (
-	ErrUnknownKey      = errors.New("no published API key has this digest or key id")
-	ErrUnusableKey     = errors.New("the API key is disabled or has expired")
-	ErrUnknownMerchant = errors.New("the merchant of the API key is not published")
+	ErrUnknown         = errors.New("no published API key has this digest or key id")
+	ErrDigestClaimed   = errors.New("the API key that holds the claim to this digest is not published")
+	ErrMerchantMissing = errors.New("the merchant of the API key is not published")
+	ErrDisabled        = errors.New("the API key is disabled")
+	ErrExpired         = errors.New("the API key has expired")
 )
 
 // Principal is the key and merchant that a request belongs to, as far as this replica knows.
@@ -119,7 +121,7 @@ func (m *Merchant) Allows(address netip.Addr) bool {
 
 // Identify returns the owner of a key at the time now. A key with a known key id and another digest is returned too, not live,
 // because another replica may have rotated it a moment ago. The map lookup leaks nothing: it is by digest, which a guesser
-// cannot choose. Errors: ErrUnknownKey, ErrUnusableKey, ErrUnknownMerchant.
+// cannot choose. With ErrMerchantMissing, ErrDisabled and ErrExpired the Principal has the key id.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
 	id, _ := apikey.IDOf(presented)
@@ -128,19 +130,25 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 
 	found := d.index.find(id, digest)
 	if found == nil {
-		return Principal{}, ErrUnknownKey
+		if d.index.contested[digest] != nil {
+			return Principal{}, ErrDigestClaimed
+		}
+		return Principal{}, ErrUnknown
 	}
 	var prefix string
 	if id == found.id {
 		prefix = apikey.PrefixOf(presented)
 	}
+	merchant := d.index.merchants[found.merchant]
+	if merchant == nil { // first: the operator disables the keys of a Merchant that is deleted
+		return Principal{KeyID: found.id}, ErrMerchantMissing
+	}
 	record := found.record()
 	if !found.superseded && !record.Usable(now) { // for a superseded record the override decides
-		return Principal{}, ErrUnusableKey
-	}
-	merchant := d.index.merchants[found.merchant]
-	if merchant == nil {
-		return Principal{}, ErrUnknownMerchant
+		if found.disabled {
+			return Principal{KeyID: found.id}, ErrDisabled
+		}
+		return Principal{KeyID: found.id}, ErrExpired
 	}
 	return found.principal(digest, prefix, merchant, record.Live(digest, now)), nil
 }

@@ -17,7 +17,7 @@ func TestAnUndecodableKeyIsSkippedAndTheRestGoesOn(t *testing.T) {
 	_ = f.keyInformer.Add(secret)
 
 	_ = f.keyInformer.Update(broken(secret, "7"))
-	if _, err := f.Identify(key, now); !errors.Is(err, ErrUnknownKey) {
+	if _, err := f.Identify(key, now); !errors.Is(err, ErrUnknown) {
 		t.Fatalf("the key outlived its record: %v", err)
 	}
 	other, _ := f.publish(t, "other", "acme")
@@ -71,7 +71,7 @@ func TestAnUndecodableMerchantBlocksItsKeysOnly(t *testing.T) {
 	unreadable := configMap.DeepCopy()
 	unreadable.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"state":"Active"`, `"state":"Actve"`)}
 	_ = f.merchantInformer.Update(unreadable)
-	if _, err := f.Identify(acme, now); !errors.Is(err, ErrUnknownMerchant) {
+	if _, err := f.Identify(acme, now); !errors.Is(err, ErrMerchantMissing) {
 		t.Errorf("acme: %v", err)
 	}
 	if _, err := f.Identify(books, now); err != nil {
@@ -114,7 +114,7 @@ func TestARelistRemovesWhatVanished(t *testing.T) {
 	for _, test := range []struct {
 		key  string
 		want error
-	}{{gone, ErrUnknownKey}, {kept, nil}, {closed, ErrUnknownMerchant}} {
+	}{{gone, ErrUnknown}, {kept, nil}, {closed, ErrMerchantMissing}} {
 		if _, err := f.Identify(test.key, now); !errors.Is(err, test.want) {
 			t.Errorf("got %v, want %v", err, test.want)
 		}
@@ -141,7 +141,7 @@ func TestAListThatWasReadOnItsArrival(t *testing.T) {
 	if _, err := f.Identify(key, now); err != nil {
 		t.Errorf("the key on the list: %v", err)
 	}
-	if _, err := f.Identify(gone, now); !errors.Is(err, ErrUnknownKey) {
+	if _, err := f.Identify(gone, now); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the key that is not on the list: %v", err)
 	}
 	wantMetrics(t, f, 1, 1)

@@ -26,15 +26,15 @@ func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
 	}
 	record.State = v1alpha1.ApiKeyDisabled
 	c.update(t, secret, record)
-	c.eventually(t, late, ErrUnusableKey)
+	c.eventually(t, late, ErrDisabled)
 	c.deleteKey(t, secret)
-	c.eventually(t, late, ErrUnknownKey)
+	c.eventually(t, late, ErrUnknown)
 	c.want(t, early, nil)
 
 	if err := c.client.CoreV1().ConfigMaps(c.namespace).Delete(t.Context(), published.MerchantName(published.ID("acme")), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually(t, early, ErrUnknownMerchant)
+	c.eventually(t, early, ErrMerchantMissing)
 }
 
 // Only the operator can write the label's objects in the credentials namespace, but it may be shared
@@ -50,7 +50,7 @@ func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
 	if _, err := c.client.CoreV1().Secrets(c.namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually(t, key, ErrUnknownKey)
+	c.eventually(t, key, ErrUnknown)
 }
 
 func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
@@ -66,7 +66,7 @@ func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
 	fresh, _ := c.createKey(t, "fresh", "acme")
 	c.want(t, gone, nil) // it does not know it yet
 	c.watch(t, sharedConfig)
-	c.eventually(t, gone, ErrUnknownKey)
+	c.eventually(t, gone, ErrUnknown)
 	c.eventually(t, fresh, nil)
 	c.want(t, kept, nil)
 }
@@ -98,10 +98,10 @@ func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
 	c.deleteKey(t, secret)
 	fresh, _ := c.createKey(t, "fresh", "acme")
 	c.want(t, old, nil)
-	c.want(t, fresh, ErrUnknownKey)
+	c.want(t, fresh, ErrUnknown)
 	proxy.Mend()
 	c.eventually(t, fresh, nil)
-	c.eventually(t, old, ErrUnknownKey)
+	c.eventually(t, old, ErrUnknown)
 }
 
 func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {

@@ -31,8 +31,9 @@ func (t *Tracer) StartRequest(r *http.Request, trusted bool) (*http.Request, Spa
 	return r.WithContext(ctx), Span{span}
 }
 
-// EndRequest ends the span of a request. The method is from a fixed list; the route is a pattern, empty if none matched.
-func (s Span) EndRequest(method, route string, status int) {
+// EndRequest ends the span of a request. The method is from a fixed list; the route is a pattern, empty if none matched. The id is
+// that of the response header X-Request-Id.
+func (s Span) EndRequest(method, route string, status int, id string) {
 	if s.span == nil {
 		return
 	}
@@ -40,7 +41,8 @@ func (s Span) EndRequest(method, route string, status int) {
 	s.span.SetAttributes(
 		attribute.String("http.request.method", method),
 		attribute.String("http.route", route),
-		attribute.Int("http.response.status_code", status))
+		attribute.Int("http.response.status_code", status),
+		attribute.String("http.response.header.x-request-id", id))
 	if status >= http.StatusInternalServerError {
 		s.span.SetStatus(codes.Error, "")
 	}

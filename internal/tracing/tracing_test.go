@@ -76,7 +76,7 @@ func TestSpansGoWhereTheVariablesSay(t *testing.T) {
 	request, span := tracer.StartRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/somewhere", nil), false)
 	_, script := tracer.StartScript(request.Context(), "create")
 	script.EndScript("timeout")
-	span.EndRequest(http.MethodPost, "/api/v1/sessions", http.StatusServiceUnavailable)
+	span.EndRequest(http.MethodPost, "/api/v1/sessions", http.StatusServiceUnavailable, "request-0815")
 	stop()
 
 	mu.Lock()
@@ -84,7 +84,7 @@ func TestSpansGoWhereTheVariablesSay(t *testing.T) {
 	if path != "/v1/traces" {
 		t.Fatalf("spans were sent to %q", path)
 	}
-	for _, words := range []string{"merchant-operator-apiserver", "staging", "POST /api/v1/sessions", "redis create", "timeout"} {
+	for _, words := range []string{"merchant-operator-apiserver", "staging", "POST /api/v1/sessions", "redis create", "timeout", "request-0815"} {
 		if !strings.Contains(body, words) {
 			t.Errorf("what was exported does not hold %q", words)
 		}
