@@ -1,6 +1,7 @@
 package system
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -50,6 +51,31 @@ func TestAMerchantGetsTheEventsItSubscribesTo(t *testing.T) {
 	s.Eventually("the event of its creation arrives", func() bool { return len(hooks.Types(cancelled)) == 1 })
 	if types := hooks.Types(cancelled); types[0] != "session.created" {
 		t.Errorf("events: %v", types)
+	}
+}
+
+// docs/webhooks.md says what sequence counts: ends and refused payments always, the creation only for who subscribes to it. A
+// receiver that gets late_payment alone learns from it that the session is paid.
+func TestSequenceCountsWhatIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := newTenant(t)
+	hooks := newReceiver(t, nil)
+	_, key := s.till(subscribe(hooks, v1alpha1.EventLatePayment))
+	id, rail := s.charge(0, key), s.RailToken()
+	s.wantApplied(s.settle(0, rail, id, report("card-1", "COMPLETED")), true)
+	s.wantRefund(s.settle(0, rail, id, report("card-2", "COMPLETED")))
+	s.Eventually("the merchant gets the event", func() bool { return len(hooks.About(id)) == 1 })
+	var late struct {
+		Data struct {
+			Status   string `json:"status"`
+			Sequence int64  `json:"sequence"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(hooks.About(id)[0].Body), &late); err != nil {
+		t.Fatal(err)
+	}
+	if late.Data.Sequence != 2 || late.Data.Status != "COMPLETED" {
+		t.Errorf("the late payment has the sequence %d and the status %s, want 2 and COMPLETED", late.Data.Sequence, late.Data.Status)
 	}
 }
 
