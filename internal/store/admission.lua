@@ -1,5 +1,5 @@
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
--- Expects clock; stored, the values of KEYS[1], by when all requests so far are paid for in us, and of KEYS[2], the key's override;
+-- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
 -- and flags: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if the key's last use is
 -- to be written to the last of KEYS; mostly ''.
 -- ARGV[1] and ARGV[2] are what one request and a full burst cost in us; ARGV[3] is '<order of the record this replica knows> <digest
@@ -8,12 +8,12 @@
 -- ' <seconds> <microseconds> <by when all requests are paid for, in us>'.
 
 local refusal
-if stored[2] or flags ~= '' then
+if override or flags ~= '' then
   local accepted = not string.find(flags, 'D', 1, true)
   -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
   -- if it is as new as what the directory knows, or newer; else it is history.
-  if stored[2] then
-    local issued, revision, list = string.match(stored[2], '^(%d+) (%d+) (.+)$')
+  if override then
+    local issued, revision, list = string.match(override, '^(%d+) (%d+) (.+)$')
     local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)$')
     if not issued then
       refusal = 'CORRUPT'
@@ -37,7 +37,7 @@ end
 local debt = '0'
 if not refusal then
   local owed = ARGV[1] + 0
-  local backlog = stored[1] and (tonumber(stored[1]) or 0) - now_us or 0
+  local backlog = paid_until and (tonumber(paid_until) or 0) - now_us or 0
   if backlog > 0 then
     local burst = ARGV[2] + 0
     if backlog + owed <= burst then
@@ -59,7 +59,7 @@ if not refusal then
     end
     call('SET', KEYS[1], debt, 'PXAT', ends)
   else
-    debt = stored[1]
+    debt = paid_until
   end
   -- The last use is kept for 90 days.
   if flags ~= '' and not refusal and string.find(flags, 'U', 1, true) then

@@ -90,12 +90,13 @@ func part(name string) string {
 
 // What a request reads at once, before admission.lua.
 const (
-	readKeyState    = "local stored, flags = call('MGET', KEYS[1], KEYS[2]), ARGV[4]\n"
-	readKeyStateAnd = "local stored, flags = call('MGET', KEYS[1], KEYS[2], KEYS[3]), ARGV[4]\n"
-	readPayerState  = "local stored, flags = call('MGET', KEYS[1]), ''\n"
+	readKeyState    = "local stored = call('MGET', KEYS[1], KEYS[2])\n" + keyState
+	readKeyStateAnd = "local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])\n" + keyState
+	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
 	readCreateState = "local stored = ARGV[10] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
-		"local flags = ARGV[4]\n"
+		keyState
+	keyState = "local paid_until, override, flags = stored[1], stored[2], ARGV[4]\n"
 	// admit returns the last use of the key, KEYS[3], as well.
 	admit = "return refusal and refusal .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
 	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be

@@ -62,8 +62,8 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *red
 		keys = append(keys, space.Key(redis.ExpiryQueueKey, name))
 		args := []any{name, since}
 		for queue.More() {
-			session := queue.Text()
-			keys, args = appendSession(keys, space, session), append(args, session)
+			listed := queue.Text()
+			keys, args = appendSession(keys, space, listed), append(args, listed)
 		}
 		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, args...)
 	} else {

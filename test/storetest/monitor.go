@@ -118,11 +118,7 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 			}
 			operation, keys = operations[sha], rest[2:2+n]
 			delete(unseen, operation)
-			for _, key := range keys {
-				if !strings.HasPrefix(key, "{b") || strings.HasSuffix(key, ":") {
-					t.Errorf("%s declares %q, which is no key", operation, key)
-				}
-			}
+			checkKeys(t, operation, keys)
 		case !command.Lua || slices.Contains(reading, name):
 		case !slices.Contains(writing, name):
 			t.Errorf("%s runs %s: say whether that writes", operation, name)
@@ -132,5 +128,14 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 	}
 	for operation := range unseen {
 		t.Errorf("%s was not run", operation)
+	}
+}
+
+func checkKeys(t *testing.T, operation string, keys []string) {
+	t.Helper()
+	for _, key := range keys {
+		if !strings.HasPrefix(key, "{b") || strings.HasSuffix(key, ":") {
+			t.Errorf("%s declares %q, which is no key", operation, key)
+		}
 	}
 }
