@@ -57,7 +57,7 @@ func TestOrderOfRefusals(t *testing.T) {
 	}
 }
 
-func TestBlockedAnswersTellNoQuota(t *testing.T) {
+func TestBlockedAnswersHaveNoQuota(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
 	r := f.start()

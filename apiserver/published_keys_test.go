@@ -168,7 +168,7 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 
 // Whoever has been told 401 must not find a replica that still takes the key, though the rotation that
 // won has not been answered yet.
-func TestTheLoserOfARaceIsToldWhenTheKeyIsDeadEverywhere(t *testing.T) {
+func TestTheLoserOfARaceGets401WhenTheKeyIsDeadEverywhere(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	loser, bystander := f.start(), f.start()

@@ -212,7 +212,7 @@ func TestAReplayShowsTheLiveStatus(t *testing.T) {
 }
 
 // session.created is recorded only for merchants that subscribe to it.
-func TestCreateTellsWhoAsksForIt(t *testing.T) {
+func TestCreateEmitsAnEventToSubscribers(t *testing.T) {
 	f := newFixture(t)
 	own := redistest.Start(t)
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})

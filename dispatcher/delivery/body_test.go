@@ -67,7 +67,7 @@ func TestOnlyTheInstantIsWritten(t *testing.T) {
 	}
 }
 
-func TestThePayersAddressIsNotTold(t *testing.T) {
+func TestThePayersAddressIsNotSent(t *testing.T) {
 	for name, event := range golden(t) {
 		if body := string(encode(t, event)); strings.Contains(body, "@") {
 			t.Errorf("%s: %s", name, body)
@@ -75,7 +75,7 @@ func TestThePayersAddressIsNotTold(t *testing.T) {
 	}
 }
 
-func TestAnEventThatLacksWhatItTellsIsRefused(t *testing.T) {
+func TestAnIncompleteEventIsRefused(t *testing.T) {
 	ofSession := event(t, v1alpha1.EventSessionCompleted, session.Completed)
 	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), outbox.RefusedPayment{Ref: "r"}, ended)
 	for name, event := range map[string]outbox.Event{

@@ -103,7 +103,7 @@ func TestAnAddressIsJudgedAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestARefusalDoesNotTellWhatTheNameMeans(t *testing.T) {
+func TestARefusalDoesNotRevealTheAddress(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "10.20.30.40")
 	dialer := egress.NewDialer(guard(t), names.Resolver(), patience)

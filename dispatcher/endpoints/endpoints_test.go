@@ -173,7 +173,7 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 	}
 }
 
-func TestRotatedKeysAreToldOfWithTheirMerchant(t *testing.T) {
+func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
 	f := newFixture()
 	f.key(t, "early", 2) // before its merchant, as the first lists may come in any order
 	f.key(t, "gone", 2)

@@ -14,7 +14,7 @@ import (
 )
 
 // bury makes a new event of the merchant a dead letter.
-func (s outboxScene) bury(t *testing.T, reason string) string {
+func (s fixture) bury(t *testing.T, reason string) string {
 	t.Helper()
 	s.event(t)
 	lease := s.one(t)
@@ -22,7 +22,7 @@ func (s outboxScene) bury(t *testing.T, reason string) string {
 	return lease.Event.ID
 }
 
-func (s outboxScene) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []outbox.DeadLetter {
+func (s fixture) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []outbox.DeadLetter {
 	t.Helper()
 	letters, err := s.DeadLetters(t.Context(), filter)
 	must(t, err)
@@ -38,7 +38,7 @@ func deadIDs(letters []outbox.DeadLetter) []string {
 }
 
 func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	other := s
 	other.asks = merchantOf(s.bucket())
 	far := s
@@ -73,7 +73,7 @@ func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 }
 
 func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	other := s
 	other.asks = merchantOf(s.bucket())
 	var want []string
@@ -98,7 +98,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 }
 
 func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	id := s.event(t)
 	before := s.one(t)
 	_, err := s.Failed(t.Context(), before, outbox.Failure{Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour})
@@ -123,7 +123,7 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 }
 
 func TestDeadLettersThatAreNoMore(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	old, vanished, odd, unreadable := s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns")
 	ctx := t.Context()
 	long := float64(time.Now().Add(-30*24*time.Hour - time.Minute).UnixMilli())
@@ -143,7 +143,7 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 }
 
 func TestTheBacklogIsCounted(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.bury(t, "dns")
 	s.fail(t, "here", nil)
 	s.fail(t, "here", gone)
@@ -155,7 +155,7 @@ func TestTheBacklogIsCounted(t *testing.T) {
 }
 
 func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.event(t)
 	lease := s.one(t)
 	s.server.Stop()
@@ -172,7 +172,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"look":      second(s.PendingWork(ctx)),
 		"resume":    second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
 		"unhealthy": second(s.UnhealthyEndpoints(ctx, s.bucket())),
-		"told":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
+		"report":    s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)

@@ -11,12 +11,12 @@ import (
 )
 
 func TestEveryScriptDeclaresWhatItWrites(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	storetest.CheckDeclared(t, s.server, outbox.Scripts(), func() { everyBranch(t, s) })
 }
 
 // everyBranch makes each script write all that it ever does.
-func everyBranch(t *testing.T, s outboxScene) {
+func everyBranch(t *testing.T, s fixture) {
 	t.Helper()
 	ctx := t.Context()
 	for generation := range int64(3) {
@@ -41,9 +41,9 @@ func everyBranch(t *testing.T, s outboxScene) {
 	must(t, s.Drop(ctx, s.one(t)))
 	s.fail(t, "here", gone)
 	must(t, second(s.UnhealthyEndpoints(ctx, s.bucket())))
-	must(t, s.EndpointReported(ctx, s.troubled(t)[0]))
+	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
-	must(t, s.EndpointReported(ctx, s.troubled(t)[0]))
+	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
 	must(t, s.redis.ZAdd(ctx, s.tag+"unhealthy", goredis.Z{Score: 1, Member: newID()}).Err())
 	must(t, second(s.UnhealthyEndpoints(ctx, s.bucket())))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))

@@ -8,7 +8,7 @@ import (
 )
 
 // fail lets a new event of the merchant fail, sent to the target.
-func (s outboxScene) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
+func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
 	t.Helper()
 	id := s.event(t)
 	failure := outbox.Failure{Reason: "timeout", Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
@@ -25,7 +25,7 @@ func (s outboxScene) fail(t *testing.T, target string, change func(*outbox.Failu
 }
 
 // endpoint is how the next event finds the endpoint, which it leaves as it is.
-func (s outboxScene) endpoint(t *testing.T) outbox.EndpointState {
+func (s fixture) endpoint(t *testing.T) outbox.EndpointState {
 	t.Helper()
 	s.event(t)
 	lease := s.one(t)
@@ -33,7 +33,7 @@ func (s outboxScene) endpoint(t *testing.T) outbox.EndpointState {
 	return lease.Endpoint
 }
 
-func (s outboxScene) troubled(t *testing.T) []outbox.EndpointState {
+func (s fixture) unhealthy(t *testing.T) []outbox.EndpointState {
 	t.Helper()
 	states, err := s.UnhealthyEndpoints(t.Context(), s.bucket())
 	must(t, err)
@@ -41,7 +41,7 @@ func (s outboxScene) troubled(t *testing.T) []outbox.EndpointState {
 }
 
 // failingFor sets the clock of the endpoint back.
-func (s outboxScene) failingFor(t *testing.T, long time.Duration) {
+func (s fixture) failingFor(t *testing.T, long time.Duration) {
 	t.Helper()
 	since := s.redis.Time(t.Context()).Val().Add(-long).UnixMilli()
 	must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "since", since).Err())
@@ -50,7 +50,7 @@ func (s outboxScene) failingFor(t *testing.T, long time.Duration) {
 func gone(f *outbox.Failure) { f.Gone = true }
 
 func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.fail(t, "here", nil)
 	first := s.endpoint(t).FailingSince
 	if first.IsZero() {
@@ -79,7 +79,7 @@ func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 }
 
 func TestASuccessEndsTheFailing(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.fail(t, "here", nil)
 	s.failingFor(t, 200*time.Hour)
 	s.event(t)
@@ -93,7 +93,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 }
 
 func TestFailuresElsewhereDoNotCount(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.fail(t, "here", nil)
 	s.failingFor(t, 200*time.Hour)
 	if failed := s.fail(t, "there", nil); failed.Disabled {
@@ -105,7 +105,7 @@ func TestFailuresElsewhereDoNotCount(t *testing.T) {
 }
 
 func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{Buried: true, Disabled: true}) {
 		t.Fatalf("%+v", failed)
 	}
@@ -121,7 +121,7 @@ func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
 }
 
 func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	resume := func(target string) bool {
 		resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, target)
 		must(t, err)
@@ -150,33 +150,33 @@ func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
 
 // Whoever passes the news on may crash at any point, and another one has to see what is left to say.
 func TestNewsOfAnEndpointWaitUntilTheyArePassedOn(t *testing.T) {
-	s := newOutboxScene(t)
-	if states := s.troubled(t); len(states) != 0 {
-		t.Errorf("troubled are %+v", states)
+	s := newFixture(t)
+	if states := s.unhealthy(t); len(states) != 0 {
+		t.Errorf("unhealthy are %+v", states)
 	}
 	s.fail(t, "here", gone)
-	disabled := s.troubled(t)
+	disabled := s.unhealthy(t)
 	if len(disabled) != 1 || disabled[0].MerchantID != s.asks.MerchantID || disabled[0].Reported {
-		t.Fatalf("troubled are %+v", disabled)
+		t.Fatalf("unhealthy are %+v", disabled)
 	}
 	must(t, s.EndpointReported(t.Context(), disabled[0]))
-	if states := s.troubled(t); len(states) != 1 || !states[0].Reported {
-		t.Errorf("after it was told: %+v", states)
+	if states := s.unhealthy(t); len(states) != 1 || !states[0].Reported {
+		t.Errorf("after it was reported: %+v", states)
 	}
 	if _, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "there"); err != nil {
 		t.Fatal(err)
 	}
-	resumed := s.troubled(t)
+	resumed := s.unhealthy(t)
 	if len(resumed) != 1 || resumed[0].Disabled() || resumed[0].ResumedAt.IsZero() || resumed[0].Reported {
 		t.Fatalf("after it was resumed: %+v", resumed)
 	}
 	must(t, s.EndpointReported(t.Context(), disabled[0])) // late
-	if states := s.troubled(t); len(states) != 1 {
+	if states := s.unhealthy(t); len(states) != 1 {
 		t.Errorf("old news have taken the place of new ones: %+v", states)
 	}
 	must(t, s.EndpointReported(t.Context(), resumed[0]))
-	if states := s.troubled(t); len(states) != 0 {
-		t.Errorf("after all was told: %+v", states)
+	if states := s.unhealthy(t); len(states) != 0 {
+		t.Errorf("after all was reported: %+v", states)
 	}
 	if n := s.redis.Exists(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID).Val(); n != 0 {
 		t.Error("a healthy endpoint is remembered")
@@ -184,19 +184,19 @@ func TestNewsOfAnEndpointWaitUntilTheyArePassedOn(t *testing.T) {
 }
 
 func TestAResumedEndpointThatIsDisabledAgainHasThatToTell(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.fail(t, "here", gone)
 	_, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "there")
 	must(t, err)
-	resumed := s.troubled(t)[0]
+	resumed := s.unhealthy(t)[0]
 	s.event(t)
 	must(t, s.Delivered(t.Context(), s.one(t)))
-	if states := s.troubled(t); len(states) != 1 {
+	if states := s.unhealthy(t); len(states) != 1 {
 		t.Fatalf("a success has hidden that it was resumed: %+v", states)
 	}
 	s.fail(t, "there", gone)
 	must(t, s.EndpointReported(t.Context(), resumed))
-	if states := s.troubled(t); len(states) != 1 || !states[0].Disabled() || states[0].Reported || !states[0].ResumedAt.IsZero() {
-		t.Errorf("troubled are %+v", states)
+	if states := s.unhealthy(t); len(states) != 1 || !states[0].Disabled() || states[0].Reported || !states[0].ResumedAt.IsZero() {
+		t.Errorf("unhealthy are %+v", states)
 	}
 }

@@ -15,32 +15,32 @@ import (
 // outboxOperations are one of each kind, in an order in which all of them have something to do. Each is given a lease.
 var outboxOperations = []struct {
 	name string
-	do   func(context.Context, outboxScene, outbox.Lease) error
+	do   func(context.Context, fixture, outbox.Lease) error
 }{
-	{"fail", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return second(s.Failed(ctx, lease, outbox.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
-	{"unhealthy", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+	{"unhealthy", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.UnhealthyEndpoints(ctx, s.bucket()))
 	}},
-	{"told", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+	{"report", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID})
 	}},
-	{"resume", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+	{"resume", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
 	}},
-	{"put off", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+	{"put off", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
 	}},
-	{"bury", func(ctx context.Context, s outboxScene, lease outbox.Lease) error {
+	{"bury", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.Bury(ctx, lease, "dns")
 	}},
-	{"deliver", func(ctx context.Context, s outboxScene, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
-	{"drop", func(ctx context.Context, s outboxScene, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
-	{"list", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
+	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
+	{"list", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	}},
-	{"count", func(ctx context.Context, s outboxScene, _ outbox.Lease) error {
+	{"count", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.Backlog(ctx, s.bucket()))
 	}},
 }
@@ -48,7 +48,7 @@ var outboxOperations = []struct {
 // A real cluster refuses a script whose keys are of more than one slot.
 func TestTheOutboxInARedisCluster(t *testing.T) {
 	servers := startCluster(t)
-	s := outboxScene{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	s := fixture{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
 		s.asks = merchantOf(session.Bucket(8 * i))
 		s.tag = bucketTag(s.asks.MerchantID)
@@ -76,7 +76,7 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
 	server := redistest.Start(t)
 	asks := merchant()
-	s := outboxScene{open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 }), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+	s := fixture{open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 }), server, client(t, server), asks, bucketTag(asks.MerchantID)}
 	for round := range 2 { // the first time the server gets to know the scripts
 		for _, operation := range outboxOperations {
 			s.event(t)

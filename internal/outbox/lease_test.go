@@ -15,8 +15,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// outboxScene is a Redis of its own, so that nobody else's events come due, and one merchant.
-type outboxScene struct {
+// fixture is a Redis of its own, so that nobody else's events come due, and one merchant.
+type fixture struct {
 	*services
 
 	server *redistest.Server
@@ -25,17 +25,17 @@ type outboxScene struct {
 	tag    string
 }
 
-func newOutboxScene(t *testing.T) outboxScene {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	asks := merchant()
-	return outboxScene{open(t, server.URL()), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+	return fixture{open(t, server.URL()), server, client(t, server), asks, bucketTag(asks.MerchantID)}
 }
 
-func (s outboxScene) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
+func (s fixture) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
 
 // event cancels a new session and returns the id of the event that tells of it.
-func (s outboxScene) event(t *testing.T) string {
+func (s fixture) event(t *testing.T) string {
 	t.Helper()
 	id := mustCreate(t, s.services, s.asks, newSession()).Session.ID
 	if _, _, err := s.Cancel(t.Context(), s.asks, id); err != nil {
@@ -44,7 +44,7 @@ func (s outboxScene) event(t *testing.T) string {
 	return "evt_" + id.String()[len("ps_"):] + "_ended"
 }
 
-func (s outboxScene) leaseFor(t *testing.T, long time.Duration, limit int) []outbox.Lease {
+func (s fixture) leaseFor(t *testing.T, long time.Duration, limit int) []outbox.Lease {
 	t.Helper()
 	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{Holder: "a test", For: long, Limit: limit})
 	if err != nil {
@@ -57,7 +57,7 @@ func (s outboxScene) leaseFor(t *testing.T, long time.Duration, limit int) []out
 }
 
 // one leases the one event that is due.
-func (s outboxScene) one(t *testing.T) outbox.Lease {
+func (s fixture) one(t *testing.T) outbox.Lease {
 	t.Helper()
 	leases := s.leaseFor(t, time.Hour, 10)
 	if len(leases) != 1 {
@@ -67,7 +67,7 @@ func (s outboxScene) one(t *testing.T) outbox.Lease {
 }
 
 // dueIn is the time until an event is due; absent: it never is.
-func (s outboxScene) dueIn(t *testing.T, id string) (in time.Duration, there bool) {
+func (s fixture) dueIn(t *testing.T, id string) (in time.Duration, there bool) {
 	t.Helper()
 	_, at, there := queued(t, s.redis, s.tag, id)
 	return at.Sub(s.redis.Time(t.Context()).Val()), there
@@ -82,7 +82,7 @@ func idsOf(leases []outbox.Lease) []string {
 }
 
 func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	ids := []string{s.event(t), s.event(t), s.event(t)}
 	first, second := s.leaseFor(t, time.Hour, 2), s.leaseFor(t, time.Hour, 2)
 	if got := append(idsOf(first), idsOf(second)...); !sameSet(got, ids) {
@@ -100,7 +100,7 @@ func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
 
 // What a dispatcher held when it crashed: it never says another word.
 func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	id := s.event(t)
 	crashed := s.leaseFor(t, 30*time.Millisecond, 1)
 	if len(crashed) != 1 {
@@ -122,7 +122,7 @@ func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
 	wantStale(t, s, crashed[0])
 }
 
-func wantStale(t *testing.T, s outboxScene, stale outbox.Lease) {
+func wantStale(t *testing.T, s fixture, stale outbox.Lease) {
 	t.Helper()
 	before := s.everything(t)
 	for name, err := range map[string]error{
@@ -142,7 +142,7 @@ func wantStale(t *testing.T, s outboxScene, stale outbox.Lease) {
 }
 
 // everything is what Redis holds of events and endpoints, as text.
-func (s outboxScene) everything(t *testing.T) []string {
+func (s fixture) everything(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, key := range s.redis.Keys(t.Context(), "*").Val() {
@@ -162,7 +162,7 @@ func sameSet(a, b []string) bool {
 }
 
 func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	var ids []string
 	for range 5 {
 		ids = append(ids, s.event(t))
@@ -177,7 +177,7 @@ func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
 
 // One of them must not stand in the way of the others, now or ever.
 func TestEventsThatCannotBeLeased(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	ctx := t.Context()
 	vanished, odd, foreign, unreadable, nameless := s.event(t), s.event(t), s.event(t), s.event(t), s.event(t)
 	must(t, s.redis.Del(ctx, s.tag+"event:"+vanished, s.tag+"event:"+odd).Err())
@@ -217,7 +217,7 @@ func TestEventsOfANewerVersionAreNotBuried(t *testing.T) {
 		"a new format": {"V", "2", "k", "", "f", "of another form"},
 	} {
 		t.Run(desc, func(t *testing.T) {
-			s := newOutboxScene(t)
+			s := newFixture(t)
 			newer := s.event(t)
 			must(t, s.redis.HSet(t.Context(), s.tag+"event:"+newer, change...).Err())
 			for range 2 { // it is due again as often as it is put off
@@ -235,7 +235,7 @@ func TestEventsOfANewerVersionAreNotBuried(t *testing.T) {
 }
 
 func TestEventsThatArePutOff(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	soon, later := s.event(t), s.event(t)
 	leases := s.leaseFor(t, time.Hour, 10)
 	byID := map[string]outbox.Lease{leases[0].Event.ID: leases[0], leases[1].Event.ID: leases[1]}

@@ -8,7 +8,7 @@ import (
 )
 
 // leftOf is what Redis holds of an event.
-func (s outboxScene) leftOf(t *testing.T, id string) (hash, due, dead bool) {
+func (s fixture) leftOf(t *testing.T, id string) (hash, due, dead bool) {
 	t.Helper()
 	ctx := t.Context()
 	_, due = s.dueIn(t, id)
@@ -16,7 +16,7 @@ func (s outboxScene) leftOf(t *testing.T, id string) (hash, due, dead bool) {
 }
 
 func TestAnEventEndsWithItsDelivery(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	for name, end := range map[string]func(outbox.Lease) error{
 		"delivered": func(l outbox.Lease) error { return s.Delivered(t.Context(), l) },
 		"dropped":   func(l outbox.Lease) error { return s.Drop(t.Context(), l) },
@@ -30,7 +30,7 @@ func TestAnEventEndsWithItsDelivery(t *testing.T) {
 }
 
 func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	id := s.event(t)
 	for attempt := range 3 {
 		lease := s.one(t)
@@ -54,13 +54,13 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 }
 
 // hasten makes an event due now.
-func (s outboxScene) hasten(t *testing.T, id string) {
+func (s fixture) hasten(t *testing.T, id string) {
 	t.Helper()
 	dueAt(t, s.redis, s.tag, id, time.UnixMilli(1))
 }
 
 func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{
 		Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour,
@@ -78,7 +78,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 }
 
 func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Reason: "dns", Target: "here", FailingLimit: time.Hour})
 	if err != nil || failed.Buried {

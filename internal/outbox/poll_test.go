@@ -14,7 +14,7 @@ import (
 )
 
 // look returns what there is to do, by bucket; the buckets with nothing to do are left out, and so is for how long.
-func (s outboxScene) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
+func (s fixture) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
 	t.Helper()
 	all, err := s.PendingWork(t.Context())
 	must(t, err)
@@ -31,7 +31,7 @@ func (s outboxScene) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
 	return busy
 }
 
-func (s outboxScene) wantWork(t *testing.T, when string, want outbox.PendingWork) {
+func (s fixture) wantWork(t *testing.T, when string, want outbox.PendingWork) {
 	t.Helper()
 	all := map[session.Bucket]outbox.PendingWork{}
 	if want != (outbox.PendingWork{}) {
@@ -44,13 +44,13 @@ func (s outboxScene) wantWork(t *testing.T, when string, want outbox.PendingWork
 }
 
 // score sets the time of an entry.
-func (s outboxScene) score(t *testing.T, key, member string, at time.Time) {
+func (s fixture) score(t *testing.T, key, member string, at time.Time) {
 	t.Helper()
 	must(t, s.redis.ZAdd(t.Context(), s.tag+key, goredis.Z{Score: float64(at.UnixMilli()), Member: member}).Err())
 }
 
 func TestALookTellsWhatThereIsToDo(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.wantWork(t, "with nothing to do", outbox.PendingWork{})
 
 	pending := mustCreate(t, s.services, s.asks, newSession()).Session.ID
@@ -70,7 +70,7 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 }
 
 func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
 	s.score(t, "expiry", mustCreate(t, s.services, s.asks, newSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
 	all, err := s.PendingWork(t.Context())
@@ -83,7 +83,7 @@ func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
 
 // Whoever leases or sweeps there then hears of it, and nobody else.
 func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.event(t)
 	other := (s.bucket() + 1) % session.Buckets
 	for _, key := range []string{"due", "expiry", "unhealthy"} {
@@ -99,7 +99,7 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 }
 
 func TestALookIsOneCommand(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	s.look(t) // Redis gets to know the script
 	commands := clientCommands(t, s.server, func() { s.look(t) })
 	if diff := cmp.Diff([]string{"evalsha"}, commands); diff != "" {
@@ -109,7 +109,7 @@ func TestALookIsOneCommand(t *testing.T) {
 
 func TestALookAroundARedisCluster(t *testing.T) {
 	servers := startCluster(t)
-	s := outboxScene{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	s := fixture{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
 		s.asks = merchantOf(session.Bucket(8 * i))
 		s.event(t)

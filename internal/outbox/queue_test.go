@@ -28,7 +28,7 @@ func dueAt(t testing.TB, c *goredis.Client, tag, id string, at time.Time) {
 
 // One merchant has thousands of events due, for its endpoint hangs. Its neighbour in the bucket has one.
 func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
-	busy := newOutboxScene(t)
+	busy := newFixture(t)
 	for range 3000 {
 		busy.event(t)
 	}
@@ -54,7 +54,7 @@ func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
 
 // More merchants with a backlog than a lease has places: each has its turn before any has a second one, and so does one who comes last.
 func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	const merchants, limit = 12, 4
 	for range merchants {
 		s.asks = merchantOf(s.bucket())
@@ -85,7 +85,7 @@ func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
 
 // Whatever becomes of events, a look is as right as before: it says so while there is work, and not a moment longer.
 func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
-	s := newOutboxScene(t)
+	s := newFixture(t)
 	turn := func() (time.Time, bool) {
 		t.Helper()
 		score, err := s.redis.ZScore(t.Context(), s.tag+"due", s.asks.MerchantID).Result()

@@ -119,26 +119,26 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	}
 }
 
-func TestACreatedSessionIsToldOfOnlyWhenAsked(t *testing.T) {
+func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
-	for _, tell := range []bool{false, true} {
+	for _, emit := range []bool{false, true} {
 		asks := merchant()
-		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated, n.Idempotency = tell, idempotencyKey(t, "order-1001") })
+		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated, n.Idempotency = emit, idempotencyKey(t, "order-1001") })
 		id := mustCreate(t, s, asks, wanted).Session.ID
 		mustCreate(t, s, asks, wanted) // a replay creates nothing
 		_, _, err := s.Cancel(t.Context(), asks, id)
 		must(t, err)
 		want := []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionCancelled}
-		if !tell {
+		if !emit {
 			want = want[1:]
 		}
 		got := eventsOf(t, c, id)
 		if !slices.Equal(kindsOf(got), want) {
-			t.Errorf("asked %v: told of %v, want %v", tell, kindsOf(got), want)
+			t.Errorf("asked %v: recorded %v, want %v", emit, kindsOf(got), want)
 		}
 		for i, event := range got {
 			if event.Session.Sequence != int64(i+1) {
-				t.Errorf("asked %v: event %d has the sequence %d", tell, i+1, event.Session.Sequence)
+				t.Errorf("asked %v: event %d has the sequence %d", emit, i+1, event.Session.Sequence)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func rotationsOf(t *testing.T, asks store.Admission) map[string]outbox.Event {
 	return events
 }
 
-func TestARotationIsToldOnce(t *testing.T) {
+func TestARotationIsRecordedOnce(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	now := rotatedAt.Add(time.Minute)
@@ -57,7 +57,7 @@ func TestARotationIsToldOnce(t *testing.T) {
 	}
 }
 
-// A dispatcher that meets Redis for the first time must not tell of last year's rotations.
+// A dispatcher that meets Redis for the first time must not emit of last year's rotations.
 func TestOldRotationsAreNotTold(t *testing.T) {
 	s := open(t, shared.URL())
 	const month = 30 * 24 * time.Hour
@@ -91,8 +91,8 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-patience {
 			t.Errorf("it is remembered for %s, want %s", left, want)
 		}
-		if told := c.Get(t.Context(), key).Val(); told != "7" {
-			t.Errorf("Redis holds %s", told)
+		if stored := c.Get(t.Context(), key).Val(); stored != "7" {
+			t.Errorf("Redis holds %s", stored)
 		}
 		must(t, c.PExpire(t.Context(), key, time.Hour).Err())
 	}
@@ -115,18 +115,18 @@ func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 }
 
 // Every dispatcher sees every rotation.
-func TestManyWhoSeeARotationTellItOnce(t *testing.T) {
+func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	asks := merchant()
 	var recorded atomic.Int32
 	var seeing sync.WaitGroup
 	for i := range 40 {
 		seeing.Go(func() {
-			told, err := replicas[i%2].RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
+			first, err := replicas[i%2].RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
 			if err != nil {
 				t.Error(err)
 			}
-			if told {
+			if first {
 				recorded.Add(1)
 			}
 		})

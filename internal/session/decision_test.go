@@ -87,7 +87,7 @@ func TestSettleAgainWithARefusedPayment(t *testing.T) {
 	}
 }
 
-func TestWhatAVerdictMeans(t *testing.T) {
+func TestWhatADecisionMeans(t *testing.T) {
 	for decision, want := range map[session.Decision]struct{ ended, refund bool }{
 		session.Applied:       {true, false},
 		session.Repeated:      {true, false},

@@ -38,7 +38,7 @@ var operations = map[string]func(context.Context, *services, store.Admission) (s
 	},
 }
 
-func TestWhoseVerdictOnAKeyCounts(t *testing.T) {
+func TestWhoDecidesAboutAKey(t *testing.T) {
 	s := open(t, shared.URL())
 	current, first, second := newDigest(), newDigest(), newDigest()
 	now, err := s.Admit(t.Context(), merchant())

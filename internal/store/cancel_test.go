@@ -39,7 +39,7 @@ func TestAPendingSessionIsCancelledOnce(t *testing.T) {
 	}
 	events := eventsOf(t, client(t, shared), created.ID)
 	if !slices.Equal(kindsOf(events), []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled}) {
-		t.Errorf("told of %v", kindsOf(events))
+		t.Errorf("recorded %v", kindsOf(events))
 	}
 }
 
@@ -68,7 +68,7 @@ func TestASessionThatHasEndedIsNotCancelled(t *testing.T) {
 			t.Errorf("%s: read as %s: %v", status, read.Status, err)
 		}
 		if events := eventsOf(t, client(t, shared), created.ID); len(events) != 1 || events[0].Session.Status != status {
-			t.Errorf("%s: told of %v", status, kindsOf(events))
+			t.Errorf("%s: recorded %v", status, kindsOf(events))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-func TestCheckTellsAServerThatMayEvict(t *testing.T) {
+func TestCheckRefusesAServerThatMayEvict(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL())
 	c := client(t, server)
@@ -25,13 +25,13 @@ func TestCheckTellsAServerThatMayEvict(t *testing.T) {
 		if err := s.Check(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%s: Check = %v, want %v", policy, err, want)
 		}
-		if told, err := s.EvictionPolicy(t.Context()); told != policy || err != nil {
-			t.Errorf("%s: EvictionPolicy = %s, %v", policy, told, err)
+		if got, err := s.EvictionPolicy(t.Context()); got != policy || err != nil {
+			t.Errorf("%s: EvictionPolicy = %s, %v", policy, got, err)
 		}
 	}
 }
 
-func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
+func TestCheckAcceptsAServerThatHidesItsPolicy(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	// A user as a careful platform makes one: nothing but what the store needs.
@@ -44,8 +44,8 @@ func TestCheckPassesAServerThatDoesNotTell(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
 	}
-	if told, err := s.EvictionPolicy(t.Context()); told != "" || err != nil {
-		t.Errorf("EvictionPolicy = %q, %v; want it untold", told, err)
+	if got, err := s.EvictionPolicy(t.Context()); got != "" || err != nil {
+		t.Errorf("EvictionPolicy = %q, %v; want none", got, err)
 	}
 	assertRecovers(t, s)
 

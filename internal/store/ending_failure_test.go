@@ -62,13 +62,13 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 	sweepAll(t, patient, 7, 10)
 	for id, want := range map[session.ID]session.Status{pending.ID: session.Completed, expiring.ID: session.Expired} {
 		if events := eventsOf(t, c, id); len(events) != 1 || events[0].Session.Status != want {
-			t.Errorf("told of %v, want that it is %s", kindsOf(events), want)
+			t.Errorf("recorded %v, want that it is %s", kindsOf(events), want)
 		}
 	}
 }
 
 // Where one session has a wrong key beside it, nothing of it may be half done.
-func TestAnEndThatCannotBeToldDoesNotHappen(t *testing.T) {
+func TestAnEndThatCannotBeRecordedDoesNotHappen(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
@@ -117,7 +117,7 @@ func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
 			}
 		}
 		if events := eventsOf(t, c, id); len(events) != 0 {
-			t.Errorf("%s: told of %v", desc, kindsOf(events))
+			t.Errorf("%s: recorded %v", desc, kindsOf(events))
 		}
 	}
 }

@@ -21,11 +21,11 @@ type sessionModel struct {
 	overdue bool
 	ref     string
 	refused map[string]int64
-	told    []v1alpha1.WebhookEvent
+	events  []v1alpha1.WebhookEvent
 }
 
 func (m *sessionModel) end(status session.Status, kind v1alpha1.WebhookEvent) {
-	m.status, m.told = status, append(m.told, kind)
+	m.status, m.events = status, append(m.events, kind)
 }
 
 // look expires the session if it is due, as whoever looks at it must, and reports whether it was.
@@ -64,9 +64,9 @@ func (m *sessionModel) settle(p session.Payment) session.Decision {
 			m.end(p.Outcome, v1alpha1.EventSessionFailed)
 		}
 	case session.Late:
-		m.refused[p.Ref], m.told = p.AmountCents, append(m.told, v1alpha1.EventLatePayment)
+		m.refused[p.Ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventLatePayment)
 	case session.Mismatched:
-		m.refused[p.Ref], m.told = p.AmountCents, append(m.told, v1alpha1.EventPaymentMismatch)
+		m.refused[p.Ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventPaymentMismatch)
 	default:
 	}
 	return decision
@@ -120,7 +120,7 @@ func (m *modelled) create(t *rapid.T) {
 	m.created = created.Session.CreatedAt.UnixMilli()
 	m.id, m.sessionModel = created.Session.ID, sessionModel{status: session.Pending, refused: map[string]int64{}}
 	if m.wanted.EmitCreated {
-		m.told = append(m.told, v1alpha1.EventSessionCreated)
+		m.events = append(m.events, v1alpha1.EventSessionCreated)
 	}
 }
 
@@ -206,8 +206,8 @@ func (m *modelled) check(t *rapid.T) {
 		t.Fatal("pending, and no sweep will look at it")
 	}
 	events := eventsOf(t, m.redis, m.id)
-	if got := kindsOf(events); !slices.Equal(got, m.told) {
-		t.Fatalf("told of %v, want %v", got, m.told)
+	if got := kindsOf(events); !slices.Equal(got, m.events) {
+		t.Fatalf("recorded %v, want %v", got, m.events)
 	}
 	ends := 0
 	for i, event := range events {

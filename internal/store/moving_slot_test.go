@@ -202,12 +202,12 @@ func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
 	}
 	for _, id := range m.created {
 		fields := at.HGetAll(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
-		told, _ := strconv.ParseInt(fields["q"], 10, 64)
-		if fields["s"] == "" || told == 0 || bySession[id.String()] != told {
-			t.Errorf("%s is %q after %d changes, of which %d were told", id, fields["s"], told, bySession[id.String()])
+		sequence, _ := strconv.ParseInt(fields["q"], 10, 64)
+		if fields["s"] == "" || sequence == 0 || bySession[id.String()] != sequence {
+			t.Errorf("%s is %q after %d changes, of which %d were delivered", id, fields["s"], sequence, bySession[id.String()])
 		}
 		if _, ended := m.delivered[outbox.SessionEventID(id, outbox.MarkEnded)]; !ended {
-			t.Errorf("%s has ended, and its merchant was not told", id)
+			t.Errorf("%s has ended, and no event of it was delivered", id)
 		}
 	}
 	for _, wrong := range m.wrong {

@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// asking returns the verdict on a digest, asked by a replica that knows an older revision.
+// asking returns the decision on a digest, asked by a replica that knows an older revision.
 func asking(t storetest.Checker, s *services, asks store.Admission, digest apikey.Digest) bool {
 	t.Helper()
 	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest

@@ -48,9 +48,9 @@ func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
 		if r.settleErr != nil || (r.cancelErr != nil && !errors.Is(r.cancelErr, store.ErrSessionEnded)) {
 			t.Fatalf("race %d: %v, %v", i, r.cancelErr, r.settleErr)
 		}
-		want, told := session.Completed, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
+		want, events := session.Completed, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
 		if r.cancelErr == nil {
-			want, told = session.Cancelled, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment}
+			want, events = session.Cancelled, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment}
 			cancelled++
 		}
 		if r.settled.Applied != (want == session.Completed) || r.settled.RefundRequired != (want == session.Cancelled) {
@@ -63,8 +63,8 @@ func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
 					i, read.Status, r.cancelled.Status, r.settled.Session.Status, want, err)
 			}
 		}
-		if got := kindsOf(eventsOf(t, c, r.id)); !slices.Equal(got, told) {
-			t.Errorf("race %d: told of %v, want %v", i, got, told)
+		if got := kindsOf(eventsOf(t, c, r.id)); !slices.Equal(got, events) {
+			t.Errorf("race %d: recorded %v, want %v", i, got, events)
 		}
 	}
 	t.Logf("cancel won %d of %d races", cancelled, races)

@@ -120,13 +120,13 @@ func TestSettlement(t *testing.T) {
 			}
 			events := eventsOf(t, client(t, shared), id)
 			if !slices.Equal(kindsOf(events), test.events) {
-				t.Errorf("told of %v, want %v", kindsOf(events), test.events)
+				t.Errorf("recorded %v, want %v", kindsOf(events), test.events)
 			}
 		})
 	}
 }
 
-func TestASettledSessionTellsHow(t *testing.T) {
+func TestASettledSessionShowsItsPayment(t *testing.T) {
 	s := open(t, shared.URL())
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	for _, payment := range []session.Payment{
@@ -187,7 +187,7 @@ func TestPaymentsOfCancelledAndExpiredSessionsAreLate(t *testing.T) {
 		}
 		events := eventsOf(t, client(t, shared), created.ID)
 		if len(events) != 2 || events[1].Kind != v1alpha1.EventLatePayment || events[1].Session.Status != want {
-			t.Errorf("%s: told of %v", want, kindsOf(events))
+			t.Errorf("%s: recorded %v", want, kindsOf(events))
 		}
 	}
 }

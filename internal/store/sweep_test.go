@@ -94,7 +94,7 @@ func TestASweepExpiresWhatNobodyReads(t *testing.T) {
 		}
 		events := eventsOf(t, c, id)
 		if len(events) != 1 || events[0].Kind != v1alpha1.EventSessionExpired || !events[0].OccurredAt.Equal(created.ExpiresAt) {
-			t.Errorf("told of %+v", events)
+			t.Errorf("recorded %+v", events)
 		}
 	}
 	if _, read, err := s.Session(t.Context(), asks, fresh.ID); err != nil || read.Status != session.Pending {

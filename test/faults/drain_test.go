@@ -44,14 +44,14 @@ func tryDrain(t *testing.T) (int, string) {
 		for range outageCallers {
 			calling.Go(func() {
 				c := newCaller()
-				for told := false; !told; { // to go elsewhere, as a load balancer would by then
+				for closed := false; !closed; { // to go elsewhere, as a load balancer would by then
 					got, err := c.call(victim.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
 					if err != nil || got.Status != http.StatusCreated {
 						t.Errorf("a request got %d, %v while the replica drained", got.Status, err)
 						return
 					}
 					answered.Add(1)
-					told = got.Closes
+					closed = got.Closes
 				}
 			})
 		}

@@ -115,7 +115,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 	s := deploy(t, 2, 0, durable...)
 	s.Merchant("coffee")
 	key := s.apiKey("till", "coffee")
-	told, untold, lost := 0, 0, 0
+	done, undone, lost := 0, 0, 0
 	rounds := 4 * *intensity
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
@@ -144,7 +144,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		next = <-answered
 		switch {
 		case next != "":
-			told++
+			done++
 			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
 			if err != nil || got.Status != http.StatusUnauthorized {
 				t.Errorf("a rotation was answered, and its old key got %d, %v", got.Status, err)
@@ -153,7 +153,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		default:
 			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
 			if err == nil && got.Status == http.StatusOK {
-				untold++ // nothing happened, or it will not show before the watch
+				undone++ // nothing happened, or it will not show before the watch
 				break
 			}
 			lost++
@@ -164,7 +164,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		}
 		s.acceptedEverywhere(key)
 	}
-	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", told, untold, lost)
+	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", done, undone, lost)
 }
 
 // trigger has a key rotated as Git does, and returns the new one once every replica takes it.

@@ -90,13 +90,13 @@ func (f *failover) eachReportedOnce(masters []member) (settled int) {
 		}
 		return fmt.Sprintf("left: %s", strings.Join(left, ", ")), len(left) == 0
 	})
-	told := f.hooks.bySession()
+	delivered := f.hooks.bySession()
 	for _, o := range f.orders {
 		if o.settled == "" {
 			continue
 		}
 		settled++
-		if events := told[o.settled]; len(events) != 1 {
+		if events := delivered[o.settled]; len(events) != 1 {
 			f.t.Errorf("%s of %s was settled, and these events arrived: %v", o.settled, o.name, events)
 		}
 	}

@@ -109,7 +109,7 @@ var spanAttributes = []string{
 	"http.response.status_code", "http.route", "merchant_operator.attempt.result", "merchant_operator.event.kind",
 }
 
-func TestSpansTellNobodysSecrets(t *testing.T) {
+func TestSpansHoldNobodysSecrets(t *testing.T) {
 	spans := shared.spans.GetSpans()
 	if len(spans) < 20 {
 		t.Fatalf("only %d spans", len(spans))

@@ -9,7 +9,7 @@ import (
 )
 
 // What a field is may depend on another; the documents say so without the boolean schemas that generators refuse.
-func TestTheSchemasTellFieldsThatGoTogether(t *testing.T) {
+func TestTheSchemasShowFieldsThatGoTogether(t *testing.T) {
 	const (
 		pending = `"sessionId":"ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH","status":"PENDING"`
 		ended   = `"sessionId":"ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH","status":"COMPLETED"`
