@@ -88,6 +88,7 @@ var _ = Describe("An object that went without its finalizer", func() {
 		f.merchant(aMerchant("coffee"))
 		till := f.key(aKey("till", "coffee"))
 		record := f.record(till)
+		f.waitForLastUses()
 		f.stop()
 		record.KeyID, record.Source = "abcdefgh2345", published.Source{Namespace: "elsewhere", Name: "till", UID: "1"}
 		foreign, err := published.EncodeKey(f.credentials, record)

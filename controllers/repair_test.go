@@ -20,6 +20,7 @@ import (
 // versions are the resource versions of everything in both namespaces but events.
 func (f *fixture) versions() map[string]string {
 	GinkgoHelper()
+	f.waitForLastUses()
 	versions := map[string]string{}
 	for _, namespace := range []string{f.namespace, f.credentials} {
 		for kind, list := range map[string]client.ObjectList{
@@ -35,6 +36,13 @@ func (f *fixture) versions() map[string]string {
 		}
 	}
 	return versions
+}
+
+// waitForLastUses waits until the operator has created the last of its own ConfigMaps, which it does beside all else.
+func (f *fixture) waitForLastUses() {
+	GinkgoHelper()
+	last := client.ObjectKey{Namespace: f.credentials, Name: published.LastUseName(published.LastUseShards - 1)}
+	Eventually(func() error { return f.kube.Get(context.Background(), last, &corev1.ConfigMap{}) }).Should(Succeed())
 }
 
 // population applies objects of every sort and returns the ApiKeys.
