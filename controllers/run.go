@@ -117,6 +117,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err := mgr.Add(&stateMetrics{mgr.GetClient(), metrics.Registry}); err != nil {
 		return err
 	}
+	// Without a controller that watches it yet, the cache would refuse the first read of a ConfigMap.
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
+		return fmt.Errorf("watch ConfigMaps: %w", err)
+	}
 	if err := mgr.Add(&lastUses{mgr.GetClient(), o.CredentialsNamespace, o.lastUseInterval}); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestWebhooksCarryNoTraceHeaders(t *testing.T) {
 // The names and attributes there are. Whoever adds one sees this list, and thinks of what may be in it.
 var spanAttributes = []string{
 	"db.stored_procedure.name", "db.system.name", "error.type", "http.request.method", "http.request.resend_count",
-	"http.response.status_code", "http.route", "merchant_operator.attempt.result", "merchant_operator.event.kind",
+	"http.response.header.x-request-id", "http.response.status_code", "http.route", "merchant_operator.attempt.result", "merchant_operator.event.kind",
 }
 
 func TestSpansHoldNobodysSecrets(t *testing.T) {

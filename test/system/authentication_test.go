@@ -14,6 +14,7 @@ import (
 func observable(a fixture.Answer) map[string]any {
 	header := a.Header.Clone()
 	header.Del("Date")
+	header.Del("X-Request-Id") // of this request alone
 	return map[string]any{"status": a.Status, "header": header, "body": string(a.Raw)}
 }
 
