@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,37 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 			t.Fatalf("%s, %t (-want +got):\n%s", text, ok, diff)
 		}
 	})
+}
+
+// A field that the short cut of ParseRecord does not know costs each read two microseconds and ten allocations.
+func TestReadingARecordTakesTheShortCut(t *testing.T) {
+	record := session.Record{MerchantID: "abcdefgh2345", MerchantName: "Acme", LifetimeMillis: 900_000}
+	charge, pointers := reflect.ValueOf(&record.Charge).Elem(), 0
+	for i := range charge.NumField() {
+		switch field := charge.Field(i); {
+		case charge.Type().Field(i).Tag.Get("json") == "-":
+		case field.Kind() == reflect.String:
+			field.SetString("text")
+		case field.Kind() == reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
+			pointers++
+		default:
+			t.Fatalf("set %s here", charge.Type().Field(i).Name)
+		}
+	}
+	text, err := record.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := string(text)
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, ok := session.ParseRecord(stored); !ok {
+			t.Fatal(stored)
+		}
+	})
+	if int(allocations) > pointers {
+		t.Errorf("%v allocations for %s, want one for each of the %d pointers", allocations, stored, pointers)
+	}
 }
 
 func BenchmarkParseRecord(b *testing.B) {

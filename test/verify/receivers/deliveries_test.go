@@ -63,9 +63,13 @@ func deliveries(t *testing.T) (all []delivery, want []string) {
 			refer := func(text string) string { return strings.ReplaceAll(text, "ORDER", orderRef) }
 			for _, i := range order {
 				c := session.changes[i]
-				body, err := json.Marshal(map[string]any{"type": c.kind, "timestamp": "2026-11-21T09:45:00.005Z", "data": map[string]any{
+				data := map[string]any{
 					"sessionId": "ps_" + orderRef, "orderRef": orderRef, "status": c.status, "paymentRef": refer(c.payment), "sequence": i + 1,
-				}})
+				}
+				if c.kind == "session.late_payment" || c.kind == "session.payment_mismatch" {
+					data["payment"] = map[string]any{"amountCents": 1250}
+				}
+				body, err := json.Marshal(map[string]any{"type": c.kind, "timestamp": "2026-11-21T09:45:00.005Z", "data": data})
 				if err != nil {
 					t.Fatal(err)
 				}
