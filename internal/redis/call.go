@@ -9,19 +9,19 @@ import (
 // request less than a text for each.
 type Call struct {
 	text  strings.Builder
-	ends  [maxWords]int
+	ends  [maxArgs]int
 	count int
 	keys  int
 }
 
 const (
-	// maxWords is what the longest call has: that which creates a session.
-	maxWords = 24
-	// typicalText is room for the words of most calls.
+	// maxArgs is the number of keys and arguments of the longest call, which creates a session.
+	maxArgs = 24
+	// typicalText is room for the text of most calls.
 	typicalText = 512
 )
 
-// End ends a word.
+// End ends a key or an argument.
 func (c *Call) End() {
 	c.ends[c.count] = c.text.Len()
 	c.count++
