@@ -93,13 +93,11 @@ func (s *storm) auditSessions() map[string]map[string]string {
 // orderOf is the order of a session: what never changes of it is in one field, and the order is the last of that, behind
 // the merchant's name, before which stands how long the name is.
 func orderOf(fields map[string]string) string {
-	const parts = 7
-	fixed := strings.SplitN(fields["f"], " ", parts)
-	length, err := strconv.Atoi(fixed[max(0, len(fixed)-2)])
-	if last := fixed[len(fixed)-1]; err == nil && len(fixed) == parts && length <= len(last) {
-		return last[length:]
+	record, ok := session.ParseRecord(fields["f"])
+	if !ok {
+		return fields["f"]
 	}
-	return fields["f"]
+	return record.OrderRef
 }
 
 // auditEvents returns the ids of the events that there must have been, by what Redis holds of the sessions. That each

@@ -68,7 +68,7 @@ func tryForeignIDs(t *testing.T) (int, string) {
 		target := base + strings.Replace(route[1], "{sessionId}", id, 1)
 		got, err := c.call(target, method, "", other, "", headers...)
 		tried++
-		if err != nil || got.Status != http.StatusNotFound || !strings.HasPrefix(got.Text("error"), "there is no such") {
+		if err != nil || got.Status != http.StatusNotFound || !strings.HasSuffix(got.Text("error"), " not found") {
 			r.Fatalf("%s %s: %d %v, %v", method, target, got.Status, got.Body, err)
 		}
 	})
