@@ -254,7 +254,7 @@ func readImage(image v1.Image) (content, error) {
 		if err != nil {
 			return content{}, err
 		}
-		name := path.Clean("/" + header.Name)
-		out.files[name] = file{name, header.Mode, text}
+		location := path.Clean("/" + header.Name)
+		out.files[location] = file{location, header.Mode, text}
 	}
 }

@@ -6,9 +6,8 @@ import (
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/google/cel-go/cel"
-	"sigs.k8s.io/yaml"
-
 	"github.com/merchant-operator/merchant-operator/test/repository"
+	"sigs.k8s.io/yaml"
 )
 
 // healthCheckExprs returns the expressions that docs/reference/conditions.md has for a Flux Kustomization.

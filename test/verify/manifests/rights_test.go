@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-
 	"github.com/merchant-operator/merchant-operator/api/published"
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 // right is one line of the tables below: verbs on a resource, as "group/resource/subresource", in a namespace.

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
@@ -20,7 +19,7 @@ var (
 	conditionName = regexp.MustCompile(`^[A-Z][A-Za-z]*Condition$`)
 	reasonName    = regexp.MustCompile(`^[rR]eason[A-Z][A-Za-z]*$`)
 	camelCase     = regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // other reasons are labels of metrics
-	firstCells    = regexp.MustCompile("(?m)^\\| (.+) \\|$")
+	firstCells    = regexp.MustCompile(`(?m)^\| (.+) \|$`)
 )
 
 // The operator and the dispatcher name every condition, reason and event in a constant.
