@@ -121,7 +121,7 @@ func TestATombstoneEndsAKeyForGood(t *testing.T) {
 	secret := f.secretOf(key)
 	frozen, r := f.start(), f.start()
 	frozen.proxy.FreezeWatches()
-	f.bury(secret)
+	f.writeTombstone(secret)
 	for _, each := range []*replica{r, frozen} {
 		each.eventuallyStatus(key, http.StatusUnauthorized)
 	}
@@ -132,8 +132,8 @@ func TestATombstoneEndsAKeyForGood(t *testing.T) {
 	}
 }
 
-// bury publishes the tombstone of the key of a published Secret.
-func (f *fixture) bury(secret *corev1.Secret) {
+// writeTombstone publishes the tombstone of the key of a published Secret.
+func (f *fixture) writeTombstone(secret *corev1.Secret) {
 	f.t.Helper()
 	record, err := published.DecodeKey(secret)
 	if err != nil {
@@ -173,7 +173,7 @@ func TestAClaimedDigestNeverOpensTheThiefsMerchant(t *testing.T) {
 		},
 		"deleted": func(f *fixture, _ *replica, key string) {
 			secret := f.secretOf(key)
-			f.bury(secret)
+			f.writeTombstone(secret)
 			if err := kube.CoreV1().Secrets(f.namespace).Delete(f.t.Context(), secret.Name, metav1.DeleteOptions{}); err != nil {
 				f.t.Fatal(err)
 			}

@@ -66,7 +66,7 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 	if !recorded {
 		return
 	}
-	if effect.Buried {
+	if effect.DeadLettered {
 		d.metrics.deadLettered(j.lease.Event.Kind, result.Reason)
 	}
 	if effect.Disabled {

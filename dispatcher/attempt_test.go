@@ -105,7 +105,7 @@ func (f fixture) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
 	bucket := session.BucketOf(merchantID)
 	f.makeDue(t, bucket, id)
-	leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{Holder: "another", For: time.Hour, Limit: 1})
+	leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{HolderIdentity: "another", For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("took over %d events: %v", len(leased.Leases), err)
 	}

@@ -18,7 +18,7 @@ func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	if err := f.outbox.Bury(t.Context(), leased.Leases[0], "status_5xx"); err != nil {
+	if err := f.outbox.DeadLetter(t.Context(), leased.Leases[0], "status_5xx"); err != nil {
 		t.Fatal(err)
 	}
 	return id

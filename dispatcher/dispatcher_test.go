@@ -214,7 +214,7 @@ func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.endpointAt(shop.URL, 7)
 	want := []string{f.event(t, acme.MerchantID), f.event(t, acme.MerchantID)}
-	vanished, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{Holder: "vanished", For: 500 * time.Millisecond, Limit: 10})
+	vanished, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: "vanished", For: 500 * time.Millisecond, Limit: 10})
 	if err != nil || len(vanished.Leases) != 2 {
 		t.Fatalf("leased %d events: %v", len(vanished.Leases), err)
 	}

@@ -16,7 +16,7 @@ import (
 // were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
 	asked := d.now()
-	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{Holder: d.identity, For: d.options.Lease, Limit: leaseBatch})
+	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch})
 	for _, id := range leased.Undecodable {
 		d.metrics.deadLettered("", outbox.ReasonDecodeError)
 		d.options.Log.Error("could not decode an event; it is now a dead letter", "eventID", id)
@@ -152,7 +152,7 @@ func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 
 func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, reason string) {
 	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
-		return d.outbox.Bury(ctx, lease, reason)
+		return d.outbox.DeadLetter(ctx, lease, reason)
 	}) {
 		d.metrics.deadLettered(lease.Event.Kind, reason)
 	}

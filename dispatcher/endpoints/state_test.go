@@ -78,7 +78,7 @@ func TestAMerchantThatWasWithdrawn(t *testing.T) {
 			t.Errorf("%s: the state is %d, want %d", desc, e.State, state)
 		}
 	}
-	bury := func(kind published.TombstoneKind) *corev1.ConfigMap {
+	writeTombstone := func(kind published.TombstoneKind) *corev1.ConfigMap {
 		configMap, err := published.EncodeTombstone("credentials", published.Tombstone{
 			Kind: kind, ID: id, Source: published.Source{Namespace: "shops", Name: "acme", UID: "acme-uid"}, EndedAt: now,
 		})
@@ -89,8 +89,8 @@ func TestAMerchantThatWasWithdrawn(t *testing.T) {
 		return configMap
 	}
 	f.publish(t, merchant(hook))
-	bury(published.TombstoneApiKey)
-	tombstone := bury(published.TombstoneMerchant)
+	writeTombstone(published.TombstoneApiKey)
+	tombstone := writeTombstone(published.TombstoneMerchant)
 	want("both are there", Published)
 	_ = f.Informer("merchant").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)}})
 	want("withdrawn", Withdrawn)
@@ -98,7 +98,7 @@ func TestAMerchantThatWasWithdrawn(t *testing.T) {
 	want("after a new list", Withdrawn)
 	_ = f.Informer("tombstone").Replace(nil, "")
 	want("without the tombstone", Unknown)
-	bury(published.TombstoneApiKey)
+	writeTombstone(published.TombstoneApiKey)
 	want("with the tombstone of a key", Unknown)
 	if len(f.withdrawn) != 0 {
 		t.Errorf("kept %v", f.withdrawn)

@@ -57,7 +57,7 @@ var whatBecomesOf = map[string]func(*testing.T, fixture, published.KeyRecord){
 	},
 	"deleted, with its tombstone": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		f.bury(t, victim)
+		f.writeTombstone(t, victim)
 		_ = f.keyInformer.Delete(secretOf(t, victim))
 	},
 	"vanished on a relist": func(t *testing.T, f fixture, victim published.KeyRecord) {
@@ -77,8 +77,8 @@ func rotatedRecord(t *testing.T, record published.KeyRecord, overlap time.Durati
 	return record.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: at}, v1alpha1.RotationAPI, overlap, at)
 }
 
-// bury publishes the tombstone of a key.
-func (f fixture) bury(t *testing.T, record published.KeyRecord) {
+// writeTombstone publishes the tombstone of a key.
+func (f fixture) writeTombstone(t *testing.T, record published.KeyRecord) {
 	t.Helper()
 	configMap, err := published.EncodeTombstone(namespace, published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: now,
@@ -145,7 +145,7 @@ func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
 	}
 	// Had the key id ever been here, nobody but its own record could accept it.
 	_, former := issue(t, "key in another cluster", "acme")
-	f.bury(t, former)
+	f.writeTombstone(t, former)
 	if _, err := f.Identify(moved, now); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a key whose id has a tombstone: %v", err)
 	}
@@ -161,8 +161,8 @@ func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
 	generated, record := f.publish(t, "till", "acme")
 	external := strings.Repeat("e", 40)
 	_, claim := f.publish(t, "external", "acme", claiming(external, now))
-	f.bury(t, record)
-	f.bury(t, claim)
+	f.writeTombstone(t, record)
+	f.writeTombstone(t, claim)
 	for _, presented := range []string{generated, external, reissue(t, "till")} {
 		if _, err := f.Identify(presented, now); !errors.Is(err, ErrUnknown) {
 			t.Errorf("got %v", err)

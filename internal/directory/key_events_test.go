@@ -58,26 +58,26 @@ func TestKeyEvents(t *testing.T) {
 			[]string{"updated " + coffee + " revision 5", "unverified " + coffee + " revision 4"},
 		},
 		"its tombstone": {
-			func(f fixture) { f.bury(t, recordOf(t, with("coffee", 5))) },
+			func(f fixture) { f.writeTombstone(t, recordOf(t, with("coffee", 5))) },
 			[]string{"ended " + coffee},
 		},
 		"its tombstone, behind its deletion": {
 			func(f fixture) {
 				_ = f.keyInformer.Delete(with("coffee", 5))
-				f.bury(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
 			},
 			[]string{"revoked " + coffee + " revision 5", "ended " + coffee},
 		},
 		"the same tombstone again": {
 			func(f fixture) {
-				f.bury(t, recordOf(t, with("coffee", 5)))
-				f.bury(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
 			},
 			[]string{"ended " + coffee},
 		},
 		"put back behind its tombstone": {
 			func(f fixture) {
-				f.bury(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
 				_ = f.keyInformer.Delete(with("coffee", 5))
 				_ = f.keyInformer.Add(with("coffee", 5))
 			},

@@ -1,4 +1,4 @@
--- Expects clock and queue. Defines held(), bury() and dead_keep_ms.
+-- Expects clock and queue. Defines held(), dead_letter() and dead_keep_ms.
 
 -- Dead letters are kept for 30 days, and so are their events.
 local dead_keep_ms = 2592000000
@@ -9,7 +9,7 @@ local function held(key, leased)
 end
 
 -- Makes a leased event a dead letter, and forgets those whose time is over.
-local function bury(dead_key, key, leased, reason)
+local function dead_letter(dead_key, key, leased, reason)
   events.release(leased)
   call('HSET', key, 'why', reason)
   call('PEXPIRE', key, dead_keep_ms)

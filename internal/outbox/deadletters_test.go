@@ -13,12 +13,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// bury makes a new event of the merchant a dead letter.
-func (s fixture) bury(t *testing.T, reason string) string {
+// deadLetter makes a new event of the merchant a dead letter.
+func (s fixture) deadLetter(t *testing.T, reason string) string {
 	t.Helper()
 	s.event(t)
 	lease := s.one(t)
-	must(t, s.Bury(t.Context(), lease, reason))
+	must(t, s.DeadLetter(t.Context(), lease, reason))
 	return lease.Event.ID
 }
 
@@ -47,11 +47,11 @@ func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 
 	var mine []string
 	for i := range 3 {
-		id := s.bury(t, "endpoint_disabled")
+		id := s.deadLetter(t, "endpoint_disabled")
 		must(t, s.redis.ZAdd(t.Context(), s.tag+"dead", goredis.Z{Score: float64(time.Now().Add(time.Duration(i) * time.Minute).UnixMilli()), Member: id}).Err())
 		mine = append([]string{id}, mine...)
 	}
-	neighbours, farther := other.bury(t, "timeout"), far.bury(t, "dns")
+	neighbours, farther := other.deadLetter(t, "timeout"), far.deadLetter(t, "dns")
 
 	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !slices.Equal(got, mine) {
 		t.Errorf("of the merchant: %v, want %v", got, mine)
@@ -84,7 +84,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 		other.event(t)
 	}
 	for _, lease := range s.leaseFor(t, time.Hour, 1000) {
-		must(t, s.Bury(t.Context(), lease, "timeout"))
+		must(t, s.DeadLetter(t.Context(), lease, "timeout"))
 	}
 	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !sameSet(got, want) {
 		t.Errorf("%d dead letters, want %d", len(got), len(want))
@@ -106,7 +106,7 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 	if letters := s.deadLetters(t, outbox.DeadLetterFilter{}); len(letters) != 1 || letters[0].Attempts != 1 || letters[0].Reason != "timeout" {
 		t.Fatalf("dead letters: %+v", letters)
 	}
-	kept := s.bury(t, "dns")
+	kept := s.deadLetter(t, "dns")
 
 	sent, err := s.Resend(t.Context(), id, "evt_of_nobody", id)
 	if err != nil || sent != 1 {
@@ -124,7 +124,7 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 
 func TestDeadLettersThatAreNoMore(t *testing.T) {
 	s := newFixture(t)
-	old, vanished, odd, unreadable := s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns"), s.bury(t, "dns")
+	old, vanished, odd, unreadable := s.deadLetter(t, "dns"), s.deadLetter(t, "dns"), s.deadLetter(t, "dns"), s.deadLetter(t, "dns")
 	ctx := t.Context()
 	long := float64(time.Now().Add(-30*24*time.Hour - time.Minute).UnixMilli())
 	must(t, s.redis.ZAdd(ctx, s.tag+"dead", goredis.Z{Score: long, Member: old}).Err())
@@ -144,7 +144,7 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 
 func TestTheBacklogIsCounted(t *testing.T) {
 	s := newFixture(t)
-	s.bury(t, "dns")
+	s.deadLetter(t, "dns")
 	s.fail(t, "here", nil)
 	s.fail(t, "here", gone)
 	s.event(t)
@@ -161,18 +161,18 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 	s.server.Stop()
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"lease":     second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":   s.Delivered(ctx, lease),
-		"fail":      second(s.Failed(ctx, lease, outbox.Failure{})),
-		"defer":     s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
-		"bury":      s.Bury(ctx, lease, "dns"),
-		"list":      second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
-		"resend":    second(s.Resend(ctx, lease.Event.ID)),
-		"count":     second(s.Backlog(ctx, s.bucket())),
-		"look":      second(s.PendingWork(ctx)),
-		"resume":    second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
-		"unhealthy": second(s.UnhealthyEndpoints(ctx, s.bucket())),
-		"report":    s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
+		"lease":       second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
+		"deliver":     s.Delivered(ctx, lease),
+		"fail":        second(s.Failed(ctx, lease, outbox.Failure{})),
+		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
+		"dead letter": s.DeadLetter(ctx, lease, "dns"),
+		"list":        second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
+		"resend":      second(s.Resend(ctx, lease.Event.ID)),
+		"count":       second(s.Backlog(ctx, s.bucket())),
+		"look":        second(s.PendingWork(ctx)),
+		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
+		"unhealthy":   second(s.UnhealthyEndpoints(ctx, s.bucket())),
+		"report":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)

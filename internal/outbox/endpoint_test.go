@@ -67,7 +67,7 @@ func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 		t.Fatal("disabled too early")
 	}
 	s.failingFor(t, 120*time.Hour)
-	if failed := s.fail(t, "here", nil); failed != (outbox.Failed{Buried: true, Disabled: true}) {
+	if failed := s.fail(t, "here", nil); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
 		t.Fatalf("after 120 h: %+v", failed)
 	}
 	if state := s.endpoint(t); !state.Disabled() || state.Cause != outbox.EndpointFailing || state.Target != "here" || state.Reported {
@@ -106,7 +106,7 @@ func TestFailuresElsewhereDoNotCount(t *testing.T) {
 
 func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
 	s := newFixture(t)
-	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{Buried: true, Disabled: true}) {
+	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
 		t.Fatalf("%+v", failed)
 	}
 	if state := s.endpoint(t); !state.Disabled() || state.Cause != outbox.EndpointGone {

@@ -15,8 +15,8 @@ import (
 
 // LeaseRequest asks for events that are due.
 type LeaseRequest struct {
-	// Holder names who asks, for people who look into Redis. It may be empty.
-	Holder string
+	// HolderIdentity names the dispatcher that asks, for people who look into Redis. It may be empty.
+	HolderIdentity string
 	// For is how long nobody else gets these events. Those that are neither ended nor put off by then come due
 	// again by themselves, which is how the events of a dispatcher that crashed are not lost.
 	For time.Duration
@@ -70,7 +70,7 @@ const ReasonDecodeError = "decode_error"
 // others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.KeyspaceOf(bucket)
-	token := request.Holder + ":" + rand.Text()
+	token := request.HolderIdentity + ":" + rand.Text()
 	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)},
 		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey))
 	if err != nil {
@@ -104,7 +104,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	}
 	for _, lease := range undecodable {
 		leased.Undecodable = append(leased.Undecodable, lease.Event.ID)
-		if err := o.Bury(ctx, lease, ReasonDecodeError); err != nil && !errors.Is(err, ErrLeaseLost) {
+		if err := o.DeadLetter(ctx, lease, ReasonDecodeError); err != nil && !errors.Is(err, ErrLeaseLost) {
 			return leased, err
 		}
 	}

@@ -32,8 +32,8 @@ var outboxOperations = []struct {
 	{"put off", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
 	}},
-	{"bury", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return s.Bury(ctx, lease, "dns")
+	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
+		return s.DeadLetter(ctx, lease, "dns")
 	}},
 	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
@@ -64,11 +64,11 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 	}
 	letters, err := s.DeadLetters(t.Context(), outbox.DeadLetterFilter{})
 	must(t, err)
-	buried := deadIDs(letters)
-	if len(buried) != 16 {
-		t.Errorf("%d dead letters, want 16", len(buried))
+	dead := deadIDs(letters)
+	if len(dead) != 16 {
+		t.Errorf("%d dead letters, want 16", len(dead))
 	}
-	if sent, err := s.Resend(t.Context(), buried...); err != nil || sent != 16 {
+	if sent, err := s.Resend(t.Context(), dead...); err != nil || sent != 16 {
 		t.Errorf("sent %d again: %v", sent, err)
 	}
 }

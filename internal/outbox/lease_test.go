@@ -46,7 +46,7 @@ func (s fixture) event(t *testing.T) string {
 
 func (s fixture) leaseFor(t *testing.T, long time.Duration, limit int) []outbox.Lease {
 	t.Helper()
-	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{Holder: "a test", For: long, Limit: limit})
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{HolderIdentity: "a test", For: long, Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,10 +126,10 @@ func wantStale(t *testing.T, s fixture, stale outbox.Lease) {
 	t.Helper()
 	before := s.everything(t)
 	for name, err := range map[string]error{
-		"delivered": s.Delivered(t.Context(), stale),
-		"dropped":   s.Drop(t.Context(), stale),
-		"buried":    s.Bury(t.Context(), stale, "late"),
-		"failed":    second(s.Failed(t.Context(), stale, outbox.Failure{Reason: "late", Gone: true, Target: "t"})),
+		"delivered":   s.Delivered(t.Context(), stale),
+		"dropped":     s.Drop(t.Context(), stale),
+		"dead letter": s.DeadLetter(t.Context(), stale, "late"),
+		"failed":      second(s.Failed(t.Context(), stale, outbox.Failure{Reason: "late", Gone: true, Target: "t"})),
 	} {
 		if !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s with a stale lease: %v, want ErrLeaseLost", name, err)
@@ -211,7 +211,7 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 }
 
 // In a rolling upgrade dispatchers of both versions lease the same events.
-func TestEventsOfANewerVersionAreNotBuried(t *testing.T) {
+func TestEventsOfANewerVersionAreNoDeadLetters(t *testing.T) {
 	for desc, change := range map[string][]any{
 		"a new kind":   {"k", "session.refunded"},
 		"a new format": {"V", "2", "k", "", "f", "of another form"},

@@ -42,7 +42,7 @@ var (
 	endScript               = redis.NewScript("end_event", redis.Clock, queue, endpoint, part("end"))
 	failScript              = redis.NewScript("fail_event", redis.Clock, queue, deadLetters, endpoint, part("fail"))
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
-	buryScript              = redis.NewScript("bury_event", redis.Clock, queue, deadLetters, buryLua)
+	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
 	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
 	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, part("resend_dead_letters"))
 	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))

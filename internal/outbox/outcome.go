@@ -25,8 +25,8 @@ type Failure struct {
 
 // Failed is what a failed attempt led to.
 type Failed struct {
-	// Buried: the event is a dead letter now.
-	Buried bool
+	// DeadLettered: the event is a dead letter now.
+	DeadLettered bool
 	// Disabled: this attempt disabled the endpoint.
 	Disabled bool
 }
@@ -38,13 +38,13 @@ local lost = call('TYPE', KEYS[3]).ok ~= 'hash' and events.release(ARGV[1])
 return {'OK', lost and 1 or 0}
 `
 
-// buryLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters; ARGV the
-// leased event as the queue has it, and the reason.
-const buryLua = `
+// deadLetterLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters;
+// ARGV the leased event as the queue has it, and the reason.
+const deadLetterLua = `
 if not held(KEYS[3], ARGV[1]) then
   return {'STALE'}
 end
-bury(KEYS[4], KEYS[3], ARGV[1], ARGV[2])
+dead_letter(KEYS[4], KEYS[3], ARGV[1], ARGV[2])
 return {'OK'}
 `
 
@@ -68,9 +68,9 @@ func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 	return o.runLeased(ctx, "drop an event", endScript, lease, nil)
 }
 
-// Bury makes an event a dead letter without an attempt. The reason is a word of a closed list. Errors are those of Delivered.
-func (o *Outbox) Bury(ctx context.Context, lease Lease, reason string) error {
-	return o.runLeased(ctx, "bury an event", buryScript, lease, []string{lease.space().Key(redis.DeadLettersKey)}, reason)
+// DeadLetter makes an event a dead letter without an attempt. The reason is a word of a closed list. Errors are those of Delivered.
+func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, reason string) error {
+	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, []string{lease.space().Key(redis.DeadLettersKey)}, reason)
 }
 
 // runLeased runs a script that has nothing to say but whether the lease was lost. It takes the keys of the queue and of the event
@@ -93,7 +93,7 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 	if err := leaseError(what, &reply, err); err != nil {
 		return Failed{}, err
 	}
-	failed := Failed{Buried: reply.Int() == 1, Disabled: reply.Int() == 1}
+	failed := Failed{DeadLettered: reply.Int() == 1, Disabled: reply.Int() == 1}
 	if err := reply.Err(); err != nil {
 		return Failed{}, fmt.Errorf("%s: %w", what, err)
 	}

@@ -65,7 +65,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{
 		Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour,
 	})
-	if err != nil || failed != (outbox.Failed{Buried: true}) {
+	if err != nil || failed != (outbox.Failed{DeadLettered: true}) {
 		t.Fatalf("%+v, %v", failed, err)
 	}
 	if hash, due, dead := s.leftOf(t, id); !hash || due || !dead {
@@ -81,7 +81,7 @@ func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Reason: "dns", Target: "here", FailingLimit: time.Hour})
-	if err != nil || failed.Buried {
+	if err != nil || failed.DeadLettered {
 		t.Fatalf("%+v, %v", failed, err)
 	}
 	if lease := s.one(t); lease.Event.ID != id || lease.Attempts != 1 {

@@ -123,8 +123,8 @@ func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
 	wantTurn("the second failed", second)
 	third := s.event(t)
 	wantTurn("a third recorded", third)
-	must(t, s.Bury(t.Context(), s.one(t), "dns"))
-	wantTurn("the third buried", second)
+	must(t, s.DeadLetter(t.Context(), s.one(t), "dns"))
+	wantTurn("the third a dead letter", second)
 	dueAt(t, s.redis, s.tag, second, time.UnixMilli(1_000))
 	must(t, s.Drop(t.Context(), s.one(t)))
 	if at, there := turn(); there {

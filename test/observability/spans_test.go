@@ -84,7 +84,7 @@ func TestWhoseTraceItIs(t *testing.T) {
 	}
 }
 
-// The dispatcher looks for work all the time; a trace of each look would bury what is of interest.
+// The dispatcher looks for work all the time; a trace of each look would hide what is of interest.
 func TestLookingForWorkIsNotTraced(t *testing.T) {
 	for _, span := range shared.spans.GetSpans() {
 		if strings.HasPrefix(span.Name, "redis ") && !span.Parent.IsValid() {

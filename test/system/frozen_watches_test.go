@@ -15,20 +15,20 @@ func (s tenant) freezeWatches() {
 	}
 }
 
-// graveyard are keys that a 200 has declared dead.
-type graveyard struct {
+// deadKeys are keys that a 200 has declared dead.
+type deadKeys struct {
 	mu   sync.Mutex
 	keys []string
 }
 
-func (g *graveyard) bury(key string) {
+func (g *deadKeys) add(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keys = append(g.keys, key)
 }
 
 // pick returns the n-th dead key, counted around; empty while all are alive.
-func (g *graveyard) pick(n int) string {
+func (g *deadKeys) pick(n int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.keys) == 0 {
@@ -53,7 +53,7 @@ func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
 	}
 	s.freezeWatches()
 
-	dead := &graveyard{}
+	dead := &deadKeys{}
 	var probes, unanswered, accepted atomic.Int64
 	var callers sync.WaitGroup
 	done := make(chan struct{})
@@ -89,9 +89,9 @@ func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
 			t.Errorf("rotation %d: status %d: %s", rotation, rotated.Status, rotated.Raw)
 			break
 		}
-		dead.bury(key)
+		dead.add(key)
 		if rotation == 0 {
-			dead.bury(initial) // a rotation over HTTP ends the overlap of earlier ones
+			dead.add(initial) // a rotation over HTTP ends the overlap of earlier ones
 		}
 		key = rotated.Body["fullKey"].(string)
 		for replica := range shared.replicas {
