@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +83,55 @@ func TestRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestServerThatEnds: without one of these nothing works, and nothing starts them again.
+func TestServerThatEnds(t *testing.T) {
+	root := devenvtest.Build(t)
+	for _, server := range []string{"kube-apiserver", "redis-server"} {
+		t.Run(server, func(t *testing.T) {
+			run := devenvtest.Start(t, root)
+			waitUntil(t, "the Kubernetes API runs", func() bool { return strings.Contains(run.Output(t), "creating namespaces") })
+			running := descendants(t, run.Process.Pid)
+			if err := syscall.Kill(running[server], syscall.SIGKILL); running[server] == 0 || err != nil {
+				t.Fatalf("kill %s of %v: %v", server, running, err)
+			}
+			<-run.Ended
+			log := strings.TrimSuffix(server, "-server") + ".log"
+			if output := run.Output(t); run.ExitCode() != 1 ||
+				!regexp.MustCompile(`make run: \S+ ended unexpectedly.*; the end of \S+`+log+":\n.+").MatchString(output) {
+				t.Errorf("exit code %d, and no end of %s in the output:\n%s", run.ExitCode(), log, output)
+			}
+			for name, pid := range running {
+				if syscall.Kill(pid, 0) == nil {
+					t.Errorf("%s still runs", name)
+				}
+			}
+		})
+	}
+}
+
+// descendants returns the process ids of the programs that a process has started, and those of what these have started.
+func descendants(t *testing.T, parent int) map[string]int {
+	t.Helper()
+	table, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,comm=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := map[string][][]string{} // of each parent: id, parent, path
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			children[fields[1]] = append(children[fields[1]], fields)
+		}
+	}
+	found := map[string]int{}
+	for parents := []string{strconv.Itoa(parent)}; len(parents) > 0; parents = parents[1:] {
+		for _, child := range children[parents[0]] {
+			found[filepath.Base(child[2])], _ = strconv.Atoi(child[0])
+			parents = append(parents, child[0])
+		}
+	}
+	return found
 }
 
 // chargeAndSettle creates a session on one replica, settles it as the sample rail, reads it on the other, and waits for the webhook.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,8 @@ type programs struct {
 	fail context.CancelCauseFunc
 }
 
+func (p *programs) logOf(name string) string { return filepath.Join(p.logs, name+".log") }
+
 // child is a process that was started.
 type child struct {
 	name, log string
@@ -30,7 +33,7 @@ type child struct {
 }
 
 func (p *programs) launch(name, path string, args []string) (*child, error) {
-	c := &child{name: name, log: filepath.Join(p.logs, name+".log"), ended: make(chan struct{})}
+	c := &child{name: name, log: p.logOf(name), ended: make(chan struct{})}
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make a log file: %w", err)
@@ -49,8 +52,31 @@ func (p *programs) launch(name, path string, args []string) (*child, error) {
 	return c, nil
 }
 
+func ended(name, how, log string) error {
+	return fmt.Errorf("%s ended unexpectedly%s; the end of %s:\n%s", name, how, log, tail(log))
+}
+
 func (c *child) failure() error {
-	return fmt.Errorf("%s ended unexpectedly (%v); the end of %s:\n%s", c.name, c.program.ProcessState, c.log, tail(c.log))
+	return ended(c.name, fmt.Sprintf(" (%v)", c.program.ProcessState), c.log)
+}
+
+// logUntilEnd returns the output for a process that a library starts, and fails the environment when that process ends: only then
+// nothing holds this pipe open any more. The caller closes the output once the process has started.
+func (p *programs) logUntilEnd(name string) (output *os.File, err error) {
+	log, err := os.Create(p.logOf(name))
+	if err != nil {
+		return nil, fmt.Errorf("make a log file: %w", err)
+	}
+	reader, output, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a pipe for the log of %s: %w", name, err), log.Close())
+	}
+	go func() {
+		_, err := io.Copy(log, reader)
+		_ = errors.Join(reader.Close(), log.Close())
+		p.fail(errors.Join(ended(name, "", log.Name()), err))
+	}()
+	return output, nil
 }
 
 // end asks the process to stop, and kills it after patienceToStop.

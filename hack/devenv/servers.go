@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,17 +19,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// startControlPlane starts etcd and kube-apiserver with the project's CRDs installed.
+// startControlPlane starts etcd and kube-apiserver with the project's CRDs installed. If one of them ends, the environment fails.
 func (e *environment) startControlPlane(_ context.Context) error {
-	var logs [2]*os.File
-	for i, name := range []string{"etcd", "kube-apiserver"} {
-		log, err := os.Create(filepath.Join(e.programs.logs, name+".log"))
-		if err != nil {
-			return fmt.Errorf("make a log file: %w", err)
-		}
-		logs[i] = log
+	etcd, err := e.programs.logUntilEnd("etcd")
+	if err != nil {
+		return err
 	}
-	e.onStop("close logs", func() error { return errors.Join(logs[0].Close(), logs[1].Close()) })
+	defer func() { _ = etcd.Close() }() // the process has its own
+	apiserver, err := e.programs.logUntilEnd("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = apiserver.Close() }()
 
 	e.cluster = &envtest.Environment{
 		UseExistingCluster:       new(false), // whatever USE_EXISTING_CLUSTER says: never a real cluster
@@ -40,13 +40,13 @@ func (e *environment) startControlPlane(_ context.Context) error {
 		ControlPlaneStartTimeout: time.Minute,
 		ControlPlaneStopTimeout:  patienceToStop,
 	}
-	e.cluster.ControlPlane.Etcd = &envtest.Etcd{Out: logs[0], Err: logs[0]}
+	e.cluster.ControlPlane.Etcd = &envtest.Etcd{Out: etcd, Err: etcd}
 	server := e.cluster.ControlPlane.GetAPIServer()
-	server.Out, server.Err = logs[1], logs[1]
+	server.Out, server.Err = apiserver, apiserver
 
 	e.onStop("Kubernetes API", e.cluster.Stop) // also if only etcd has started
 	if _, err := e.cluster.Start(); err != nil {
-		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(logs[1].Name()))
+		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(e.programs.logOf("kube-apiserver")))
 	}
 	return nil
 }
