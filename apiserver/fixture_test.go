@@ -103,6 +103,7 @@ func (f *fixture) merchant(name string, change ...func(*published.MerchantRecord
 		Name:        name,
 		DisplayName: "Acme " + name,
 		State:       v1alpha1.MerchantActive,
+		Currency:    "EUR",
 		RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000},
 		Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 	}

@@ -28,6 +28,7 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 		return a.admitInvalid(w, r, from, err)
 	}
 	request.MerchantName = from.Merchant.DisplayName
+	request.Currency = from.Merchant.Currency
 	request.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
 	request.EmitCreated = from.Merchant.EmitCreated
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject

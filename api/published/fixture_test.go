@@ -49,9 +49,11 @@ func merchantRecord() published.MerchantRecord {
 		UID:         "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1",
 		DisplayName: "Acme Coffee",
 		State:       v1alpha1.MerchantActive,
+		Currency:    "EUR",
 		IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"},
 		RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+		Page:        &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"},
 		Webhook: &v1alpha1.Webhook{
 			URL:        "https://shop.example/hooks",
 			Events:     []v1alpha1.WebhookEvent{"session.completed"},

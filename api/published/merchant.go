@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,11 @@ type MerchantRecord struct {
 	UID         types.UID                `json:"uid,omitempty"`
 	DisplayName string                   `json:"displayName"`
 	State       v1alpha1.MerchantState   `json:"state"`
+	Currency    v1alpha1.Currency        `json:"currency"`
 	IPAllowlist []v1alpha1.IPBlock       `json:"ipAllowlist,omitempty"`
 	RateLimit   v1alpha1.RateLimit       `json:"rateLimit"`
 	Sessions    v1alpha1.SessionSettings `json:"sessions"`
+	Page        *v1alpha1.PageSettings   `json:"page,omitempty"`
 	Webhook     *v1alpha1.Webhook        `json:"webhook,omitempty"`
 }
 
@@ -40,9 +43,11 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		UID:         merchant.UID,
 		DisplayName: merchant.Spec.DisplayName,
 		State:       merchant.Spec.State,
+		Currency:    merchant.Spec.Currency,
 		IPAllowlist: merchant.Spec.IPAllowlist,
 		RateLimit:   merchant.Spec.RateLimit,
 		Sessions:    merchant.Spec.Sessions,
+		Page:        merchant.Spec.Page,
 		Webhook:     merchant.Spec.Webhook,
 	}
 }
@@ -82,6 +87,8 @@ func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 	return record, nil
 }
 
+var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
+
 // validate refuses a record that the data plane cannot use. Unknown types of webhook events are valid; they are never
 // sent.
 func (r MerchantRecord) validate() error {
@@ -94,6 +101,8 @@ func (r MerchantRecord) validate() error {
 		return invalid("displayName is missing")
 	case r.State != v1alpha1.MerchantActive && r.State != v1alpha1.MerchantSuspended && r.State != v1alpha1.MerchantClosed:
 		return invalid("state is none of Active, Suspended, Closed")
+	case !currencyForm.MatchString(string(r.Currency)):
+		return invalid("currency is not an ISO 4217 code")
 	case r.RateLimit.RequestsPerSecond < 1:
 		return invalid("rateLimit.requestsPerSecond is below 1")
 	case r.RateLimit.Burst < 1:

@@ -20,9 +20,11 @@ func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
 		Spec: v1alpha1.MerchantSpec{
 			DisplayName: want.DisplayName,
 			State:       want.State,
+			Currency:    want.Currency,
 			IPAllowlist: want.IPAllowlist,
 			RateLimit:   want.RateLimit,
 			Sessions:    want.Sessions,
+			Page:        want.Page,
 			Webhook:     want.Webhook,
 		},
 	})

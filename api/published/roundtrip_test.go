@@ -127,6 +127,7 @@ func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
 		UID:         types.UID(rapid.StringN(0, 36, 144).Draw(t, "uid")),
 		DisplayName: rapid.StringN(1, 128, 512).Draw(t, "displayName"),
 		State:       rapid.SampledFrom([]v1alpha1.MerchantState{"Active", "Suspended", "Closed"}).Draw(t, "state"),
+		Currency:    v1alpha1.Currency(rapid.StringMatching(`[A-Z]{3}`).Draw(t, "currency")),
 		IPAllowlist: blocks.Draw(t, "ipAllowlist"),
 		RateLimit: v1alpha1.RateLimit{
 			RequestsPerSecond: rapid.Int32Min(1).Draw(t, "rate"), Burst: rapid.Int32Min(1).Draw(t, "burst"),

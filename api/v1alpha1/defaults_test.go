@@ -11,6 +11,7 @@ import (
 var defaultMerchantSpec = v1alpha1.MerchantSpec{
 	DisplayName: "Acme Coffee",
 	State:       v1alpha1.MerchantActive,
+	Currency:    v1alpha1.DefaultCurrency,
 	RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 	Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 }

@@ -32,6 +32,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="isIP(self) || (isCIDR(self) && cidr(self) == cidr(self).masked())",message="must be an IP address (198.51.100.7) or a CIDR block without host bits (203.0.113.0/24)"
 type IPBlock string
 
+// Currency is the ISO 4217 code of a currency in use, in upper case.
+// +kubebuilder:validation:MaxLength=3
+// +kubebuilder:validation:XValidation:rule="self in ['AED','AFN','ALL','AMD','AOA','ARS','AUD','AWG','AZN','BAM','BBD','BDT','BHD','BIF','BMD','BND','BOB','BRL','BSD','BTN','BWP','BYN','BZD','CAD','CDF','CHF','CLP','CNY','COP','CRC','CUP','CVE','CZK','DJF','DKK','DOP','DZD','EGP','ERN','ETB','EUR','FJD','FKP','GBP','GEL','GHS','GIP','GMD','GNF','GTQ','GYD','HKD','HNL','HTG','HUF','IDR','ILS','INR','IQD','IRR','ISK','JMD','JOD','JPY','KES','KGS','KHR','KMF','KPW','KRW','KWD','KYD','KZT','LAK','LBP','LKR','LRD','LSL','LYD','MAD','MDL','MGA','MKD','MMK','MNT','MOP','MRU','MUR','MVR','MWK','MXN','MYR','MZN','NAD','NGN','NIO','NOK','NPR','NZD','OMR','PAB','PEN','PGK','PHP','PKR','PLN','PYG','QAR','RON','RSD','RUB','RWF','SAR','SBD','SCR','SDG','SEK','SGD','SHP','SLE','SOS','SRD','SSP','STN','SVC','SYP','SZL','THB','TJS','TMT','TND','TOP','TRY','TTD','TWD','TZS','UAH','UGX','USD','UYU','UZS','VES','VND','VUV','WST','XAF','XCD','XCG','XOF','XPF','YER','ZAR','ZMW','ZWG']",message="must be the ISO 4217 code of a currency in use, in upper case, such as EUR"
+type Currency string
+
+// DefaultCurrency is that of a Merchant that names none.
+const DefaultCurrency Currency = "USD"
+
 // WebhookEvent is a type of event that a webhook can receive.
 // +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;key.rotated
 type WebhookEvent string
@@ -126,6 +134,27 @@ type Webhook struct {
 	ResumeTrigger string `json:"resumeTrigger,omitempty"`
 }
 
+// PageSettings change the page on which payers pay.
+type PageSettings struct {
+	// accentColor is the colour of links and buttons, as "#rrggbb". Where it does not contrast enough with the page, the page
+	// uses its own colour. Default: the page's own colour.
+	// +kubebuilder:validation:MinLength=7
+	// +kubebuilder:validation:MaxLength=7
+	// +kubebuilder:validation:Pattern=`^#[0-9A-Fa-f]{6}$`
+	// +optional
+	AccentColor string `json:"accentColor,omitempty"`
+
+	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
+	// and has no user info. Default: none, the page offers no link.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHostname() != ''",message="must be an absolute https URL such as https://shop.example/thanks"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/?#]*://[^/?#]*@')",message="must not contain user info (user@)"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be visible ASCII; write other characters percent-encoded"
+	// +optional
+	ReturnURL string `json:"returnURL,omitempty"`
+}
+
 // MerchantSpec is the desired state of a Merchant.
 type MerchantSpec struct {
 	// displayName is the name that payers see. It must not contain control characters or characters that change the
@@ -141,6 +170,12 @@ type MerchantSpec struct {
 	// +kubebuilder:default=Active
 	// +optional
 	State MerchantState `json:"state,omitempty"`
+
+	// currency is the ISO 4217 code of the currency of all amounts, which are in its minor unit: 1250 is 12.50 USD, 1250 JPY
+	// or 1.250 KWD. Payers see it. A change applies to new sessions only. Default: USD.
+	// +kubebuilder:default=USD
+	// +optional
+	Currency Currency `json:"currency,omitempty"`
 
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.
@@ -158,6 +193,10 @@ type MerchantSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Sessions SessionSettings `json:"sessions,omitzero"`
+
+	// page changes the page on which payers pay. Default: its own colour, and no link back to the shop.
+	// +optional
+	Page *PageSettings `json:"page,omitempty"`
 
 	// webhook is the endpoint that receives the events of the merchant. Default: none, no events are sent.
 	// +optional

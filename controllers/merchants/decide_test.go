@@ -16,6 +16,7 @@ func merchant() *v1alpha1.Merchant {
 		Spec: v1alpha1.MerchantSpec{
 			DisplayName: "Acme Coffee",
 			State:       v1alpha1.MerchantActive,
+			Currency:    v1alpha1.DefaultCurrency,
 			IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24"},
 			RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 			Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},

@@ -47,6 +47,7 @@ func merchant(webhook *v1alpha1.Webhook) *v1alpha1.Merchant {
 		Spec: v1alpha1.MerchantSpec{
 			DisplayName: "Acme",
 			State:       v1alpha1.MerchantActive,
+			Currency:    v1alpha1.DefaultCurrency,
 			RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 			Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 			Webhook:     webhook,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -102,10 +103,13 @@ type Merchant struct {
 	ID          string
 	DisplayName string
 	State       v1alpha1.MerchantState
+	// Currency is that of new sessions, an ISO 4217 code.
+	Currency string
 	// Allowlist are the address blocks that may call; empty: any address.
 	Allowlist []netip.Prefix
 	RateLimit v1alpha1.RateLimit
 	Sessions  v1alpha1.SessionSettings
+	Page      v1alpha1.PageSettings
 	// EmitCreated: its webhook subscribes to session.created.
 	EmitCreated bool
 }
@@ -153,6 +157,13 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	return found.principal(digest, prefix, merchant, record.Live(digest, now)), nil
 }
 
+// Merchant returns the merchant with an id, nil if it is not published.
+func (d *Directory) Merchant(id string) *Merchant {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.index.merchants[unique.Make(id)]
+}
+
 // decodeMerchant reads a published merchant.
 func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	record, err := published.DecodeMerchant(configMap)
@@ -163,13 +174,19 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	if err != nil {
 		return nil, err
 	}
+	var page v1alpha1.PageSettings
+	if record.Page != nil {
+		page = *record.Page
+	}
 	return &Merchant{
 		ID:          record.MerchantID,
 		DisplayName: record.DisplayName,
 		State:       record.State,
+		Currency:    string(record.Currency),
 		Allowlist:   allowlist,
 		RateLimit:   record.RateLimit,
 		Sessions:    record.Sessions,
+		Page:        page,
 		EmitCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
 	}, nil
 }

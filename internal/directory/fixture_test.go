@@ -93,6 +93,7 @@ func merchantRecord(uid types.UID, change ...func(*published.MerchantRecord)) pu
 		Name:        "acme",
 		DisplayName: "Acme",
 		State:       v1alpha1.MerchantActive,
+		Currency:    "EUR",
 		RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 	}

@@ -27,23 +27,32 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 	_ = f.keyInformer.Add(secret)
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::7"}
+		r.Page = &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"}
 	})))
 
 	got, err := f.Identify(key, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	comparePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	want := Principal{
 		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Merchant: &Merchant{
-			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive,
+			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",
 			Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")},
 			RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 			Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+			Page:      v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want.Merchant, f.Merchant(published.ID("acme")), comparePrefix); diff != "" {
+		t.Errorf("merchant by id (-want +got):\n%s", diff)
+	}
+	if other := f.Merchant(published.ID("other")); other != nil {
+		t.Errorf("an unknown merchant: %+v", other)
+	}
+	if diff := cmp.Diff(want, got, comparePrefix); diff != "" {
 		t.Errorf("principal (-want +got):\n%s", diff)
 	}
 }

@@ -16,16 +16,25 @@ type Record struct {
 	MerchantID string `json:"-"`
 	// MerchantName is the name payers see.
 	MerchantName string `json:"n"`
+	// Currency is the ISO 4217 code of all amounts. DefaultCurrency is not stored.
+	Currency string `json:"c,omitempty"`
 	// LifetimeMillis is from creation to expiry.
 	LifetimeMillis int64 `json:"l"`
 	Charge
 }
 
+// DefaultCurrency is the currency of a record that names none.
+const DefaultCurrency = "USD"
+
 // Append appends the record as it is stored.
 func (r *Record) Append(to []byte) ([]byte, error) {
+	stored := *r
+	if stored.Currency == DefaultCurrency {
+		stored.Currency = ""
+	}
 	to = append(append(to, r.MerchantID...), ' ')
 	to = append(strconv.AppendInt(to, r.AmountCents, 10), ' ')
-	rest, err := json.Marshal(r)
+	rest, err := json.Marshal(&stored)
 	return append(to, rest...), err
 }
 
@@ -45,6 +54,9 @@ func ParseRecord(text string) (Record, bool) {
 		return Record{}, false
 	}
 	record.MerchantID, record.AmountCents = merchantID, cents
+	if record.Currency == "" {
+		record.Currency = DefaultCurrency
+	}
 	return record, true
 }
 
@@ -87,6 +99,8 @@ func (r *Record) setText(name byte, text string) bool {
 	switch name {
 	case 'n':
 		r.MerchantName = text
+	case 'c':
+		r.Currency = text
 	case 'o':
 		r.OrderRef = text
 	default:

@@ -15,7 +15,9 @@ import (
 // NewSession is a session to be created. Its charge has been validated.
 type NewSession struct {
 	MerchantName string
-	Charge       session.Charge
+	// Currency is the ISO 4217 code of the charge's amounts; empty: session.DefaultCurrency.
+	Currency string
+	Charge   session.Charge
 	// Lifetime is from creation to expiry, to the millisecond.
 	Lifetime time.Duration
 	// Idempotency is the caller's Idempotency-Key; zero: none.
@@ -80,7 +82,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	call.Text(lifetime)
 	call.Int((wanted.Lifetime + s.retention).Milliseconds())
 	record := session.Record{
-		MerchantID: admission.MerchantID, MerchantName: wanted.MerchantName,
+		MerchantID: admission.MerchantID, MerchantName: wanted.MerchantName, Currency: wanted.Currency,
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
 	}
 	var room [128]byte // enough for most

@@ -56,16 +56,36 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 	}
 }
 
-func TestPayersSeeThreeFields(t *testing.T) {
+func TestWhatPayersSee(t *testing.T) {
 	s := open(t, shared.URL())
-	created := mustCreate(t, s, merchant(), newSession())
-	_, public, err := s.PublicSession(t.Context(), payer(), created.Session.ID)
+	asks := merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	want := publicSession(created)
+	_, public, err := s.PublicSession(t.Context(), payer(), created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := store.PublicSession{MerchantName: "Acme Coffee", AmountCents: 1250, Status: session.Pending}
+	if public.ExpiresIn <= 14*time.Minute || public.ExpiresIn > 15*time.Minute {
+		t.Errorf("a new session expires in %s, want nearly 15 minutes", public.ExpiresIn)
+	}
+	want.ExpiresIn = public.ExpiresIn
 	if public != want {
 		t.Errorf("public read: %+v, want %+v", public, want)
+	}
+	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
+		t.Fatal(err)
+	}
+	want.Status, want.ExpiresIn = session.Cancelled, 0
+	if _, public, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil || public != want {
+		t.Errorf("after the end: %+v, %v, want %+v", public, err, want)
+	}
+}
+
+// publicSession is what payers see of a session from newSession.
+func publicSession(created session.Session) store.PublicSession {
+	return store.PublicSession{
+		MerchantID: created.MerchantID, MerchantName: created.MerchantName, AmountCents: created.Charge.AmountCents, Currency: "EUR",
+		Status: created.Status, ExpiresAt: created.ExpiresAt,
 	}
 }
 

@@ -12,4 +12,4 @@ if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) 
   sessions(KEYS[4], KEYS[5]).expire_if_due(KEYS[2], KEYS[3], {fields[STATUS], fields[EXPIRES_AT]})
   fields[STATUS] = 'EXPIRED'
 end
-return {'OK' .. moment, fields[STATUS], fields[3]}
+return {'OK' .. moment, fields[STATUS], fields[EXPIRES_AT], fields[3]}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -45,9 +46,16 @@ type PublicAdmission struct {
 
 // PublicSession is what anyone who has the session id may see.
 type PublicSession struct {
+	// MerchantID is without "mer_".
+	MerchantID   string
 	MerchantName string
 	AmountCents  int64
-	Status       session.Status
+	// Currency is an ISO 4217 code.
+	Currency  string
+	Status    session.Status
+	ExpiresAt time.Time
+	// ExpiresIn is the time left to pay on the clock of Redis; 0 unless the session is pending.
+	ExpiresIn time.Duration
 }
 
 // PublicSession reads what a payer may see of a session, expiring it first if it is due. Errors:
@@ -69,10 +77,15 @@ func (s *Store) PublicSession(
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
-	status := statusOf(&reply)
+	read := PublicSession{Status: statusOf(&reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	if reply.Err() != nil || !ok {
 		return ratelimit.Quota{}, PublicSession{}, redis.ErrCorrupt
 	}
-	return admitted.Quota, PublicSession{Status: status, MerchantName: record.MerchantName, AmountCents: record.AmountCents}, nil
+	read.MerchantID, read.MerchantName = record.MerchantID, record.MerchantName
+	read.AmountCents, read.Currency = record.AmountCents, record.Currency
+	if read.Status == session.Pending {
+		read.ExpiresIn = read.ExpiresAt.Sub(admitted.Now)
+	}
+	return admitted.Quota, read, nil
 }

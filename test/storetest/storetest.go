@@ -101,6 +101,7 @@ func Digest() apikey.Digest { return apikey.DigestOf(rand.Text()) }
 func NewSession() store.NewSession {
 	return store.NewSession{
 		MerchantName: "Acme Coffee",
+		Currency:     "EUR",
 		Charge:       session.Charge{AmountCents: 1250, OrderRef: "1001"},
 		Lifetime:     15 * time.Minute,
 	}

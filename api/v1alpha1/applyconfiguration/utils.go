@@ -32,6 +32,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.MerchantSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MerchantStatus"):
 		return &apiv1alpha1.MerchantStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PageSettings"):
+		return &apiv1alpha1.PageSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PreviousKey"):
 		return &apiv1alpha1.PreviousKeyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):

@@ -109,6 +109,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
           elementRelationship: atomic
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Currency
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Delivery
   map:
     fields:
@@ -152,6 +154,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.MerchantSpec
   map:
     fields:
+    - name: currency
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.Currency
+      default: USD
     - name: displayName
       type:
         scalar: string
@@ -161,6 +167,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
           elementRelationship: associative
+    - name: page
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.PageSettings
     - name: rateLimit
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.RateLimit
@@ -196,6 +205,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: webhookSecretName
+      type:
+        scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PageSettings
+  map:
+    fields:
+    - name: accentColor
+      type:
+        scalar: string
+    - name: returnURL
       type:
         scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey

@@ -17,6 +17,9 @@ type MerchantSpecApplyConfiguration struct {
 	// state says whether the API accepts requests with keys of this merchant. Active (the default): yes. Suspended (a
 	// pause) and Closed (an ended contract): they get 403. Payers can still read existing sessions.
 	State *apiv1alpha1.MerchantState `json:"state,omitempty"`
+	// currency is the ISO 4217 code of the currency of all amounts, which are in its minor unit: 1250 is 12.50 USD, 1250 JPY
+	// or 1.250 KWD. Payers see it. A change applies to new sessions only. Default: USD.
+	Currency *apiv1alpha1.Currency `json:"currency,omitempty"`
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.
 	IPAllowlist []apiv1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
@@ -24,6 +27,8 @@ type MerchantSpecApplyConfiguration struct {
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
 	// sessions are the settings of the payment sessions of the merchant.
 	Sessions *SessionSettingsApplyConfiguration `json:"sessions,omitempty"`
+	// page changes the page on which payers pay. Default: its own colour, and no link back to the shop.
+	Page *PageSettingsApplyConfiguration `json:"page,omitempty"`
 	// webhook is the endpoint that receives the events of the merchant. Default: none, no events are sent.
 	Webhook *WebhookApplyConfiguration `json:"webhook,omitempty"`
 }
@@ -50,6 +55,14 @@ func (b *MerchantSpecApplyConfiguration) WithState(value apiv1alpha1.MerchantSta
 	return b
 }
 
+// WithCurrency sets the Currency field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Currency field is set to the value of the last call.
+func (b *MerchantSpecApplyConfiguration) WithCurrency(value apiv1alpha1.Currency) *MerchantSpecApplyConfiguration {
+	b.Currency = &value
+	return b
+}
+
 // WithIPAllowlist adds the given value to the IPAllowlist field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the IPAllowlist field.
@@ -73,6 +86,14 @@ func (b *MerchantSpecApplyConfiguration) WithRateLimit(value *RateLimitApplyConf
 // If called multiple times, the Sessions field is set to the value of the last call.
 func (b *MerchantSpecApplyConfiguration) WithSessions(value *SessionSettingsApplyConfiguration) *MerchantSpecApplyConfiguration {
 	b.Sessions = value
+	return b
+}
+
+// WithPage sets the Page field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Page field is set to the value of the last call.
+func (b *MerchantSpecApplyConfiguration) WithPage(value *PageSettingsApplyConfiguration) *MerchantSpecApplyConfiguration {
+	b.Page = value
 	return b
 }
 
