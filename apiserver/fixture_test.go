@@ -77,12 +77,7 @@ type fixture struct {
 // newFixture also sees to it that no key of the fixture gets into the log of a replica.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	namespace, err := kube.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "credentials-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{t: t, namespace: namespace.Name, kubeConfig: kubeConfig, log: &logtest.Buffer{}}
+	f := &fixture{t: t, namespace: kubetest.Namespace(t, kubeConfig, "credentials-"), kubeConfig: kubeConfig, log: &logtest.Buffer{}}
 	t.Cleanup(func() {
 		logged := f.log.String()
 		for _, key := range f.issued {

@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"flag"
-	"log"
 	"testing"
 	"time"
 
@@ -18,20 +16,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
-	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // sharedConfig is of the one API server; each test has a namespace of its own.
 var sharedConfig *rest.Config
 
 func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	environment, stop, err := kubetest.New()
-	if err != nil {
-		log.Fatal(err)
-	}
-	sharedConfig = environment.Config
-	leaks.Run(m, stop)
+	kubetest.Main(m, func(c *kubetest.Cluster) error {
+		sharedConfig = c.Environment.Config
+		return nil
+	})
 }
 
 // cluster is a namespace of the real API server.
@@ -49,9 +43,7 @@ func newCluster(t *testing.T) cluster {
 	}
 	kube, err := client.New(sharedConfig, client.Options{Scheme: scheme})
 	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhooks-"}}
-	must(t, kube.Create(t.Context(), namespace))
-	return cluster{kube, namespace.Name}
+	return cluster{kube, kubetest.Namespace(t, sharedConfig, "webhooks-")}
 }
 
 func must(t *testing.T, err error) {

@@ -2,8 +2,6 @@ package authz_test
 
 import (
 	"context"
-	"flag"
-	"log"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -22,7 +20,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
-	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
@@ -37,14 +34,11 @@ const (
 var sharedConfig *rest.Config
 
 func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	environment, stop, err := kubetest.New()
-	if err != nil {
-		log.Fatal(err)
-	}
-	sharedConfig = environment.Config
-	sharedConfig.QPS = -1
-	leaks.Run(m, stop)
+	kubetest.Main(m, func(c *kubetest.Cluster) error {
+		sharedConfig = c.Environment.Config
+		sharedConfig.QPS = -1
+		return nil
+	})
 }
 
 // fixture is a namespace of the real API server, with what guards ask of it counted.
@@ -64,14 +58,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, admin: kubernetes.NewForConfigOrDie(sharedConfig), now: time.Now()}
-	namespace, err := f.admin.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rails-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	return &fixture{
+		t: t, admin: kubernetes.NewForConfigOrDie(sharedConfig), namespace: kubetest.Namespace(t, sharedConfig, "rails-"), now: time.Now(),
 	}
-	f.namespace = namespace.Name
-	return f
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -3,9 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"log"
 	"testing"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
-	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // patience bounds every wait for something that takes milliseconds on an idle machine.
@@ -30,13 +27,10 @@ const patience = 30 * time.Second
 var sharedConfig *rest.Config
 
 func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	environment, stop, err := kubetest.New()
-	if err != nil {
-		log.Fatal(err)
-	}
-	sharedConfig = environment.Config
-	leaks.Run(m, stop)
+	kubetest.Main(m, func(c *kubetest.Cluster) error {
+		sharedConfig = c.Environment.Config
+		return nil
+	})
 }
 
 // clusterFixture is a namespace of the real API server and a directory of it.
@@ -49,13 +43,7 @@ type clusterFixture struct {
 
 func newClusterFixture(t *testing.T) clusterFixture {
 	t.Helper()
-	client := kubernetes.NewForConfigOrDie(sharedConfig)
-	created, err := client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "credentials-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return clusterFixture{newFixture(), client, created.Name}
+	return clusterFixture{newFixture(), kubernetes.NewForConfigOrDie(sharedConfig), kubetest.Namespace(t, sharedConfig, "credentials-")}
 }
 
 // proxyTo returns a proxy and the way through it.

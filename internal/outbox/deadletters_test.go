@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // deadLetter makes a new event of the merchant a dead letter.
@@ -40,10 +41,10 @@ func deadIDs(letters []outbox.DeadLetter) []string {
 func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = merchantOf(s.bucket())
+	other.asks = storetest.MerchantOf(s.bucket())
 	far := s
-	far.asks = merchantOf((s.bucket() + 1) % session.Buckets)
-	far.tag = bucketTag(far.asks.MerchantID)
+	far.asks = storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
+	far.tag = storetest.Tag(far.asks.MerchantID)
 
 	var mine []string
 	for i := range 3 {
@@ -75,7 +76,7 @@ func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = merchantOf(s.bucket())
+	other.asks = storetest.MerchantOf(s.bucket())
 	var want []string
 	for range 120 {
 		want = append(want, s.event(t))

@@ -20,8 +20,8 @@ func everyBranch(t *testing.T, s fixture) {
 	t.Helper()
 	ctx := t.Context()
 	for generation := range int64(3) {
-		must(t, second(s.RecordRotation(ctx, rotationOf(s.asks, generation), rotatedAt.Add(time.Duration(generation)))))
-		must(t, second(s.RecordRotation(ctx, rotationOf(s.asks, generation), rotatedAt)))
+		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt.Add(time.Duration(generation)))))
+		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt)))
 	}
 
 	must(t, second(s.PendingWork(ctx)))
@@ -44,7 +44,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
 	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
-	must(t, s.redis.ZAdd(ctx, s.tag+"unhealthy", goredis.Z{Score: 1, Member: newID()}).Err())
+	must(t, s.redis.ZAdd(ctx, s.tag+"unhealthy", goredis.Z{Score: 1, Member: storetest.ID()}).Err())
 	must(t, second(s.UnhealthyEndpoints(ctx, s.bucket())))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	must(t, second(s.Resend(ctx, letters...)))

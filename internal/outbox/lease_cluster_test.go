@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // outboxOperations are one of each kind, in an order in which all of them have something to do. Each is given a lease.
@@ -47,11 +48,11 @@ var outboxOperations = []struct {
 
 // A real cluster refuses a script whose keys are of more than one slot.
 func TestTheOutboxInARedisCluster(t *testing.T) {
-	servers := startCluster(t)
-	s := fixture{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	servers := storetest.StartCluster(t)
+	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
-		s.asks = merchantOf(session.Bucket(8 * i))
-		s.tag = bucketTag(s.asks.MerchantID)
+		s.asks = storetest.MerchantOf(session.Bucket(8 * i))
+		s.tag = storetest.Tag(s.asks.MerchantID)
 		for _, operation := range outboxOperations {
 			s.event(t)
 			if err := operation.do(t.Context(), s, s.one(t)); err != nil {
@@ -75,13 +76,14 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 
 func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
 	server := redistest.Start(t)
-	asks := merchant()
-	s := fixture{open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 }), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+	asks := storetest.Merchant()
+	services := storetest.New(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
+	s := fixture{services, server, storetest.Inspect(t, server), asks, storetest.Tag(asks.MerchantID)}
 	for round := range 2 { // the first time the server gets to know the scripts
 		for _, operation := range outboxOperations {
 			s.event(t)
 			lease := s.one(t)
-			commands := clientCommands(t, server, func() { must(t, operation.do(t.Context(), s, lease)) })
+			commands := storetest.ClientCommands(t, server, func() { must(t, operation.do(t.Context(), s, lease)) })
 			if round == 1 && !slices.Equal(commands, []string{"evalsha"}) {
 				t.Errorf("%s: %v, want one evalsha", operation.name, commands)
 			}

@@ -12,12 +12,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // fixture is a Redis of its own, so that nobody else's events come due, and one merchant.
 type fixture struct {
-	*services
+	*storetest.Services
 
 	server *redistest.Server
 	redis  *goredis.Client
@@ -28,8 +30,8 @@ type fixture struct {
 func newFixture(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
-	asks := merchant()
-	return fixture{open(t, server.URL()), server, client(t, server), asks, bucketTag(asks.MerchantID)}
+	asks := storetest.Merchant()
+	return fixture{storetest.New(t, server.URL()), server, storetest.Inspect(t, server), asks, storetest.Tag(asks.MerchantID)}
 }
 
 func (s fixture) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
@@ -37,7 +39,7 @@ func (s fixture) bucket() session.Bucket { return session.BucketOf(s.asks.Mercha
 // event cancels a new session and returns the id of the event that tells of it.
 func (s fixture) event(t *testing.T) string {
 	t.Helper()
-	id := mustCreate(t, s.services, s.asks, newSession()).Session.ID
+	id := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
 	if _, _, err := s.Cancel(t.Context(), s.asks, id); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func (s fixture) one(t *testing.T) outbox.Lease {
 // dueIn is the time until an event is due; absent: it never is.
 func (s fixture) dueIn(t *testing.T, id string) (in time.Duration, there bool) {
 	t.Helper()
-	_, at, there := queued(t, s.redis, s.tag, id)
+	_, at, there := storetest.Queued(t, s.redis, s.tag, id)
 	return at.Sub(s.redis.Time(t.Context()).Val()), there
 }
 
@@ -107,7 +109,7 @@ func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
 		t.Fatal("nothing was due")
 	}
 	var taken []outbox.Lease
-	eventually(t, "the event comes due again", func() bool {
+	await.Until(t, storetest.Timeout, "the event comes due again", func() bool {
 		taken = s.leaseFor(t, time.Hour, 1)
 		return len(taken) == 1
 	})
@@ -184,7 +186,7 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 	must(t, s.redis.Set(ctx, s.tag+"event:"+odd, "not a hash", 0).Err())
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "x", "soon").Err())
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+nameless, "V", "one").Err())
-	elsewhere := merchantOf((s.bucket() + 1) % session.Buckets)
+	elsewhere := storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+foreign, "m", elsewhere.MerchantID).Err())
 	good := s.event(t)
 
@@ -243,14 +245,14 @@ func TestEventsThatArePutOff(t *testing.T) {
 	must(t, s.Defer(t.Context(), s.bucket(),
 		outbox.Deferral{Lease: byID[soon]}, outbox.Deferral{Lease: byID[later], Delay: time.Minute}))
 
-	if in, there := s.dueIn(t, later); !there || in > time.Minute || in < time.Minute-patience {
+	if in, there := s.dueIn(t, later); !there || in > time.Minute || in < time.Minute-storetest.Timeout {
 		t.Errorf("due in %s, want a minute", in)
 	}
 	if lease := s.one(t); lease.Event.ID != soon || lease.Attempts != 0 {
 		t.Errorf("due at once is %s with %d attempts, want %s with none", lease.Event.ID, lease.Attempts, soon)
 	}
 	// However often it is put off, it has its own end.
-	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+later).Val(); left > time.Hour || left < time.Hour-patience {
+	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+later).Val(); left > time.Hour || left < time.Hour-storetest.Timeout {
 		t.Errorf("the event is kept for another %s, want an hour", left)
 	}
 }

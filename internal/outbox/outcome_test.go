@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // leftOf is what Redis holds of an event.
@@ -43,7 +44,7 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 		if err != nil || failed != (outbox.Failed{}) {
 			t.Fatalf("%+v, %v", failed, err)
 		}
-		if in, there := s.dueIn(t, id); !there || in > time.Minute || in < time.Minute-patience {
+		if in, there := s.dueIn(t, id); !there || in > time.Minute || in < time.Minute-storetest.Timeout {
 			t.Errorf("due in %s, want a minute", in)
 		}
 		if due := s.leaseFor(t, time.Hour, 10); len(due) != 0 {
@@ -72,7 +73,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 		t.Errorf("left are the event %t, its due time %t, a dead letter %t", hash, due, dead)
 	}
 	// It is kept for 30 days from now on, not from when it was recorded.
-	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+id).Val(); left < 30*24*time.Hour-patience {
+	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+id).Val(); left < 30*24*time.Hour-storetest.Timeout {
 		t.Errorf("the dead letter is kept for %s", left)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // look returns what there is to do, by bucket; the buckets with nothing to do are left out, and so is for how long.
@@ -53,7 +54,7 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 	s := newFixture(t)
 	s.wantWork(t, "with nothing to do", outbox.PendingWork{})
 
-	pending := mustCreate(t, s.services, s.asks, newSession()).Session.ID
+	pending := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
 	s.wantWork(t, "with a session that is pending", outbox.PendingWork{})
 	s.score(t, "expiry", pending.String(), time.Now().Add(-time.Second))
 	s.wantWork(t, "with a session past its expiry", outbox.PendingWork{Sessions: true})
@@ -72,11 +73,11 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
 	s := newFixture(t)
 	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
-	s.score(t, "expiry", mustCreate(t, s.services, s.asks, newSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
+	s.score(t, "expiry", storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
 	all, err := s.PendingWork(t.Context())
 	must(t, err)
 	found := all[s.bucket()].Overdue
-	if found.Event < time.Hour || found.Event > time.Hour+patience || found.Session < 2*time.Hour || found.Session > 2*time.Hour+patience {
+	if found.Event < time.Hour || found.Event > time.Hour+storetest.Timeout || found.Session < 2*time.Hour || found.Session > 2*time.Hour+storetest.Timeout {
 		t.Errorf("%+v, want an event due for an hour, and a session for two", found)
 	}
 }
@@ -87,7 +88,7 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 	s.event(t)
 	other := (s.bucket() + 1) % session.Buckets
 	for _, key := range []string{"due", "expiry", "unhealthy"} {
-		must(t, s.redis.Set(t.Context(), bucketTagOf(other)+key, "no zset", 0).Err())
+		must(t, s.redis.Set(t.Context(), storetest.TagOf(other)+key, "no zset", 0).Err())
 	}
 	want := map[session.Bucket]outbox.PendingWork{
 		s.bucket(): {Bucket: s.bucket(), Events: true},
@@ -101,17 +102,17 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 func TestALookIsOneCommand(t *testing.T) {
 	s := newFixture(t)
 	s.look(t) // Redis gets to know the script
-	commands := clientCommands(t, s.server, func() { s.look(t) })
+	commands := storetest.ClientCommands(t, s.server, func() { s.look(t) })
 	if diff := cmp.Diff([]string{"evalsha"}, commands); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestALookAroundARedisCluster(t *testing.T) {
-	servers := startCluster(t)
-	s := fixture{services: open(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
+	servers := storetest.StartCluster(t)
+	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
-		s.asks = merchantOf(session.Bucket(8 * i))
+		s.asks = storetest.MerchantOf(session.Bucket(8 * i))
 		s.event(t)
 	}
 	for _, when := range []string{"when no server knows the script", "when they know it"} {

@@ -10,12 +10,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // dueAt sets the time of an event, and of its merchant's turn.
 func dueAt(t testing.TB, c *goredis.Client, tag, id string, at time.Time) {
 	t.Helper()
-	member, _, there := queued(t, c, tag, id)
+	member, _, there := storetest.Queued(t, c, tag, id)
 	if !there {
 		t.Fatal("not in the queue:", id)
 	}
@@ -39,7 +40,7 @@ func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
 	}
 	for round := range 5 { // each time it has had its turn, and has thousands left
 		neighbour := busy
-		neighbour.asks = merchantOf(busy.bucket())
+		neighbour.asks = storetest.MerchantOf(busy.bucket())
 		want := neighbour.event(t)
 		leased, err := busy.Lease(t.Context(), busy.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: limit})
 		must(t, err)
@@ -57,7 +58,7 @@ func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
 	s := newFixture(t)
 	const merchants, limit = 12, 4
 	for range merchants {
-		s.asks = merchantOf(s.bucket())
+		s.asks = storetest.MerchantOf(s.bucket())
 		for range 5 {
 			s.event(t)
 		}
@@ -72,7 +73,7 @@ func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
 		t.Errorf("%d of %d merchants had their turn in the first round: %v", len(turns), merchants, turns)
 	}
 	last := s
-	last.asks = merchantOf(s.bucket())
+	last.asks = storetest.MerchantOf(s.bucket())
 	id := last.event(t)
 	var seen []string
 	for range merchants/limit + 1 {
@@ -97,7 +98,7 @@ func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
 	wantTurn := func(when, first string) {
 		t.Helper()
 		at, there := turn()
-		_, want, queued := queued(t, s.redis, s.tag, first)
+		_, want, queued := storetest.Queued(t, s.redis, s.tag, first)
 		if there != queued || !at.Equal(want) {
 			t.Errorf("%s: its turn is at %s (%t), its first event due at %s (%t)", when, at, there, want, queued)
 		}

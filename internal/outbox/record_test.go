@@ -13,17 +13,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // The names of fields are a contract with the next release: events are kept for 30 days.
 func TestWhatAnEventHolds(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
-	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) {
+	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
+	asks := storetest.Merchant()
+	wanted := with(storetest.NewSession(), func(n *store.NewSession) {
 		n.EmitCreated = true
 		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001", TaxCents: new(int64(0)), TipCents: new(int64(7)), CustomerEmail: "ada@example.com"}
 	})
-	created := mustCreate(t, s, asks, wanted).Session
+	created := storetest.MustCreate(t, s, asks, wanted).Session
 	settled, err := s.Settle(t.Context(), created.ID, session.Payment{
 		Ref: "rail-1", Outcome: session.Failed, AmountCents: 1250, PaidAt: time.UnixMilli(1234), Reason: "no funds",
 	})
@@ -47,7 +48,7 @@ func TestWhatAnEventHolds(t *testing.T) {
 		},
 	} {
 		id := outbox.SessionEventID(created.ID, mark)
-		key := bucketTag(asks.MerchantID) + "event:" + id
+		key := storetest.Tag(asks.MerchantID) + "event:" + id
 		got := c.HGetAll(t.Context(), key).Val()
 		maps.Copy(want, common)
 		if want["d"] == "" { // the clock of Redis alone knows
@@ -57,10 +58,10 @@ func TestWhatAnEventHolds(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", mark, diff)
 		}
 		const month = 30 * 24 * time.Hour
-		if left := c.PTTL(t.Context(), key).Val(); left > month || left < month-patience {
+		if left := c.PTTL(t.Context(), key).Val(); left > month || left < month-storetest.Timeout {
 			t.Errorf("%s is kept for %s", mark, left)
 		}
-		if _, at, there := queued(t, c, bucketTag(asks.MerchantID), id); !there || millis(at) != want["d"] {
+		if _, at, there := storetest.Queued(t, c, storetest.Tag(asks.MerchantID), id); !there || millis(at) != want["d"] {
 			t.Errorf("%s is due at %s, want %s", mark, millis(at), want["d"])
 		}
 	}
@@ -69,10 +70,10 @@ func TestWhatAnEventHolds(t *testing.T) {
 func millis(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
 func TestEventsAreReadAsTheyHappened(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
-	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })
-	created := mustCreate(t, s, asks, wanted).Session
+	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
+	asks := storetest.Merchant()
+	wanted := with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })
+	created := storetest.MustCreate(t, s, asks, wanted).Session
 	paidAt := time.UnixMilli(1_700_000_000_123).UTC()
 	_, err := s.Settle(t.Context(), created.ID, session.Payment{Ref: "other", Outcome: session.Completed, AmountCents: 1, PaidAt: paidAt})
 	must(t, err)
@@ -101,7 +102,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 			Session: &outbox.SessionChange{Session: unpaid, Sequence: 4, Payment: &outbox.RefusedPayment{Ref: "rail-2", AmountCents: 1250}},
 		},
 	}
-	got := eventsOf(t, c, created.ID)
+	got := storetest.Events(t, c, created.ID)
 	for i := range want {
 		want[i].MerchantID, want[i].MerchantName = asks.MerchantID, "Acme Coffee"
 		if i < len(got) && got[i].Session.Payment != nil { // the clock of Redis alone knows when
@@ -120,21 +121,23 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 }
 
 func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
+	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	for _, emit := range []bool{false, true} {
-		asks := merchant()
-		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated, n.Idempotency = emit, idempotencyKey(t, "order-1001") })
-		id := mustCreate(t, s, asks, wanted).Session.ID
-		mustCreate(t, s, asks, wanted) // a replay creates nothing
+		asks := storetest.Merchant()
+		wanted := with(storetest.NewSession(), func(n *store.NewSession) {
+			n.EmitCreated, n.Idempotency = emit, storetest.IdempotencyKey(t, "order-1001")
+		})
+		id := storetest.MustCreate(t, s, asks, wanted).Session.ID
+		storetest.MustCreate(t, s, asks, wanted) // a replay creates nothing
 		_, _, err := s.Cancel(t.Context(), asks, id)
 		must(t, err)
 		want := []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionCancelled}
 		if !emit {
 			want = want[1:]
 		}
-		got := eventsOf(t, c, id)
-		if !slices.Equal(kindsOf(got), want) {
-			t.Errorf("asked %v: recorded %v, want %v", emit, kindsOf(got), want)
+		got := storetest.Events(t, c, id)
+		if !slices.Equal(storetest.Kinds(got), want) {
+			t.Errorf("asked %v: recorded %v, want %v", emit, storetest.Kinds(got), want)
 		}
 		for i, event := range got {
 			if event.Session.Sequence != int64(i+1) {
@@ -145,12 +148,12 @@ func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
 }
 
 func TestUnreadableEventsAreCorrupt(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
-	id := mustCreate(t, s, merchant(), with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
+	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
+	id := storetest.MustCreate(t, s, storetest.Merchant(), with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
 	_, err := s.Settle(t.Context(), id, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
 	must(t, err)
 	eventID := outbox.SessionEventID(id, outbox.MarkMismatch("rail-1"))
-	fields := c.HGetAll(t.Context(), bucketTagOf(id.Bucket())+"event:"+eventID).Val()
+	fields := c.HGetAll(t.Context(), storetest.TagOf(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
 		if name == "w" { // given or not
 			continue

@@ -14,19 +14,20 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // rotationsOf returns the events of the key by their ids. Each must be on its way.
 func rotationsOf(t *testing.T, asks store.Admission) map[string]outbox.Event {
 	t.Helper()
-	c := client(t, shared)
-	tag := bucketTag(asks.MerchantID)
+	c := storetest.Inspect(t, shared)
+	tag := storetest.Tag(asks.MerchantID)
 	events := map[string]outbox.Event{}
 	for _, key := range c.Keys(t.Context(), tag+"event:evt_key_"+asks.KeyID+"_*").Val() {
 		id := strings.TrimPrefix(key, tag+"event:")
 		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
 		must(t, err)
-		if _, _, there := queued(t, c, tag, id); !there {
+		if _, _, there := storetest.Queued(t, c, tag, id); !there {
 			t.Errorf("%s is not in the queue", id)
 		}
 		events[id] = event
@@ -35,15 +36,15 @@ func rotationsOf(t *testing.T, asks store.Admission) map[string]outbox.Event {
 }
 
 func TestARotationIsRecordedOnce(t *testing.T) {
-	s := open(t, shared.URL())
-	asks := merchant()
-	now := rotatedAt.Add(time.Minute)
+	s := storetest.New(t, shared.URL())
+	asks := storetest.Merchant()
+	now := storetest.RotatedAt.Add(time.Minute)
 	want := map[string]outbox.Event{}
 	for _, step := range []struct {
 		generation int64
 		recorded   bool
 	}{{3, true}, {3, false}, {2, false}, {4, true}, {3, false}, {9, true}, {8, false}, {1 << 50, true}, {1<<50 - 1, false}} {
-		event := rotationOf(asks, step.generation)
+		event := storetest.Rotation(asks, step.generation)
 		recorded, err := s.RecordRotation(t.Context(), event, now)
 		if err != nil || recorded != step.recorded {
 			t.Errorf("generation %d: recorded %v, %v; want %v", step.generation, recorded, err, step.recorded)
@@ -59,36 +60,36 @@ func TestARotationIsRecordedOnce(t *testing.T) {
 
 // A dispatcher that meets Redis for the first time must not emit of last year's rotations.
 func TestOldRotationsAreNotTold(t *testing.T) {
-	s := open(t, shared.URL())
+	s := storetest.New(t, shared.URL())
 	const month = 30 * 24 * time.Hour
 	for _, test := range []struct {
 		age      time.Duration
 		recorded bool
 	}{{month - time.Millisecond, true}, {month, false}, {300 * 24 * time.Hour, false}, {-time.Hour, true}} {
-		asks := merchant()
-		recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt.Add(test.age))
+		asks := storetest.Merchant()
+		recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt.Add(test.age))
 		if err != nil || recorded != test.recorded || len(rotationsOf(t, asks)) > 0 != test.recorded {
 			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
 		}
 		// Either way it is known now: the next one is told however old it is, this one never again.
-		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt); err != nil || recorded {
+		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt); err != nil || recorded {
 			t.Errorf("%s old: recorded %v again, %v", test.age, recorded, err)
 		}
-		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 8), rotatedAt.Add(2*month)); err != nil || !recorded {
+		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt.Add(2*month)); err != nil || !recorded {
 			t.Errorf("%s old: the next one is recorded: %v, %v", test.age, recorded, err)
 		}
 	}
 }
 
 func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
-	s, c := open(t, shared.URL()), client(t, shared)
-	asks := merchant()
-	key := bucketTag(asks.MerchantID) + "rotation:" + asks.KeyID
+	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
+	asks := storetest.Merchant()
+	key := storetest.Tag(asks.MerchantID) + "rotation:" + asks.KeyID
 	const want = 400 * 24 * time.Hour
 	for range 2 {
-		_, err := s.RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
+		_, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt)
 		must(t, err)
-		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-patience {
+		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-storetest.Timeout {
 			t.Errorf("it is remembered for %s, want %s", left, want)
 		}
 		if stored := c.Get(t.Context(), key).Val(); stored != "7" {
@@ -97,17 +98,17 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 		must(t, c.PExpire(t.Context(), key, time.Hour).Err())
 	}
 	must(t, c.Set(t.Context(), key, "garbage", 0).Err())
-	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 8), rotatedAt); !errors.Is(err, redis.ErrCorrupt) || recorded {
+	if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt); !errors.Is(err, redis.ErrCorrupt) || recorded {
 		t.Errorf("with garbage: %v, %v; want ErrCorrupt", recorded, err)
 	}
 }
 
 func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
-	s := open(t, shared.URL())
-	asks := merchant()
+	s := storetest.New(t, shared.URL())
+	asks := storetest.Merchant()
 	news := outbox.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
-	event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, rotatedAt)
-	_, err := s.RecordRotation(t.Context(), event, rotatedAt)
+	event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
+	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
 	must(t, err)
 	if diff := cmp.Diff(map[string]outbox.Event{event.ID: event}, rotationsOf(t, asks)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -116,13 +117,13 @@ func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 
 // Every dispatcher sees every rotation.
 func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
-	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
-	asks := merchant()
+	replicas := []*storetest.Services{storetest.New(t, shared.URL()), storetest.New(t, shared.URL())}
+	asks := storetest.Merchant()
 	var recorded atomic.Int32
 	var seeing sync.WaitGroup
 	for i := range 40 {
 		seeing.Go(func() {
-			first, err := replicas[i%2].RecordRotation(t.Context(), rotationOf(asks, 7), rotatedAt)
+			first, err := replicas[i%2].RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt)
 			if err != nil {
 				t.Error(err)
 			}

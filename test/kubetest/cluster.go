@@ -12,12 +12,17 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
@@ -57,19 +62,29 @@ func NewCluster() (c *Cluster, stop func() error, err error) {
 	return c, stop, err
 }
 
-// Main is the TestMain of a package with one Cluster: prepare gets it before the tests run.
+// Main is the TestMain of a package with one Cluster: prepare gets it before the tests run. It also looks for goroutines that
+// the tests have left behind.
 func Main(m *testing.M, prepare func(*Cluster) error) {
 	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	cluster, stop, err := NewCluster()
 	if err == nil {
 		err = prepare(cluster)
 	}
-	if err == nil {
-		m.Run() // the testing package reports its result when TestMain returns
+	if err != nil {
+		log.Fatal(errors.Join(err, stop()))
 	}
-	if err = errors.Join(err, stop()); err != nil {
-		log.Fatal(err)
+	leaks.Run(m, stop)
+}
+
+// Namespace creates a namespace for a test, whose name begins with the prefix, and returns the name.
+func Namespace(t testing.TB, config *rest.Config, prefix string) string {
+	t.Helper()
+	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return namespace.Name
 }
 
 func (c *Cluster) administrator() string { return filepath.Join(c.Dir, "admin.kubeconfig") }

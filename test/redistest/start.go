@@ -6,13 +6,16 @@ package redistest
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/freeport"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 // Start starts a Redis server that belongs to t (GinkgoTB() will do) and stops with it. extraArgs are
@@ -46,6 +49,18 @@ func New(extraArgs ...string) (server *Server, closeServer func(), err error) {
 			server.fatal(err)
 		}
 	}, nil
+}
+
+// Main is the TestMain of a package whose tests share one server: prepare gets it before they run. It also looks for goroutines
+// that the tests have left behind.
+func Main(m *testing.M, prepare func(*Server)) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
+	server, closeServer, err := New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	prepare(server)
+	leaks.Run(m, func() error { closeServer(); return nil })
 }
 
 // Binary finds the server to run: what the variable REDIS_SERVER names, a name on the PATH or an absolute path, else

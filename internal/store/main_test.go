@@ -1,15 +1,11 @@
-package outbox_test
+package store_test
 
 import (
-	"flag"
+	"strconv"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/await"
-	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -18,15 +14,7 @@ import (
 // merchants of their own.
 var shared *redistest.Server
 
-func TestMain(m *testing.M) {
-	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
-	server, closeServer, err := redistest.New()
-	if err != nil {
-		panic(err)
-	}
-	shared = server
-	leaks.Run(m, func() error { closeServer(); return nil })
-}
+func TestMain(m *testing.M) { redistest.Main(m, func(s *redistest.Server) { shared = s }) }
 
 // patience is how long a test waits for what must come true. The machine may be busy.
 const patience = 20 * time.Second
@@ -44,11 +32,11 @@ var (
 	rotatedAt      = storetest.RotatedAt
 	newSession     = storetest.NewSession
 	mustCreate     = storetest.MustCreate
+	newDigest      = storetest.Digest
 	bucketTag      = storetest.Tag
 	kindsOf        = storetest.Kinds
 	bucketTagOf    = storetest.TagOf
 	eventsOf       = storetest.Events
-	queued         = storetest.Queued
 	startCluster   = storetest.StartCluster
 	clientCommands = storetest.ClientCommands
 )
@@ -60,8 +48,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// sameSession compares sessions.
-var sameSession = cmp.AllowUnexported(session.ID{})
+const slots = storetest.Slots
+
+func millis(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
+
+func second[T any](_ T, err error) error { return err }
 
 // with returns a changed copy.
 func with[T any](value T, change func(*T)) T {
