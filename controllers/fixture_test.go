@@ -177,6 +177,11 @@ func (b keyBuilder) deliveredAs(secret string) keyBuilder {
 	return b
 }
 
+func (b keyBuilder) undelivered() keyBuilder {
+	b.Spec.Delivery = &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone}
+	return b
+}
+
 func (b keyBuilder) retained(d time.Duration) keyBuilder {
 	b.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: new(int32(d / time.Second))}
 	return b

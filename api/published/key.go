@@ -3,6 +3,7 @@ package published
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"time"
 
@@ -61,7 +62,7 @@ type Source struct {
 	UID       types.UID `json:"uid"`
 }
 
-// Current is the current key. Prefix is empty for an externally generated key.
+// Current is the current key. Prefix is empty for an externally generated key and for a placeholder.
 type Current struct {
 	Digest    apikey.Digest `json:"digest"`
 	Prefix    string        `json:"prefix,omitempty"`
@@ -79,7 +80,19 @@ type Previous struct {
 type RotationEvent struct {
 	Time  time.Time              `json:"time"`
 	Cause v1alpha1.RotationCause `json:"cause"`
+	// Actor is who asked for it, in the words of the console; empty: unknown.
+	Actor string `json:"actor,omitempty"`
 }
+
+// Placeholder returns a current key that nobody has: a random digest, not made from any key.
+func Placeholder(createdAt time.Time) Current {
+	current := Current{CreatedAt: createdAt}
+	_, _ = rand.Read(current.Digest[:]) // never fails
+	return current
+}
+
+// Issued reports whether somebody can have the current key, which is not a placeholder.
+func (r KeyRecord) Issued() bool { return r.Current.Prefix != "" || r.HandledDigest != nil }
 
 // EncodeKey returns the Secret of a record. The error for an invalid record is ErrInvalid, so that nothing is written
 // that a reader would skip.

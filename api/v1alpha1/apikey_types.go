@@ -20,11 +20,11 @@ type RotationCause string
 const (
 	// RotationInitial: the first key of an ApiKey, or of another Merchant with the name of a deleted one.
 	RotationInitial RotationCause = "Initial"
-	// RotationTrigger: spec.rotation.trigger or spec.keyDigest changed.
+	// RotationTrigger: spec.rotation.trigger or spec.keyDigest changed, or spec.delivery.policy while nobody had a key.
 	RotationTrigger RotationCause = "Trigger"
 	// RotationSchedule: spec.rotation.everySeconds elapsed.
 	RotationSchedule RotationCause = "Schedule"
-	// RotationAPI: the merchant called POST /api/v1/keys/rotate.
+	// RotationAPI: the merchant called POST /api/v1/keys/rotate, or the console the internal API.
 	RotationAPI RotationCause = "API"
 	// RotationRecovery: the published record of a live key was lost.
 	RotationRecovery RotationCause = "Recovery"
@@ -40,8 +40,30 @@ type MerchantReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Delivery is the Secret that receives the plaintext of a generated key.
+// DeliveryPolicy says whether the operator delivers the plaintext of a key. One of Secret, None.
+// +kubebuilder:validation:Enum=Secret;None
+type DeliveryPolicy string
+
+// Policies of delivery.
+const (
+	// DeliverySecret: the operator generates the keys and delivers them in a Secret.
+	DeliverySecret DeliveryPolicy = "Secret"
+	// DeliveryNone: keys are issued by rotation over HTTP only, and no Secret has one.
+	DeliveryNone DeliveryPolicy = "None"
+)
+
+// Delivery says how the plaintext of a generated key is delivered.
+//
+// +kubebuilder:validation:XValidation:rule="self.policy != 'None' || !has(self.secretName)",fieldPath=".secretName",message="secretName needs policy Secret: with policy None no Secret is written"
+// +kubebuilder:validation:XValidation:rule="self.policy != 'None' || self.retainSeconds == 0",fieldPath=".retainSeconds",message="retainSeconds needs policy Secret: with policy None no Secret is written"
 type Delivery struct {
+	// policy is Secret (the default) or None. Secret: the operator generates the keys and delivers them in a Secret. None:
+	// the operator writes no Secret, and nobody has a key until the first rotation over HTTP, for example in the console. A
+	// change keeps the current key: to None, the delivered Secret is deleted; to Secret, a key that nobody has is replaced.
+	// +kubebuilder:default=Secret
+	// +optional
+	Policy DeliveryPolicy `json:"policy,omitempty"`
+
 	// secretName is the Secret in the namespace of the ApiKey that receives the key, under the data keys apiKey, keyID
 	// and prefix. Default: the name of the ApiKey followed by "-key". A change moves the key to the new name. A Secret
 	// that belongs to another owner is not changed.
@@ -89,6 +111,8 @@ type Rotation struct {
 // ApiKeySpec is the desired state of an ApiKey.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.delivery) && has(self.keyDigest))",fieldPath=".keyDigest",message="delivery and keyDigest exclude each other: an externally generated key is not delivered"
+// +kubebuilder:validation:XValidation:rule="!has(self.delivery) || self.delivery.policy != 'None' || !has(self.rotation.trigger) || size(self.rotation.trigger) == 0",fieldPath=".rotation.trigger",message="rotation.trigger needs delivery.policy Secret: nobody would get the new key; rotate it over HTTP"
+// +kubebuilder:validation:XValidation:rule="!has(self.delivery) || self.delivery.policy != 'None' || !has(self.rotation.everySeconds)",fieldPath=".rotation.everySeconds",message="rotation.everySeconds needs delivery.policy Secret: nobody would get the new key; rotate it over HTTP"
 type ApiKeySpec struct {
 	// merchantRef is the Merchant that this key belongs to, in the same namespace. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="merchantRef is immutable; create another ApiKey instead"
@@ -100,8 +124,8 @@ type ApiKeySpec struct {
 	// +optional
 	State ApiKeyState `json:"state,omitempty"`
 
-	// delivery is the Secret that receives the plaintext of the key. It excludes keyDigest. Default: a Secret named like
-	// the ApiKey, followed by "-key".
+	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
+	// ApiKey, followed by "-key".
 	// +optional
 	Delivery *Delivery `json:"delivery,omitempty"`
 
@@ -136,6 +160,10 @@ type RotationStatus struct {
 	// cause is why the key was issued: Initial, Trigger, Schedule, API or Recovery.
 	// +required
 	Cause RotationCause `json:"cause,omitempty"`
+	// actor is who asked for the key, as the console names its user; empty for other rotations.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Actor string `json:"actor,omitempty"`
 }
 
 // PreviousKey is an old key that is still valid.
@@ -161,7 +189,7 @@ type ApiKeyStatus struct {
 	KeyID string `json:"keyID,omitempty"`
 
 	// prefix is the first characters of the current key, which identify it but do not reveal it. Empty for an externally
-	// generated key.
+	// generated key, and while nobody has a key.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
@@ -194,7 +222,7 @@ type ApiKeyStatus struct {
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
-	// conditions are Ready (always; True while the key works), Delivered (unless the key is externally generated), and
+	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret), and
 	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map

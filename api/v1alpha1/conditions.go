@@ -9,7 +9,7 @@ const (
 	// StalledCondition is True while a person must change something; else absent.
 	StalledCondition = "Stalled"
 
-	// DeliveredCondition of an ApiKey says whether a Secret holds the current key; absent for an externally generated key.
+	// DeliveredCondition of an ApiKey says whether a Secret holds the current key; absent if keys are not delivered.
 	DeliveredCondition = "Delivered"
 	// KeyLostCondition of an ApiKey is True after the published record of a live key was lost, until the next rotation;
 	// else absent.
@@ -29,6 +29,9 @@ const (
 const (
 	// ReasonPublished: the object is published and up to date.
 	ReasonPublished = "Published"
+	// ReasonNotIssued: with delivery.policy None, nobody has a key yet. As a reason of Delivered: there is no key to deliver;
+	// Ready says why.
+	ReasonNotIssued = "NotIssued"
 	// ReasonDisabled: spec.state of the ApiKey is Disabled.
 	ReasonDisabled = "Disabled"
 	// ReasonExpired: spec.expiresAt is past.
@@ -63,8 +66,6 @@ const (
 	ReasonRotatedOverHTTP = "RotatedOverHTTP"
 	// ReasonRetentionEnded: the Secret was deleted after delivery.retainSeconds.
 	ReasonRetentionEnded = "RetentionEnded"
-	// ReasonNotIssued: there is no key to deliver; Ready says why.
-	ReasonNotIssued = "NotIssued"
 )
 
 // Reasons of KeyLost.

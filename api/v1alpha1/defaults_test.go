@@ -65,9 +65,9 @@ var _ = DescribeTable("An ApiKey gets the defaults when it leaves out",
 		func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.Trigger = "a" }),
 	Entry("nothing of the overlap, which is zero", set("spec.rotation", "{overlapSeconds: 0}"),
 		func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.OverlapSeconds = new(int32(0)) }),
-	Entry("the retention", set("spec.delivery", "{secretName: till-1}"),
+	Entry("the policy and the retention", set("spec.delivery", "{secretName: till-1}"),
 		func(spec *v1alpha1.ApiKeySpec) {
-			spec.Delivery = &v1alpha1.Delivery{SecretName: "till-1", RetainSeconds: new(int32(0))}
+			spec.Delivery = &v1alpha1.Delivery{Policy: v1alpha1.DeliverySecret, SecretName: "till-1", RetainSeconds: new(int32(0))}
 		}),
 )
 

@@ -30,6 +30,17 @@ var _ = Describe("An update of an ApiKey", func() {
 		key.Spec.KeyDigest = someDigest
 		expectInvalid(kube.Update(ctx, key), "spec.keyDigest", "exclude each other")
 	})
+	It("can end the delivery, with its Secret and its rotations, and begin it again", func(ctx SpecContext) {
+		key.Spec.Rotation.Trigger = "2026-11-21"
+		Expect(kube.Update(ctx, key)).To(Succeed())
+		none := v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone}
+		key.Spec.Delivery = none.DeepCopy()
+		expectInvalid(kube.Update(ctx, key.DeepCopy()), "spec.rotation.trigger", "needs delivery.policy Secret")
+		key.Spec.Rotation.Trigger = ""
+		Expect(kube.Update(ctx, key)).To(Succeed())
+		key.Spec.Delivery, key.Spec.Rotation.Trigger = nil, "2026-11-21"
+		Expect(kube.Update(ctx, key)).To(Succeed())
+	})
 	It("can exchange delivery for a digest, and every other field", func(ctx SpecContext) {
 		key.Spec.Delivery = nil
 		key.Spec.KeyDigest = someDigest

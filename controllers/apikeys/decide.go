@@ -74,6 +74,11 @@ func usability(f facts) conditions.Outcome {
 	if refused, ok := first(f, disabled, expired, merchantInactive); ok {
 		return refused
 	}
+	if record, known := f.ownRecord(); known && !record.Issued() {
+		// Ready, because the operator has nothing left to do, and a pipeline must not wait for a person.
+		return conditions.Outcome{Reason: v1alpha1.ReasonNotIssued,
+			Message: "API key is published, and nobody has a key yet: delivery.policy is None. Rotate it over HTTP to get one, for example in the console"}
+	}
 	return conditions.Ready("API key is published and up to date")
 }
 

@@ -59,7 +59,7 @@ func (f facts) holder(record published.KeyRecord) *delivered {
 	return nil
 }
 
-// delivery returns the condition Delivered; nil for an externally generated key.
+// delivery returns the condition Delivered; nil if keys are not delivered.
 func delivery(f facts) *metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.DeliveredCondition, Status: metav1.ConditionFalse}
 	record, known := f.ownRecord()
@@ -96,8 +96,8 @@ type removal struct {
 	reason, why string
 }
 
-// removals returns the delivered Secrets to delete: the key is not current, its retention is over, or it is now in
-// another Secret.
+// removals returns the delivered Secrets to delete: the key is not current, its retention is over, it is now in another
+// Secret, or is to be in none.
 func removals(f facts) []removal {
 	record, known := f.ownRecord()
 	if !known {
@@ -109,6 +109,8 @@ func removals(f facts) []removal {
 		switch {
 		case !d.holds(record):
 			out = append(out, removal{d, reasonStaleDelivery, staleBecause(record)})
+		case f.target() == "":
+			out = append(out, removal{d, reasonDeliveryEnded, "delivery.policy is None. The key stays valid"})
 		case retentionOver(f):
 			out = append(out, removal{d, v1alpha1.ReasonRetentionEnded, "delivery.retainSeconds is over"})
 		case d.Name != f.target() && placed != nil && placed.holds(record):

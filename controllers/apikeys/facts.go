@@ -28,7 +28,7 @@ type facts struct {
 	merchantState v1alpha1.MerchantState
 	// merchants are the names of all Merchants of the namespace, if the one in the spec does not exist.
 	merchants []string
-	// digest is spec.keyDigest; nil: the operator generates the keys.
+	// digest is spec.keyDigest; nil: the key is not externally generated.
 	digest *apikey.Digest
 	// published is the Secret of the key id; nil: none.
 	published *corev1.Secret
@@ -72,10 +72,10 @@ func (f facts) untouched() bool {
 	return f.apiKey.Status.KeyID == "" && f.published == nil && len(f.delivered) == 0
 }
 
-// target is the name of the Secret to deliver to; empty: no delivery.
+// target is the name of the Secret to deliver to; empty: no delivery, so the operator cannot generate keys.
 func (f facts) target() string {
 	switch delivery := f.apiKey.Spec.Delivery; {
-	case f.digest != nil:
+	case f.digest != nil || delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
 		return ""
 	case delivery != nil && delivery.SecretName != "":
 		return delivery.SecretName

@@ -73,6 +73,23 @@ func (f facts) external(key string) facts {
 	return f
 }
 
+// undelivered makes the policy of delivery None. The key in force was issued over HTTP.
+func (f facts) undelivered() facts {
+	f.apiKey.Spec.Delivery = &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone}
+	f.apiKey.Spec.Rotation.Trigger, f.record.HandledTrigger = "", ""
+	f.record.LastRotation.Cause = v1alpha1.RotationAPI
+	f.delivered = nil
+	return f
+}
+
+// unissued makes the key one that nobody has.
+func (f facts) unissued() facts {
+	f = f.undelivered()
+	f.record.Current, f.record.LastRotation.Cause = published.Placeholder(now.Add(-time.Hour)), v1alpha1.RotationInitial
+	f.apiKey.Status.Prefix = ""
+	return f
+}
+
 // lost takes the published Secret away.
 func (f facts) lost() facts {
 	f.published, f.record = nil, nil

@@ -96,9 +96,15 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 		return r.takeBack(ctx, p, err)
 	}
 	p.record = &record
+	p.outcome = usability(p.facts)
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
-	r.Metrics.rotated(p.newKey.cause)
-	r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+	if record.Issued() {
+		r.Metrics.rotated(p.newKey.cause)
+		r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+	} else {
+		r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish,
+			"Published without a key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+	}
 	if p.newKey.cause == v1alpha1.RotationRecovery {
 		r.warnOfLoss(p)
 	}
@@ -134,7 +140,7 @@ func (r *Reconciler) warnOfLoss(p *plan) {
 // the current key, because it has the same generation. It returns failure, or its own error, which must not count as
 // a lost race.
 func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error {
-	if !p.first || !apierrors.IsAlreadyExists(failure) {
+	if !p.first || p.target() == "" || !apierrors.IsAlreadyExists(failure) {
 		return failure
 	}
 	if err := r.Secrets.DeleteOwned(ctx, p.apiKey, []string{p.target()}); err != nil {
@@ -143,10 +149,13 @@ func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error
 	return failure
 }
 
-// prepare returns the key to publish; a generated key is delivered first.
+// prepare returns the key to publish; a generated key is delivered first, and one that cannot be delivered is none.
 func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, error) {
-	if p.digest != nil {
+	switch {
+	case p.digest != nil:
 		return published.Current{Digest: *p.digest, CreatedAt: p.now}, nil
+	case p.target() == "":
+		return published.Placeholder(p.now), nil
 	}
 	key, found, err := r.resume(ctx, p)
 	if err == nil && !found {

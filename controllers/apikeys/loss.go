@@ -27,11 +27,14 @@ func keyLost(f facts) *metav1.Condition {
 	case lost(f):
 		condition.Reason = v1alpha1.ReasonKeyNotReplaced
 		condition.Message = "The published record of the key was lost, so the key gets 401. No key can replace it yet: see condition Ready"
-	case known && record.LastRotation.Cause == v1alpha1.RotationRecovery && record.Current.Prefix != "":
+	case known && record.LastRotation.Cause == v1alpha1.RotationRecovery && record.HandledDigest == nil:
+		next := "Give the new key to the merchant; the next rotation ends this condition"
+		if !record.Issued() {
+			next = "Nobody has a key now: rotate it over HTTP, for example in the console"
+		}
 		condition.Reason = v1alpha1.ReasonKeyReplaced
-		condition.Message = fmt.Sprintf(
-			"The published record was lost. All keys before generation %d get 401 since %s. Give the new key to the merchant; the next rotation ends this condition",
-			record.Generation, record.LastRotation.Time.UTC().Format(time.RFC3339))
+		condition.Message = fmt.Sprintf("The published record was lost. All keys before generation %d get 401 since %s. %s",
+			record.Generation, record.LastRotation.Time.UTC().Format(time.RFC3339), next)
 	default:
 		return nil
 	}

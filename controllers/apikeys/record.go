@@ -20,7 +20,7 @@ func repair(f facts) *published.KeyRecord {
 		return supersede(f)
 	}
 	want := asSpecified(record, f)
-	if triggerIgnored(f) {
+	if triggerWithoutEffect(f) {
 		want.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	}
 	if want.Equal(record) && !restored(f) && f.published.Labels[published.Label] == published.LabelKey {

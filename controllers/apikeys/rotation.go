@@ -20,7 +20,7 @@ type rotationReason struct {
 // rotationNeeded returns the first reason that applies; ok is false if the current key can stay.
 func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 	for _, rule := range []func(facts) (rotationReason, bool){
-		recordMissing, merchantReplaced, digestChanged, triggerChanged, scheduleElapsed,
+		recordMissing, merchantReplaced, digestChanged, deliveryRequested, triggerChanged, scheduleElapsed,
 	} {
 		if reason, ok = rule(f); ok {
 			return reason, true
@@ -49,10 +49,15 @@ func digestChanged(f facts) (rotationReason, bool) {
 	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, !sameDigest(f.digest, f.record.HandledDigest)
 }
 
-// triggerChanged: any change. It cannot replace an externally generated key.
+// deliveryRequested: delivery.policy is no longer None, and nobody has a key yet. A key that somebody has stays.
+func deliveryRequested(f facts) (rotationReason, bool) {
+	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, f.target() != "" && !f.record.Issued()
+}
+
+// triggerChanged: any change. It has no effect on a key that the operator cannot deliver.
 func triggerChanged(f facts) (rotationReason, bool) {
 	changed := f.apiKey.Spec.Rotation.Trigger != f.record.HandledTrigger
-	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, changed && f.digest == nil
+	return rotationReason{v1alpha1.RotationTrigger, overlap(f)}, changed && f.target() != ""
 }
 
 // scheduleElapsed: once after any downtime, because the next interval starts at the rotation.
@@ -78,12 +83,11 @@ func sameDigest(a, b *apikey.Digest) bool {
 	return a.Equal(*b)
 }
 
-// nextRotation is when the schedule rotates the key; ok is false without a schedule, or for an externally generated
-// key.
+// nextRotation is when the schedule rotates the key; ok is false without a schedule, or if keys are not delivered.
 func nextRotation(f facts) (at time.Time, ok bool) {
 	every := seconds(f.apiKey.Spec.Rotation.EverySeconds)
 	record, known := f.ownRecord()
-	if every == 0 || !known || f.digest != nil {
+	if every == 0 || !known || f.target() == "" {
 		return time.Time{}, false
 	}
 	return slotBefore(record.LastRotation.Time.Add(every), every, f.apiKey.UID), true

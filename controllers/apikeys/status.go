@@ -26,6 +26,7 @@ const (
 	reasonRecordRestored = "RecordRestored"
 	reasonStaleDelivery  = "StaleDeliveryRemoved"
 	reasonDeliveryMoved  = "DeliveryMoved"
+	reasonDeliveryEnded  = "DeliveryEnded"
 	reasonTriggerIgnored = "TriggerIgnored"
 )
 
@@ -74,6 +75,7 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 		status.LastRotation = &v1alpha1.RotationStatus{
 			Time:  metav1.NewTime(record.LastRotation.Time.Truncate(time.Second)), // what a status can hold
 			Cause: record.LastRotation.Cause,
+			Actor: record.LastRotation.Actor,
 		}
 		for _, previous := range record.PreviousAt(f.now) {
 			end := metav1.NewTime(previous.ValidUntil.Truncate(time.Second))
@@ -146,7 +148,11 @@ func applied(status v1alpha1.ApiKeyStatus) *v1alpha1ac.ApiKeyStatusApplyConfigur
 		apply.WithObservedTrigger(status.ObservedTrigger)
 	}
 	if status.LastRotation != nil {
-		apply.WithLastRotation(v1alpha1ac.RotationStatus().WithTime(status.LastRotation.Time).WithCause(status.LastRotation.Cause))
+		last := v1alpha1ac.RotationStatus().WithTime(status.LastRotation.Time).WithCause(status.LastRotation.Cause)
+		if status.LastRotation.Actor != "" {
+			last.WithActor(status.LastRotation.Actor)
+		}
+		apply.WithLastRotation(last)
 	}
 	for _, previous := range status.PreviousKeys {
 		key := v1alpha1ac.PreviousKey().WithValidUntil(previous.ValidUntil)

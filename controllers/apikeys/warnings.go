@@ -17,7 +17,7 @@ type warning struct{ reason, text string }
 // the status, and facts from a cache are confirmed before.
 func warningsFor(f facts, blocked bool) []warning {
 	var warnings []warning
-	if !blocked && triggerIgnored(f) {
+	if !blocked && f.digest != nil && triggerWithoutEffect(f) {
 		warnings = append(warnings, warning{reasonTriggerIgnored,
 			"rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it"})
 	}
@@ -36,11 +36,11 @@ func says(f facts, c metav1.Condition) bool {
 	return reported != nil && reported.Status == c.Status && reported.Reason == c.Reason
 }
 
-// triggerIgnored reports whether the trigger changed without effect: only another digest replaces an externally
-// generated key.
-func triggerIgnored(f facts) bool {
+// triggerWithoutEffect reports whether the trigger changed and rotates nothing: only another digest replaces an
+// externally generated key. With delivery.policy None it was removed, because the CRD does not allow one.
+func triggerWithoutEffect(f facts) bool {
 	record, known := f.ownRecord()
-	return known && f.digest != nil && sameDigest(f.digest, record.HandledDigest) &&
+	return known && f.target() == "" && sameDigest(f.digest, record.HandledDigest) &&
 		f.apiKey.Spec.Rotation.Trigger != record.HandledTrigger
 }
 

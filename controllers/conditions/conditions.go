@@ -25,7 +25,7 @@ type Outcome struct {
 	abnormal string
 }
 
-// Ready means that everything in the spec is published and works.
+// Ready means that everything in the spec is published. An Outcome literal gives another reason.
 func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
 }

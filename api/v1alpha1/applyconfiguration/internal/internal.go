@@ -114,6 +114,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Delivery
   map:
     fields:
+    - name: policy
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.DeliveryPolicy
+      default: Secret
     - name: retainSeconds
       type:
         scalar: numeric
@@ -121,6 +125,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.DeliveryPolicy
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
   scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.IdempotencyMismatchPolicy
@@ -254,6 +260,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.RotationStatus
   map:
     fields:
+    - name: actor
+      type:
+        scalar: string
     - name: cause
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.RotationCause

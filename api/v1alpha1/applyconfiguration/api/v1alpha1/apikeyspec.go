@@ -16,8 +16,8 @@ type ApiKeySpecApplyConfiguration struct {
 	MerchantRef *MerchantReferenceApplyConfiguration `json:"merchantRef,omitempty"`
 	// state says whether the key is accepted. Active (the default): yes. Disabled: it gets the same 401 as an unknown key.
 	State *apiv1alpha1.ApiKeyState `json:"state,omitempty"`
-	// delivery is the Secret that receives the plaintext of the key. It excludes keyDigest. Default: a Secret named like
-	// the ApiKey, followed by "-key".
+	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
+	// ApiKey, followed by "-key".
 	Delivery *DeliveryApplyConfiguration `json:"delivery,omitempty"`
 	// keyDigest is the SHA-256 of an externally generated key, as 64 lower-case hex digits. The plaintext never enters
 	// the cluster. The key must have 32 to 256 visible ASCII characters. It excludes delivery.

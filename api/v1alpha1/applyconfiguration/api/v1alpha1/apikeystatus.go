@@ -17,7 +17,7 @@ type ApiKeyStatusApplyConfiguration struct {
 	// keyID is the public part of the key. No rotation changes it.
 	KeyID *string `json:"keyID,omitempty"`
 	// prefix is the first characters of the current key, which identify it but do not reveal it. Empty for an externally
-	// generated key.
+	// generated key, and while nobody has a key.
 	Prefix *string `json:"prefix,omitempty"`
 	// keyGeneration counts the keys issued for this ApiKey, for any cause. It never decreases.
 	KeyGeneration *int64 `json:"keyGeneration,omitempty"`
@@ -32,7 +32,7 @@ type ApiKeyStatusApplyConfiguration struct {
 	LastUsedTime *v1.Time `json:"lastUsedTime,omitempty"`
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
-	// conditions are Ready (always; True while the key works), Delivered (unless the key is externally generated), and
+	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret), and
 	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }

@@ -2,11 +2,19 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
 // DeliveryApplyConfiguration represents a declarative configuration of the Delivery type for use
 // with apply.
 //
-// Delivery is the Secret that receives the plaintext of a generated key.
+// Delivery says how the plaintext of a generated key is delivered.
 type DeliveryApplyConfiguration struct {
+	// policy is Secret (the default) or None. Secret: the operator generates the keys and delivers them in a Secret. None:
+	// the operator writes no Secret, and nobody has a key until the first rotation over HTTP, for example in the console. A
+	// change keeps the current key: to None, the delivered Secret is deleted; to Secret, a key that nobody has is replaced.
+	Policy *apiv1alpha1.DeliveryPolicy `json:"policy,omitempty"`
 	// secretName is the Secret in the namespace of the ApiKey that receives the key, under the data keys apiKey, keyID
 	// and prefix. Default: the name of the ApiKey followed by "-key". A change moves the key to the new name. A Secret
 	// that belongs to another owner is not changed.
@@ -20,6 +28,14 @@ type DeliveryApplyConfiguration struct {
 // apply.
 func Delivery() *DeliveryApplyConfiguration {
 	return &DeliveryApplyConfiguration{}
+}
+
+// WithPolicy sets the Policy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Policy field is set to the value of the last call.
+func (b *DeliveryApplyConfiguration) WithPolicy(value apiv1alpha1.DeliveryPolicy) *DeliveryApplyConfiguration {
+	b.Policy = &value
+	return b
 }
 
 // WithSecretName sets the SecretName field in the declarative configuration to the given value

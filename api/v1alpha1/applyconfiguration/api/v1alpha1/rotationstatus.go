@@ -16,6 +16,8 @@ type RotationStatusApplyConfiguration struct {
 	Time *v1.Time `json:"time,omitempty"`
 	// cause is why the key was issued: Initial, Trigger, Schedule, API or Recovery.
 	Cause *apiv1alpha1.RotationCause `json:"cause,omitempty"`
+	// actor is who asked for the key, as the console names its user; empty for other rotations.
+	Actor *string `json:"actor,omitempty"`
 }
 
 // RotationStatusApplyConfiguration constructs a declarative configuration of the RotationStatus type for use with
@@ -37,5 +39,13 @@ func (b *RotationStatusApplyConfiguration) WithTime(value v1.Time) *RotationStat
 // If called multiple times, the Cause field is set to the value of the last call.
 func (b *RotationStatusApplyConfiguration) WithCause(value apiv1alpha1.RotationCause) *RotationStatusApplyConfiguration {
 	b.Cause = &value
+	return b
+}
+
+// WithActor sets the Actor field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Actor field is set to the value of the last call.
+func (b *RotationStatusApplyConfiguration) WithActor(value string) *RotationStatusApplyConfiguration {
+	b.Actor = &value
 	return b
 }
