@@ -13,6 +13,7 @@ func deadLettersCommand() *cobra.Command {
 		Long: "An event becomes a dead letter after its last attempt, when its endpoint answers 410, or while its\n" +
 			"endpoint is disabled. It is kept for 30 days.",
 		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // so that other words are an error
 	}
 	cmd.AddCommand(listDeadLettersCommand(), resendDeadLettersCommand())
 	return cmd
@@ -23,7 +24,7 @@ func listDeadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List dead letters",
-		Example: "  merchant-operator dead-letters list --merchant mer_k3v9x0a7c2qd",
+		Example: "  merchant-operator dead-letters list --merchant shops/acme-coffee",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
@@ -33,7 +34,7 @@ func listDeadLettersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addRedisURL(flags, &options.RedisURL)
-	flags.StringVar(&options.MerchantID, "merchant", "", "list only dead letters of this merchant (mer_...); empty: all")
+	flags.StringVar(&options.Merchant, "merchant", "", "list only dead letters of this merchant: NAMESPACE/NAME or id (mer_...); empty: all")
 	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
 	flags.StringVarP(&options.Output, "output", "o", "table", "output format: table or json")
 	return cmd
@@ -44,10 +45,11 @@ func resendDeadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resend [EVENT...]",
 		Short: "Send dead letters again",
-		Long: "The events are due at once, with the same id and bytes and a new retry schedule. Resume a disabled\n" +
-			"endpoint first: change spec.webhook.resumeTrigger of its Merchant.",
-		Example: "  merchant-operator dead-letters resend evt_0aK3v9...\n" +
-			"  merchant-operator dead-letters resend --merchant mer_k3v9x0a7c2qd",
+		Long: "The events are due at once, with the same id and bytes and a new retry schedule. Those of a disabled\n" +
+			"endpoint are not sent: repair the endpoint and change spec.webhook.resumeTrigger of its Merchant, or\n" +
+			"add --resume.",
+		Example: "  merchant-operator dead-letters resend evt_2bK3v9x0a7c2qdB1mN8pR5tW4z_ended\n" +
+			"  merchant-operator dead-letters resend --merchant shops/acme-coffee --resume",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.IDs = args
@@ -57,7 +59,8 @@ func resendDeadLettersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addRedisURL(flags, &options.RedisURL)
-	flags.StringVar(&options.MerchantID, "merchant", "", "resend all dead letters of this merchant (mer_...)")
+	flags.StringVar(&options.Merchant, "merchant", "", "resend all dead letters of this merchant: NAMESPACE/NAME or id (mer_...)")
 	flags.BoolVar(&options.All, "all", false, "resend the dead letters of all merchants")
+	flags.BoolVar(&options.Resume, "resume", false, "enable the disabled endpoints of these dead letters first")
 	return cmd
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/merchant-operator/merchant-operator/internal/ops"
@@ -33,6 +36,39 @@ func orRedisURL(url string) string {
 	}
 	return url
 }
+
+// allowedValues are those of flags whose type names them for itself, by type.
+var allowedValues = map[string]string{
+	"bool":     "true or false",
+	"duration": "a time such as 500ms, 30s, 15m or 24h",
+	"int":      "a whole number",
+	"int32":    "a whole number up to 2147483647",
+	"level":    "DEBUG, INFO, WARN or ERROR",
+}
+
+// flagError says what a flag accepts.
+func flagError(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := invalid.GetFlag()
+		err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
+		if allowed := allowedValues[flag.Value.Type()]; allowed != "" {
+			err = fmt.Errorf("--%s must be %s, not %q", flag.Name, allowed, invalid.GetValue())
+		}
+	}
+	return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
+}
+
+// logLevel is a flag with a level.
+type logLevel slog.Level
+
+// String returns the value of the flag.
+func (l *logLevel) String() string { return slog.Level(*l).String() }
+
+// Set reads a level.
+func (l *logLevel) Set(text string) error { return (*slog.Level)(l).UnmarshalText([]byte(text)) }
+
+// Type is the name of the value in --help.
+func (*logLevel) Type() string { return "level" }
 
 // blocks is a flag with CIDR blocks.
 type blocks []netip.Prefix

@@ -37,10 +37,11 @@ func newCommand() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	var level slog.Level
-	root.PersistentFlags().TextVar(&level, "log-level", slog.LevelInfo, "lowest level to log: DEBUG, INFO, WARN or ERROR")
+	root.SetFlagErrorFunc(flagError)
+	level := logLevel(slog.LevelInfo)
+	root.PersistentFlags().Var(&level, "log-level", "lowest level to log: DEBUG, INFO, WARN or ERROR")
 	logger := func() *slog.Logger {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(level)}))
 	}
 	root.AddCommand(operatorCommand(logger), apiserverCommand(logger), dispatcherCommand(logger), deadLettersCommand(), versionCommand())
 	return root

@@ -19,7 +19,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	body, err := delivery.Encode(event)
 	if err != nil {
 		d.options.Log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
-		d.deadLetter(context.WithoutCancel(ctx), j.lease, reasonEncodeError)
+		d.deadLetter(context.WithoutCancel(ctx), j.lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.endpoint.Merchant.String()})
 		return inconclusive
 	}
 	started := d.now()
@@ -52,7 +52,7 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 		retry = -1
 	}
 	failure := outbox.Failure{
-		Reason:       result.Reason,
+		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.endpoint.Merchant.String()},
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
 		Target:       j.endpoint.Target,

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,40 +31,57 @@ const (
 type ListOptions struct {
 	// RedisURL has the forms of redis.Open.
 	RedisURL string
-	// MerchantID is with or without "mer_"; empty: all merchants.
-	MerchantID string
+	// Merchant is "namespace/name", or an id with or without "mer_"; empty: all merchants.
+	Merchant string
 	// Limit is the largest number; 0: no limit.
 	Limit int
-	// Output is OutputTable or OutputJSON; empty: a table.
+	// Output is OutputTable or OutputJSON.
 	Output string
 }
 
-// ResendOptions select dead letters to send again, by exactly one of IDs, MerchantID and All.
-type ResendOptions struct {
-	// RedisURL has the forms of redis.Open.
-	RedisURL string
-	// IDs of events.
-	IDs []string
-	// MerchantID, with or without "mer_", selects those of one merchant.
-	MerchantID string
-	// All selects all.
-	All bool
+// Validate says which option is wrong, by its flag.
+func (o ListOptions) Validate() error {
+	_, err := filterOf(o.Merchant)
+	switch {
+	case o.RedisURL == "":
+		return errNoRedis
+	case o.Output != OutputTable && o.Output != OutputJSON:
+		return fmt.Errorf("--output must be %s or %s, not %q", OutputTable, OutputJSON, o.Output)
+	case o.Limit < 0:
+		return fmt.Errorf("--limit must be at least 1, or 0 for all, not %d", o.Limit)
+	}
+	return err
+}
+
+var errNoRedis = errors.New("set --redis-url or REDIS_URL")
+
+var (
+	merchantIDForm   = regexp.MustCompile(`^(mer_)?[a-z2-7]{12}$`)
+	merchantNameForm = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*/[a-z0-9][-.a-z0-9]*$`)
+)
+
+// filterOf reads --merchant.
+func filterOf(merchant string) (outbox.DeadLetterFilter, error) {
+	switch {
+	case merchantNameForm.MatchString(merchant):
+		return outbox.DeadLetterFilter{Merchant: merchant}, nil
+	case merchant == "", merchantIDForm.MatchString(merchant):
+		return outbox.DeadLetterFilter{MerchantID: strings.TrimPrefix(merchant, "mer_")}, nil
+	}
+	return outbox.DeadLetterFilter{}, fmt.Errorf("--merchant must be NAMESPACE/NAME, or an id such as mer_abcdefgh2345, not %q", merchant)
 }
 
 // ListDeadLetters writes dead letters, the newest first.
 func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) error {
-	if options.Output != "" && options.Output != OutputTable && options.Output != OutputJSON {
-		return fmt.Errorf("--output must be %s or %s, not %q", OutputTable, OutputJSON, options.Output)
-	}
-	if options.Limit < 0 {
-		return errors.New("--limit must not be negative")
+	if err := options.Validate(); err != nil {
+		return err
 	}
 	client, err := openRedis(options.RedisURL)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	letters, err := selectDeadLetters(ctx, outbox.New(client), options.MerchantID, options.Limit)
+	letters, err := selectDeadLetters(ctx, outbox.New(client), options.Merchant, options.Limit)
 	if err != nil {
 		return err
 	}
@@ -73,41 +91,15 @@ func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) err
 	return writeTable(to, letters)
 }
 
-// ResendDeadLetters sends dead letters again, with the same ids and bytes and a new schedule, and writes how many. An id
-// that is not a dead letter's is an error, after the others have been sent.
-func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer) error {
-	selectors := 0
-	for _, given := range []bool{len(options.IDs) > 0, options.MerchantID != "", options.All} {
-		if given {
-			selectors++
-		}
+// merchantLabel names a merchant for people.
+func merchantLabel(merchant, merchantID string) string {
+	switch {
+	case merchant != "":
+		return merchant
+	case merchantID != "":
+		return published.PublicMerchantID(merchantID)
 	}
-	if selectors != 1 {
-		return errors.New("select dead letters by event ids, by --merchant, or with --all")
-	}
-	client, err := openRedis(options.RedisURL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	ids := options.IDs
-	if len(ids) == 0 {
-		letters, err := selectDeadLetters(ctx, outbox.New(client), options.MerchantID, 0)
-		if err != nil {
-			return err
-		}
-		for _, letter := range letters {
-			ids = append(ids, letter.Event.ID)
-		}
-	}
-	sent, err := outbox.New(client).Resend(ctx, ids...)
-	if _, writeErr := fmt.Fprintf(to, "%d dead letters queued for delivery\n", sent); writeErr != nil {
-		return errors.Join(err, writeErr)
-	}
-	if err == nil && len(options.IDs) > sent {
-		return fmt.Errorf("%d of %d ids are not dead letters", len(options.IDs)-sent, len(options.IDs))
-	}
-	return err
+	return "-"
 }
 
 func openRedis(url string) (*redis.Client, error) {
@@ -118,25 +110,27 @@ func openRedis(url string) (*redis.Client, error) {
 	return client, nil
 }
 
-var merchantIDPattern = regexp.MustCompile(`^(mer_)?[a-z2-7]{12}$`)
-
-func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchantID string, limit int) ([]outbox.DeadLetter, error) {
-	if merchantID != "" && !merchantIDPattern.MatchString(merchantID) {
-		return nil, fmt.Errorf("--merchant must be an id such as mer_abcdefgh2345, not %q", merchantID)
+func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchant string, limit int) ([]outbox.DeadLetter, error) {
+	filter, err := filterOf(merchant)
+	if err != nil {
+		return nil, err
 	}
-	return events.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: strings.TrimPrefix(merchantID, "mer_"), Limit: limit})
+	filter.Limit = limit
+	return events.DeadLetters(ctx, filter)
 }
 
 // listEntry is a dead letter without its content.
 type listEntry struct {
 	ID         string                `json:"id"`
 	Kind       v1alpha1.WebhookEvent `json:"kind"`
+	Merchant   string                `json:"merchant,omitempty"`
 	MerchantID string                `json:"merchantId"`
 	SessionID  string                `json:"sessionId,omitempty"`
 	KeyID      string                `json:"keyId,omitempty"`
 	OccurredAt time.Time             `json:"occurredAt,omitzero"`
 	FailedAt   time.Time             `json:"failedAt"`
 	Attempts   int                   `json:"attempts"`
+	LastAnswer string                `json:"lastAnswer,omitempty"`
 	Reason     string                `json:"reason"`
 }
 
@@ -145,8 +139,8 @@ func listEntries(letters []outbox.DeadLetter) []listEntry {
 	for i, letter := range letters {
 		event := letter.Event
 		all[i] = listEntry{
-			ID: event.ID, Kind: event.Kind, OccurredAt: event.OccurredAt,
-			FailedAt: letter.FailedAt, Attempts: letter.Attempts, Reason: letter.Reason,
+			ID: event.ID, Kind: event.Kind, Merchant: letter.Merchant, OccurredAt: event.OccurredAt,
+			FailedAt: letter.FailedAt, Attempts: letter.Attempts, LastAnswer: letter.Answer, Reason: letter.Reason,
 		}
 		if event.MerchantID != "" {
 			all[i].MerchantID = published.PublicMerchantID(event.MerchantID)
@@ -169,10 +163,10 @@ func writeJSON(to io.Writer, letters []outbox.DeadLetter) error {
 
 func writeTable(to io.Writer, letters []outbox.DeadLetter) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FAILED AT\tID\tKIND\tMERCHANT\tATTEMPTS\tREASON")
-	for _, letter := range listEntries(letters) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", letter.FailedAt.Format(time.RFC3339), letter.ID, letter.Kind,
-			letter.MerchantID, letter.Attempts, letter.Reason)
+	fmt.Fprintln(table, "FAILED AT\tID\tKIND\tMERCHANT\tATTEMPTS\tLAST ANSWER\tREASON")
+	for _, letter := range letters {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", letter.FailedAt.Format(time.RFC3339), letter.Event.ID, cmp.Or(letter.Event.Kind, "-"),
+			merchantLabel(letter.Merchant, letter.Event.MerchantID), letter.Attempts, cmp.Or(letter.Answer, "-"), cmp.Or(letter.Reason, "-"))
 	}
 	return table.Flush()
 }

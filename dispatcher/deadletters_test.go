@@ -1,7 +1,10 @@
 package dispatcher
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// deadLetter makes a new event of the merchant a dead letter and returns its id.
+// deadLetter makes a new event of the merchant a dead letter, as a dispatcher does, and returns its id.
 func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 	t.Helper()
 	id := f.event(t, merchantID)
@@ -18,7 +21,7 @@ func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	if err := f.outbox.DeadLetter(t.Context(), leased.Leases[0], "status_5xx"); err != nil {
+	if err := f.outbox.DeadLetter(t.Context(), leased.Leases[0], outbox.Details{Reason: "status_5xx", Answer: "503", Merchant: "shops/" + merchantID}); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -27,6 +30,7 @@ func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 func (f fixture) list(t *testing.T, options ListOptions) string {
 	t.Helper()
 	options.RedisURL = f.server.URL()
+	options.Output = cmp.Or(options.Output, OutputTable)
 	var out strings.Builder
 	if err := ListDeadLetters(t.Context(), options, &out); err != nil {
 		t.Fatal(err)
@@ -36,7 +40,7 @@ func (f fixture) list(t *testing.T, options ListOptions) string {
 
 func TestDeadLettersAreListed(t *testing.T) {
 	f := newFixture(t)
-	if got := f.list(t, ListOptions{}); got != "FAILED AT  ID  KIND  MERCHANT  ATTEMPTS  REASON\n" {
+	if got := f.list(t, ListOptions{}); got != "FAILED AT  ID  KIND  MERCHANT  ATTEMPTS  LAST ANSWER  REASON\n" {
 		t.Errorf("of none: %q", got)
 	}
 	if got := strings.TrimSpace(f.list(t, ListOptions{Output: OutputJSON})); got != "[]" {
@@ -46,21 +50,21 @@ func TestDeadLettersAreListed(t *testing.T) {
 	first, other := f.deadLetter(t, acme), f.deadLetter(t, bagels)
 
 	table := f.list(t, ListOptions{Output: OutputTable})
-	for _, word := range []string{first, other, "mer_" + acme, "mer_" + bagels, "session.cancelled", "status_5xx"} {
+	for _, word := range []string{first, other, "shops/" + acme, "shops/" + bagels, "session.cancelled", "503", "status_5xx"} {
 		if !strings.Contains(table, word) {
 			t.Errorf("the table has no %s:\n%s", word, table)
 		}
 	}
-	for _, id := range []string{acme, "mer_" + acme} {
-		if of := f.list(t, ListOptions{MerchantID: id}); !strings.Contains(of, first) || strings.Contains(of, other) {
+	for _, id := range []string{acme, "mer_" + acme, "shops/" + acme} {
+		if of := f.list(t, ListOptions{Merchant: id}); !strings.Contains(of, first) || strings.Contains(of, other) {
 			t.Errorf("of %s:\n%s", id, of)
 		}
 	}
 	var letters []map[string]any
-	if err := json.Unmarshal([]byte(f.list(t, ListOptions{MerchantID: acme, Output: OutputJSON})), &letters); err != nil || len(letters) != 1 {
+	if err := json.Unmarshal([]byte(f.list(t, ListOptions{Merchant: acme, Output: OutputJSON})), &letters); err != nil || len(letters) != 1 {
 		t.Fatalf("as JSON: %v, %v", letters, err)
 	}
-	if letters[0]["id"] != first || letters[0]["merchantId"] != "mer_"+acme || letters[0]["reason"] != "status_5xx" || letters[0]["sessionId"] == nil {
+	if letters[0]["id"] != first || letters[0]["merchantId"] != "mer_"+acme || letters[0]["merchant"] != "shops/"+acme || letters[0]["reason"] != "status_5xx" || letters[0]["lastAnswer"] != "503" || letters[0]["sessionId"] == nil {
 		t.Errorf("as JSON: %v", letters[0])
 	}
 	if got := strings.Count(f.list(t, ListOptions{Limit: 1}), "\n"); got != 2 {
@@ -79,16 +83,16 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	}
 	for desc, options := range map[string]func() ResendOptions{
 		"by id":         func() ResendOptions { return ResendOptions{IDs: []string{f.deadLetter(t, acme)}} },
-		"of a merchant": func() ResendOptions { f.deadLetter(t, acme); return ResendOptions{MerchantID: "mer_" + acme} },
+		"of a merchant": func() ResendOptions { f.deadLetter(t, acme); return ResendOptions{Merchant: "mer_" + acme} },
 	} {
 		chosen := options()
 		kept := f.deadLetter(t, bagels)
 		out, err := resend(chosen)
-		if err != nil || out != "1 dead letters queued for delivery\n" {
+		if err != nil || out != "dead letters queued for delivery: 1\n" {
 			t.Errorf("%s: %q, %v", desc, out, err)
 		}
 		f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
-		if out, err := resend(ResendOptions{All: true}); err != nil || !strings.HasPrefix(out, "1 ") {
+		if out, err := resend(ResendOptions{All: true}); err != nil || !strings.HasSuffix(out, ": 1\n") {
 			t.Errorf("all that is left, %s: %q, %v", kept, out, err)
 		}
 		for _, bucket := range []session.Bucket{7, 8} { // so that the next round begins with none
@@ -101,27 +105,71 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 			}
 		}
 	}
-	if out, err := resend(ResendOptions{IDs: []string{"evt_of_nobody"}}); err == nil || !strings.HasPrefix(out, "0 ") {
+	if out, err := resend(ResendOptions{IDs: []string{"evt_of_nobody"}}); err == nil || !strings.HasSuffix(out, ": 0\n") {
 		t.Errorf("an id of no dead letter: %q, %v", out, err)
 	}
 }
 
-func TestWhatIsAskedOfDeadLettersIsChecked(t *testing.T) {
+// A disabled endpoint would make them dead letters again at once.
+func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	f := newFixture(t)
-	var out strings.Builder
-	for desc, err := range map[string]error{
-		"an unknown form":    ListDeadLetters(t.Context(), ListOptions{RedisURL: f.server.URL(), Output: "yaml"}, &out),
-		"a negative limit":   ListDeadLetters(t.Context(), ListOptions{RedisURL: f.server.URL(), Limit: -1}, &out),
-		"no merchant id":     ListDeadLetters(t.Context(), ListOptions{RedisURL: f.server.URL(), MerchantID: "acme"}, &out),
-		"no Redis":           ListDeadLetters(t.Context(), ListOptions{}, &out),
-		"nothing to resend":  ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL()}, &out),
-		"two ways to choose": ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL(), All: true, IDs: []string{"evt_x"}}, &out),
-	} {
-		if err == nil {
-			t.Errorf("%s: accepted", desc)
+	shop := newReceiver(t, func(before int, _ *http.Request) int {
+		if before == 0 {
+			return http.StatusGone
+		}
+		return http.StatusOK
+	})
+	acme, bagels := f.endpointAt(shop.URL, 7), newMerchantID(7)
+	first := f.event(t, acme.MerchantID)
+	start(t, f.dispatcher(t))
+	f.awaitReports(t, "EndpointGone")
+	second := f.event(t, acme.MerchantID) // is not tried
+	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2, Unhealthy: 1})
+	table := f.list(t, ListOptions{})
+	for _, row := range []string{first + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+1\s+410\s+gone`,
+		second + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+0\s+410\s+endpoint_disabled`} {
+		if !regexp.MustCompile(row).MatchString(table) {
+			t.Errorf("no row %s in\n%s", row, table)
 		}
 	}
-	if out.Len() != 0 {
-		t.Errorf("wrote %q", out.String())
+	f.deadLetter(t, bagels)
+
+	var out strings.Builder
+	err := ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL(), All: true}, &out)
+	if err == nil || out.String() != "dead letters queued for delivery: 1\n" { // the one of the other merchant
+		t.Fatalf("without --resume: %q, %v", out.String(), err)
+	}
+	for _, word := range []string{"not sent: 2", acme.Merchant.String(), "disabled since 20", "410 Gone", "spec.webhook.resumeTrigger", "--resume"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not say %q: %s", word, err)
+		}
+	}
+	if n := len(f.deadLetters(t)); n != 2 {
+		t.Errorf("%d dead letters are left, want 2", n)
+	}
+	out.Reset()
+	if err := ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL(), IDs: []string{first, second}, Resume: true}, &out); err != nil || out.String() != "dead letters queued for delivery: 2\n" {
+		t.Fatalf("with --resume: %q, %v", out.String(), err)
+	}
+	shop.await(t, 3)
+	f.awaitReports(t, "EndpointGone", "Resumed")
+}
+
+func TestWhatIsAskedOfDeadLettersIsChecked(t *testing.T) {
+	const url = "redis://127.0.0.1:1"
+	for want, options := range map[string]interface{ Validate() error }{
+		"--output must be table or json, not \"yaml\"": ListOptions{RedisURL: url, Output: "yaml"},
+		"--limit must be at least 1, or 0 for all":     ListOptions{RedisURL: url, Output: OutputTable, Limit: -1},
+		"--merchant must be NAMESPACE/NAME":            ListOptions{RedisURL: url, Output: OutputTable, Merchant: "acme"},
+		"set --redis-url or REDIS_URL":                 ListOptions{Output: OutputTable},
+		"select dead letters by":                       ResendOptions{RedisURL: url},
+		"by event ids, by --merchant, or with --all":   ResendOptions{RedisURL: url, All: true, IDs: []string{"evt_x"}},
+		"not \"mer_acme\"":                             ResendOptions{RedisURL: url, Merchant: "mer_acme"},
+		"\"ps_1\" is not the id of an event":           ResendOptions{RedisURL: url, IDs: []string{"ps_1"}},
+		"or REDIS_URL":                                 ResendOptions{All: true},
+	} {
+		if err := options.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", options, err, want)
+		}
 	}
 }

@@ -67,8 +67,8 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 		t.Errorf("saw %s, want %s", seen[1].ID, third)
 	}
 	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2})
-	if sent, err := f.outbox.Resend(t.Context(), first, second); err != nil || sent != 2 {
-		t.Fatalf("sent %d again: %v", sent, err)
+	if sent, err := f.outbox.Resend(t.Context(), first, second); err != nil || sent.Sent != 2 {
+		t.Fatalf("sent %+v again: %v", sent, err)
 	}
 	shop.await(t, 4)
 	f.awaitBacklog(t, 7, outbox.Backlog{})
@@ -108,7 +108,7 @@ func (f fixture) disable(t *testing.T, endpoint endpoints.Endpoint) {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
 	failed, err := f.outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
-		Reason: "gone", Gone: true, Target: endpoint.Target, FailingLimit: time.Hour,
+		Details: outbox.Details{Reason: "gone"}, Gone: true, Target: endpoint.Target, FailingLimit: time.Hour,
 	})
 	if err != nil || !failed.Disabled {
 		t.Fatalf("%+v, %v", failed, err)

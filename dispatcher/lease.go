@@ -50,7 +50,9 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 		}
 		return 0, "", true
 	case deadLetter:
-		d.deadLetter(ctx, lease, reasonDisabled)
+		d.deadLetter(ctx, lease, outbox.Details{
+			Reason: reasonDisabled, Answer: lease.Endpoint.LastAnswer, Merchant: endpoint.Merchant.String(),
+		})
 		return 0, "", true
 	case resume:
 		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
@@ -150,11 +152,11 @@ func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 	}
 }
 
-func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, reason string) {
+func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, details outbox.Details) {
 	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
-		return d.outbox.DeadLetter(ctx, lease, reason)
+		return d.outbox.DeadLetter(ctx, lease, details)
 	}) {
-		d.metrics.deadLettered(lease.Event.Kind, reason)
+		d.metrics.deadLettered(lease.Event.Kind, details.Reason)
 	}
 }
 

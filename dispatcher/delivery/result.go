@@ -31,6 +31,14 @@ type Result struct {
 	Reason string
 }
 
+// Answer is what people see of the result: the status, or the reason why there was no answer.
+func (r Result) Answer() string {
+	if r.Status == 0 {
+		return r.Reason
+	}
+	return strconv.Itoa(r.Status)
+}
+
 // Reasons of a Result, a closed list, because they label metrics.
 const (
 	ReasonDelivered = "delivered"

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,14 +17,16 @@ type DeadLetter struct {
 	// Event has nothing but an ID if it cannot be read.
 	Event    Event
 	FailedAt time.Time
-	Reason   string
 	Attempts int
+	Details
 }
 
 // DeadLetterFilter selects dead letters.
 type DeadLetterFilter struct {
 	// MerchantID is a bare id; empty: of all merchants.
 	MerchantID string
+	// Merchant is namespace and name of a Merchant; empty: of all.
+	Merchant string
 	// Limit is the largest number; 0: no limit.
 	Limit int
 }
@@ -31,7 +34,7 @@ type DeadLetterFilter struct {
 func (f DeadLetterFilter) full(n int) bool { return f.Limit > 0 && n >= f.Limit }
 
 func (f DeadLetterFilter) selects(letter DeadLetter) bool {
-	return f.MerchantID == "" || f.MerchantID == letter.Event.MerchantID
+	return (f.MerchantID == "" || f.MerchantID == letter.Event.MerchantID) && (f.Merchant == "" || f.Merchant == letter.Merchant)
 }
 
 // buckets are those in which such a dead letter may be.
@@ -96,7 +99,9 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 
 func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
 	id := row.Text()
-	letter := DeadLetter{FailedAt: row.Millis(), Reason: row.OptionalText(), Attempts: int(row.Int())}
+	letter := DeadLetter{FailedAt: row.Millis()}
+	letter.Reason, letter.Attempts = row.OptionalText(), int(row.Int())
+	letter.Answer, letter.Merchant = row.OptionalText(), row.OptionalText()
 	event, err := ParseEvent(id, row.Map())
 	if row.Err() != nil {
 		return DeadLetter{}, row.Err()
@@ -108,29 +113,70 @@ func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
 	return letter, nil
 }
 
-// Resend makes dead letters due at once, with their schedule anew, and returns how many of the ids were dead letters.
-// What they say stays as it is. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) Resend(ctx context.Context, ids ...string) (int, error) {
-	var sent int
+// Resent is what Resend did.
+type Resent struct {
+	// Sent is how many events are due again.
+	Sent int
+	// Disabled are the endpoints to which nothing was sent, because they are disabled; each once.
+	Disabled []DisabledEndpoint
+}
+
+// DisabledEndpoint is an endpoint with dead letters.
+type DisabledEndpoint struct {
+	EndpointState
+	// Merchant is namespace and name of the Merchant; empty: they are not known.
+	Merchant string
+	// Events is how many of its dead letters were not sent again.
+	Events int
+}
+
+// Resend makes dead letters due at once, with their schedule anew. What they say stays as it is. It leaves those of
+// disabled endpoints, which would be dead letters again at once. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (o *Outbox) Resend(ctx context.Context, ids ...string) (Resent, error) {
+	var resent Resent
 	// Not every id tells its bucket, and this is not asked for often.
 	for _, bucket := range allBuckets() {
-		space := redis.KeyspaceOf(bucket)
 		for some := range slices.Chunk(ids, deadPage) {
-			keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey)}
-			args := make([]any, len(some))
-			for i, id := range some {
-				keys, args[i] = append(keys, space.Key(redis.EventKey, id)), id
-			}
-			reply, err := o.redis.Run(ctx, resendDeadLettersScript, keys, args...)
-			if err != nil {
-				return sent, fmt.Errorf("send dead letters again: %w", err)
-			}
-			reply.OK()
-			sent += int(reply.Int())
-			if err := reply.Err(); err != nil {
-				return sent, fmt.Errorf("send dead letters again: %w", err)
+			if err := o.resendIn(ctx, bucket, some, &resent); err != nil {
+				return resent, fmt.Errorf("send dead letters again: %w", err)
 			}
 		}
 	}
-	return sent, nil
+	return resent, nil
+}
+
+func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
+	space := redis.KeyspaceOf(bucket)
+	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey)}
+	args := []any{space.Key(redis.EndpointKey)}
+	for _, id := range ids {
+		keys, args = append(keys, space.Key(redis.EventKey, id)), append(args, id)
+	}
+	reply, err := o.redis.Run(ctx, resendDeadLettersScript, keys, args...)
+	if err != nil {
+		return err
+	}
+	reply.OK()
+	resent.Sent += int(reply.Int())
+	for rows := reply.List(); rows.More(); {
+		row := rows.List()
+		merchantID, merchant, fields := row.Text(), row.Text(), row.List()
+		state, err := endpointOf(merchantID, &fields)
+		if err := errors.Join(row.Err(), err); err != nil {
+			return err
+		}
+		resent.refuse(DisabledEndpoint{EndpointState: state, Merchant: merchant, Events: 1})
+	}
+	return reply.Err()
+}
+
+func (r *Resent) refuse(endpoint DisabledEndpoint) {
+	for i, known := range r.Disabled {
+		if known.MerchantID == endpoint.MerchantID {
+			r.Disabled[i].Events++
+			r.Disabled[i].Merchant = cmp.Or(known.Merchant, endpoint.Merchant)
+			return
+		}
+	}
+	r.Disabled = append(r.Disabled, endpoint)
 }

@@ -9,9 +9,9 @@ local function held(key, leased)
 end
 
 -- Makes a leased event a dead letter, and forgets those whose time is over.
-local function dead_letter(dead_key, key, leased, reason)
+local function dead_letter(dead_key, key, leased, reason, answer, merchant)
   events.release(leased)
-  call('HSET', key, 'why', reason)
+  call('HSET', key, 'why', reason, 'answer', answer, 'merchant', merchant)
   call('PEXPIRE', key, dead_keep_ms)
   call('ZADD', dead_key, now_ms, string.match(key, ':event:(.*)'))
   call('ZREMRANGEBYSCORE', dead_key, '-inf', now_ms - dead_keep_ms)

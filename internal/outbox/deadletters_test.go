@@ -19,7 +19,7 @@ func (s fixture) deadLetter(t *testing.T, reason string) string {
 	t.Helper()
 	s.event(t)
 	lease := s.one(t)
-	must(t, s.DeadLetter(t.Context(), lease, reason))
+	must(t, s.DeadLetter(t.Context(), lease, outbox.Details{Reason: reason}))
 	return lease.Event.ID
 }
 
@@ -85,7 +85,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 		other.event(t)
 	}
 	for _, lease := range s.leaseFor(t, time.Hour, 1000) {
-		must(t, s.DeadLetter(t.Context(), lease, "timeout"))
+		must(t, s.DeadLetter(t.Context(), lease, outbox.Details{Reason: "timeout"}))
 	}
 	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !sameSet(got, want) {
 		t.Errorf("%d dead letters, want %d", len(got), len(want))
@@ -93,8 +93,8 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 	if n := len(s.deadLetters(t, outbox.DeadLetterFilter{})); n != 240 {
 		t.Errorf("%d dead letters in all, want 240", n)
 	}
-	if sent, err := s.Resend(t.Context(), want...); err != nil || sent != 120 {
-		t.Errorf("sent %d again: %v", sent, err)
+	if sent, err := s.Resend(t.Context(), want...); err != nil || sent.Sent != 120 {
+		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	before := s.one(t)
-	_, err := s.Failed(t.Context(), before, outbox.Failure{Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour})
+	_, err := s.Failed(t.Context(), before, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour})
 	must(t, err)
 	if letters := s.deadLetters(t, outbox.DeadLetterFilter{}); len(letters) != 1 || letters[0].Attempts != 1 || letters[0].Reason != "timeout" {
 		t.Fatalf("dead letters: %+v", letters)
@@ -110,8 +110,8 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 	kept := s.deadLetter(t, "dns")
 
 	sent, err := s.Resend(t.Context(), id, "evt_of_nobody", id)
-	if err != nil || sent != 1 {
-		t.Errorf("sent %d again: %v", sent, err)
+	if err != nil || sent.Sent != 1 {
+		t.Errorf("sent %+v again: %v", sent, err)
 	}
 	again := s.one(t)
 	if again.Event.ID != id || again.Attempts != 0 || again.Event.Session.Session != before.Event.Session.Session {
@@ -121,6 +121,31 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 		t.Errorf("dead letters left: %v", got)
 	}
 	wantStale(t, s, before)
+}
+
+func TestDeadLettersOfADisabledEndpointAreNotSentAgain(t *testing.T) {
+	s := newFixture(t)
+	other := s
+	other.asks = storetest.MerchantOf(s.bucket())
+	s.fail(t, "here", func(f *outbox.Failure) { gone(f); f.Answer, f.Merchant = "410", "shops/acme" })
+	s.deadLetter(t, "endpoint_disabled")
+	mine := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	if named := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{Merchant: "shops/acme"})); len(mine) != 2 || len(named) != 1 {
+		t.Errorf("%d of the merchant's id, %d of its name; want 2 and 1", len(mine), len(named))
+	}
+	resent, err := s.Resend(t.Context(), append(mine, other.deadLetter(t, "dns"))...)
+	if err != nil || resent.Sent != 1 || len(resent.Disabled) != 1 {
+		t.Fatalf("%+v, %v; want one sent and one endpoint", resent, err)
+	}
+	if e := resent.Disabled[0]; e.MerchantID != s.asks.MerchantID || e.Merchant != "shops/acme" || e.Events != 2 || e.Cause != outbox.EndpointGone || e.LastAnswer != "410" {
+		t.Errorf("the endpoint is %+v", e)
+	}
+	if resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, ""); err != nil || !resumed {
+		t.Fatalf("not resumed: %v", err)
+	}
+	if resent, err := s.Resend(t.Context(), mine...); err != nil || resent.Sent != 2 {
+		t.Errorf("after it was resumed: %+v, %v", resent, err)
+	}
 }
 
 func TestDeadLettersThatAreNoMore(t *testing.T) {
@@ -138,8 +163,8 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); slices.Contains(got, old) || !slices.Contains(got, unreadable) {
 		t.Errorf("listed %v", got)
 	}
-	if sent, err := s.Resend(ctx, old, vanished); err != nil || sent != 0 {
-		t.Errorf("sent %d again: %v", sent, err)
+	if sent, err := s.Resend(ctx, old, vanished); err != nil || sent.Sent != 0 {
+		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
 
@@ -166,7 +191,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"deliver":     s.Delivered(ctx, lease),
 		"fail":        second(s.Failed(ctx, lease, outbox.Failure{})),
 		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
-		"dead letter": s.DeadLetter(ctx, lease, "dns"),
+		"dead letter": s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
 		"list":        second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
 		"resend":      second(s.Resend(ctx, lease.Event.ID)),
 		"count":       second(s.Backlog(ctx, s.bucket())),

@@ -29,6 +29,8 @@ type EndpointState struct {
 	// DisabledAt is since when no events are sent, and Cause why; zero: they are.
 	DisabledAt time.Time
 	Cause      string
+	// LastAnswer is that of the last attempt that failed: an HTTP status, or the reason why there was none.
+	LastAnswer string
 	// ResumedAt is since when events are sent again, until that is reported; else zero.
 	ResumedAt time.Time
 	// Reported: that it is disabled has been reported to the merchant's people.
@@ -40,7 +42,7 @@ func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
 // endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
-	"TARGET=target", "SINCE=since", "DISABLED=disabled", "CAUSE=cause", "RESUMED=resumed", "REPORTED=reported")
+	"TARGET=target", "SINCE=since", "DISABLED=disabled", "CAUSE=cause", "ANSWER=answer", "RESUMED=resumed", "REPORTED=reported")
 
 // listUnhealthyLua reads the endpoints of a bucket that are disabled, or resumed and not reported yet, and those that were. KEYS[1]
 // lists their merchants; ARGV[1] is what the keys of the bucket's endpoints begin with, which are only read.
@@ -60,6 +62,7 @@ func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 		FailingSince: fields.OptionalMillis(),
 		DisabledAt:   fields.OptionalMillis(),
 		Cause:        fields.OptionalText(),
+		LastAnswer:   fields.OptionalText(),
 		ResumedAt:    fields.OptionalMillis(),
 		Reported:     fields.OptionalText() == "1",
 	}
@@ -75,7 +78,7 @@ func endpointKeys(merchantID string) []string {
 }
 
 // ResumeEndpoint lets events be sent again if the merchant's endpoint was disabled for another target than this
-// one, and reports whether it was. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// one, with an empty target for any, and reports whether it was. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) (bool, error) {
 	reply, err := o.redis.Run(ctx, resumeEndpointScript, endpointKeys(merchantID), target, merchantID)
 	if err != nil {

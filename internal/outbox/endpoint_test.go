@@ -11,7 +11,7 @@ import (
 func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
 	t.Helper()
 	id := s.event(t)
-	failure := outbox.Failure{Reason: "timeout", Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
+	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
 	if change != nil {
 		change(&failure)
 	}

@@ -104,7 +104,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	}
 	for _, lease := range undecodable {
 		leased.Undecodable = append(leased.Undecodable, lease.Event.ID)
-		if err := o.DeadLetter(ctx, lease, ReasonDecodeError); err != nil && !errors.Is(err, ErrLeaseLost) {
+		if err := o.DeadLetter(ctx, lease, Details{Reason: ReasonDecodeError}); err != nil && !errors.Is(err, ErrLeaseLost) {
 			return leased, err
 		}
 	}

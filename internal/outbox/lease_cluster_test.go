@@ -19,7 +19,7 @@ var outboxOperations = []struct {
 	do   func(context.Context, fixture, outbox.Lease) error
 }{
 	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return second(s.Failed(ctx, lease, outbox.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour}))
+		return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
 	{"unhealthy", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.UnhealthyEndpoints(ctx, s.bucket()))
@@ -34,7 +34,7 @@ var outboxOperations = []struct {
 		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
 	}},
 	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return s.DeadLetter(ctx, lease, "dns")
+		return s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"})
 	}},
 	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
@@ -69,8 +69,8 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 	if len(dead) != 16 {
 		t.Errorf("%d dead letters, want 16", len(dead))
 	}
-	if sent, err := s.Resend(t.Context(), dead...); err != nil || sent != 16 {
-		t.Errorf("sent %d again: %v", sent, err)
+	if sent, err := s.Resend(t.Context(), dead...); err != nil || sent.Sent != 16 {
+		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
 

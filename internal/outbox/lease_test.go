@@ -130,8 +130,8 @@ func wantStale(t *testing.T, s fixture, stale outbox.Lease) {
 	for name, err := range map[string]error{
 		"delivered":   s.Delivered(t.Context(), stale),
 		"dropped":     s.Drop(t.Context(), stale),
-		"dead letter": s.DeadLetter(t.Context(), stale, "late"),
-		"failed":      second(s.Failed(t.Context(), stale, outbox.Failure{Reason: "late", Gone: true, Target: "t"})),
+		"dead letter": s.DeadLetter(t.Context(), stale, outbox.Details{Reason: "late"}),
+		"failed":      second(s.Failed(t.Context(), stale, outbox.Failure{Details: outbox.Details{Reason: "late"}, Gone: true, Target: "t"})),
 	} {
 		if !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s with a stale lease: %v, want ErrLeaseLost", name, err)

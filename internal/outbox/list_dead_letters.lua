@@ -9,8 +9,8 @@ for i = 1, #page, 2 do
   local key = ARGV[3] .. page[i]
   local fields = redis.pcall('HGETALL', key)
   if not fields.err then
-    local state = call('HMGET', key, 'why', 'attempts')
-    letters[#letters + 1] = {page[i], page[i + 1], state[1], state[2] or 0, fields}
+    local state = call('HMGET', key, 'why', 'attempts', 'answer', 'merchant')
+    letters[#letters + 1] = {page[i], page[i + 1], state[1], state[2] or 0, state[3], state[4], fields}
   end
 end
 return {'OK', #page / 2, letters}

@@ -44,7 +44,7 @@ var (
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
 	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
 	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
-	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, part("resend_dead_letters"))
+	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))
 	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))
 	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, backlogLua)
 	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))

@@ -9,10 +9,20 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+// Details are what people see of a dead letter, besides its event.
+type Details struct {
+	// Reason is a word of a closed list.
+	Reason string
+	// Answer is the endpoint's last one: an HTTP status, or the reason why there was none. Empty: nothing was sent.
+	Answer string
+	// Merchant is namespace and name of the Merchant; empty: they are not known.
+	Merchant string
+}
+
 // Failure is an attempt that did not deliver an event.
 type Failure struct {
-	// Reason is a word of a closed list, kept with the event.
-	Reason string
+	// Details are kept with the event if this was its last attempt.
+	Details
 	// Retry is the time to the next attempt; negative: there is none, and the event is a dead letter.
 	Retry time.Duration
 	// Gone: the endpoint said that it wants no more events.
@@ -39,12 +49,12 @@ return {'OK', lost and 1 or 0}
 `
 
 // deadLetterLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters;
-// ARGV the leased event as the queue has it, and the reason.
+// ARGV the leased event as the queue has it, the reason, the endpoint's last answer, and the merchant's name for people.
 const deadLetterLua = `
 if not held(KEYS[3], ARGV[1]) then
   return {'STALE'}
 end
-dead_letter(KEYS[4], KEYS[3], ARGV[1], ARGV[2])
+dead_letter(KEYS[4], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 return {'OK'}
 `
 
@@ -68,9 +78,10 @@ func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 	return o.runLeased(ctx, "drop an event", endScript, lease, nil)
 }
 
-// DeadLetter makes an event a dead letter without an attempt. The reason is a word of a closed list. Errors are those of Delivered.
-func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, reason string) error {
-	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, []string{lease.space().Key(redis.DeadLettersKey)}, reason)
+// DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
+func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) error {
+	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, []string{lease.space().Key(redis.DeadLettersKey)},
+		details.Reason, details.Answer, details.Merchant)
 }
 
 // runLeased runs a script that has nothing to say but whether the lease was lost. It takes the keys of the queue and of the event
@@ -89,7 +100,8 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 	keys := append(lease.keys(),
 		space.Key(redis.DeadLettersKey), space.Key(redis.EndpointKey, merchantID), space.Key(redis.UnhealthyKey))
 	reply, err := o.redis.Run(ctx, failScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,
-		failure.Target, failure.FailingLimit.Milliseconds(), redis.Flag(failure.Gone), merchantID)
+		failure.Target, failure.FailingLimit.Milliseconds(), redis.Flag(failure.Gone), merchantID,
+		failure.Answer, failure.Merchant)
 	if err := leaseError(what, &reply, err); err != nil {
 		return Failed{}, err
 	}

@@ -39,7 +39,7 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 			t.Fatalf("leased %s after %d attempts, want %s after %d", lease.Event.ID, lease.Attempts, id, attempt)
 		}
 		failed, err := s.Failed(t.Context(), lease, outbox.Failure{
-			Reason: "status_5xx", Retry: time.Minute, Target: "here", FailingLimit: time.Hour,
+			Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: "here", FailingLimit: time.Hour,
 		})
 		if err != nil || failed != (outbox.Failed{}) {
 			t.Fatalf("%+v, %v", failed, err)
@@ -64,7 +64,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{
-		Reason: "timeout", Retry: -1, Target: "here", FailingLimit: time.Hour,
+		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour,
 	})
 	if err != nil || failed != (outbox.Failed{DeadLettered: true}) {
 		t.Fatalf("%+v, %v", failed, err)
@@ -81,7 +81,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
-	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Reason: "dns", Target: "here", FailingLimit: time.Hour})
+	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Target: "here", FailingLimit: time.Hour})
 	if err != nil || failed.DeadLettered {
 		t.Fatalf("%+v, %v", failed, err)
 	}

@@ -65,7 +65,7 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 	lease := s.one(t)
 	s.wantWork(t, "with a leased event", outbox.PendingWork{})
 
-	_, err := s.Failed(t.Context(), lease, outbox.Failure{Reason: "gone", Gone: true, Target: "here", FailingLimit: time.Hour})
+	_, err := s.Failed(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour})
 	must(t, err)
 	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Unhealthy: true})
 }

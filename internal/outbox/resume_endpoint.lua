@@ -1,5 +1,5 @@
 -- Lets events be sent again to an endpoint that was disabled for another target.
--- KEYS[1] is the endpoint, KEYS[2] the bucket's unhealthy endpoints; ARGV[1] the target, ARGV[2] the merchant id.
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's unhealthy endpoints; ARGV[1] the target, '' for any, ARGV[2] the merchant id.
 
 local endpoint = read_endpoint(KEYS[1])
 if not endpoint[DISABLED] or endpoint[TARGET] == ARGV[1] then
