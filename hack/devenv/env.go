@@ -69,7 +69,7 @@ func (e *environment) banner() {
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
   Webhooks     curl -s %[10]s/events %[2]s(events that the sample merchant has received)%[3]s
-  Variables    . .dev/env
+  Variables    set -a; . .dev/env; set +a
   Logs         .dev/logs/
 
 %[1]sCreate a session over 12.50 for the sample merchant:%[3]s
@@ -78,7 +78,7 @@ curl -s http://%[4]s/api/v1/sessions -H 'Authorization: Bearer %[9]s' -H 'Conten
 
 %[1]sSettle it as the sample rail; replace SESSION_ID by the sessionId of the response:%[3]s
 
-. .dev/env; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_ID/settlement -H "Authorization: Bearer $RAIL_TOKEN" -d '{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}'
+set -a; . .dev/env; set +a; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_ID/settlement -H "Authorization: Bearer $RAIL_TOKEN" -d '{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}'
 
 Ctrl-C stops everything.
 `, bold, dim, plain,

@@ -135,7 +135,7 @@ func claim(directory string) (release func(), err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer release()
 		owner, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("it already runs here (process %s); stop that first, or use it: . .dev/env (%w)", owner, err)
+		return nil, fmt.Errorf("it already runs here (process %s); stop that first, or use it: set -a; . .dev/env; set +a (%w)", owner, err)
 	}
 	entries, err := os.ReadDir(directory)
 	for _, entry := range entries {

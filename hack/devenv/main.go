@@ -35,7 +35,7 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   8090   webhook receiver                $WEBHOOK_SINK_URL
   16379  Redis                           $REDIS_URL
 
-  .dev/env          addresses and an API key as shell variables, while it runs: . .dev/env
+  .dev/env          addresses and an API key, while it runs: set -a; . .dev/env; set +a
   .dev/kubeconfig   for the administrator; the roles have their own beside it
   .dev/logs/        the log of each process
 

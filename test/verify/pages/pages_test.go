@@ -108,6 +108,25 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 	}
 }
 
+// Programs see a variable only if it is exported, and .dev/env has KEY=value lines for readers that are no shell.
+func TestTheEnvironmentIsLoadedWithExports(t *testing.T) {
+	const load = "set -a; . .dev/env; set +a"
+	texts := pages(t)
+	for _, path := range files(t, "hack/devenv/*.go") {
+		texts[path] = repository.Read(t, path)
+	}
+	found := 0
+	for path, text := range texts {
+		found += strings.Count(text, load)
+		if strings.Contains(strings.ReplaceAll(text, load, ""), ". .dev/env") {
+			t.Errorf("%s does not load .dev/env with %q", path, load)
+		}
+	}
+	if found < 4 {
+		t.Errorf("found %d commands that load .dev/env", found)
+	}
+}
+
 // anchors are the headings of a page as GitHub makes links of them.
 func anchors(page string) []string {
 	var out []string
