@@ -167,7 +167,18 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	if err != nil || !orphaned {
 		return reconcile.Result{}, err
 	}
-	// An expired claim is deleted before its tombstone, and the cache may be late.
+	// When both expire, the claim is deleted before the tombstone. They are read in the opposite order: if the tombstone is missing
+	// and the claim is still there, the tombstone was never written.
+	var tombstone corev1.ConfigMap
+	name := client.ObjectKey{Namespace: c.CredentialsNamespace, Name: published.KeyTombstoneName(ended.ID)}
+	err = c.Live.Get(ctx, name, &tombstone)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("read the tombstone %s: %w", name.Name, err)
+	}
+	_, unreadable := published.DecodeTombstone(&tombstone)
+	if unreadable == nil && tombstone.Labels[published.Label] == published.LabelTombstone {
+		return reconcile.Result{}, nil
+	}
 	err = c.Live.Get(ctx, client.ObjectKeyFromObject(secret), new(corev1.Secret))
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
