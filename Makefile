@@ -57,7 +57,7 @@ clean: ## Remove bin and dist; keep the cached control plane
 ##@ Check
 
 .PHONY: test
-test: redis compiler ## Test the code, with the race detector; PKG and ARGS select some
+test: redis browser nginx compiler ## Test the code, with the race detector; PKG and ARGS select some
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \
@@ -215,6 +215,14 @@ controlplane: ## Build kube-apiserver, etcd and kubectl into the cache; print th
 .PHONY: redis
 redis: ## Install redis-server if missing, unless REDIS_SERVER is set
 	@hack/install.sh redis
+
+.PHONY: browser
+browser: ## Install chromium-headless-shell if missing, unless CHROMIUM is set
+	@hack/install.sh browser
+
+.PHONY: nginx
+nginx: ## Install nginx if missing
+	@hack/install.sh nginx
 
 .PHONY: nodejs
 nodejs: ## Install Node.js and npm if missing

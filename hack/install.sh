@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs system packages, if they are missing: redis-server, Valkey, Node.js for the generator of TypeScript clients, a C compiler
-# for the race detector, and what a native node of hack/cluster needs.
+# Installs system packages, if they are missing: redis-server, Valkey, a browser and a proxy for the tests of the payer's page,
+# Node.js for the generator of TypeScript clients, a C compiler for the race detector, and what a native node of hack/cluster needs.
 #
-#   hack/install.sh redis | valkey | nodejs | compiler | node
+#   hack/install.sh redis | valkey | browser | nginx | nodejs | compiler | node
 #
 # `valkey` prints the path of its server, for REDIS_SERVER. Everything else goes to stderr.
 set -euo pipefail
@@ -17,6 +17,18 @@ case ${1:-} in
     ;;
   valkey)
     exec "$(dirname "${BASH_SOURCE[0]}")/valkey.sh"
+    ;;
+  browser)
+    command=chromium-headless-shell why="the tests open the payer's page in a real browser"
+    # The font is also the one of the screenshot in README.
+    debian="chromium-headless-shell fonts-dejavu-core" brew=
+    if [[ -n ${CHROMIUM:-} ]]; then # the tests check that it exists
+      exit
+    fi
+    ;;
+  nginx)
+    command=nginx why="the tests read streams through a proxy that buffers"
+    debian=nginx brew=nginx
     ;;
   nodejs)
     command="node npm" why="the tests generate a TypeScript client"
@@ -34,7 +46,7 @@ case ${1:-} in
     debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
     ;;
   *)
-    echo "usage: $0 redis | valkey | nodejs | compiler | node" >&2
+    echo "usage: $0 redis | valkey | browser | nginx | nodejs | compiler | node" >&2
     exit 2
     ;;
 esac
