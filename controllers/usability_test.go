@@ -72,11 +72,25 @@ var _ = Describe("A key that does not work", func() {
 		} {
 			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = state })
 			f.awaitStalled(key, reason)
-			Expect(readyMessage(key)).To(Equal(fmt.Sprintf("Merchant coffee is %s: the key gets 403 until spec.state of the Merchant is Active", state)))
+			message := fmt.Sprintf("Merchant coffee is %s: the key gets 403 until spec.state of the Merchant is Active", state)
+			Expect(readyMessage(key)).To(Equal(message))
+			f.awaitEvent(key, "Warning "+reason+": "+message)
 			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
 			f.awaitReady(key)
 		}
 		Expect(f.record(key)).To(Equal(record))
+	})
+
+	It("is not Ready when its Merchant is deleted, and says that it ended with it", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.delete(merchant)
+		f.awaitWaiting(key)
+		message := "Merchant coffee was deleted from namespace " + f.namespace +
+			": the key gets 401 for good, also if the Merchant is created again"
+		Expect(readyMessage(key)).To(HavePrefix(message))
+		f.awaitEvent(key, "Warning MerchantNotFound: "+message)
 	})
 
 	It("for a Merchant that nobody creates is Stalled after ten minutes, and says which there are", func() {

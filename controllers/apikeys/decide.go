@@ -139,8 +139,9 @@ func merchantMissing(f facts) (conditions.Outcome, bool) {
 		return conditions.Outcome{}, false
 	}
 	missing := fmt.Sprintf("Merchant %s does not exist in namespace %s", f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
-	if f.published != nil {
-		missing += ", so the key gets 401"
+	if f.published != nil { // it was issued for a Merchant, of which this name is all that is left
+		missing = fmt.Sprintf("Merchant %s was deleted from namespace %s: the key gets 401 for good, also if the Merchant is created again",
+			f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
 	}
 	if f.merchantMissingFor() < merchantWait {
 		return conditions.Waiting(v1alpha1.ReasonMerchantNotFound, "%s; waiting for it", missing), true

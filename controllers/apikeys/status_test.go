@@ -100,7 +100,7 @@ func TestAMissingMerchantIsWaitedForAWhile(t *testing.T) {
 		t.Errorf("checks again in %s, want %s", got, want)
 	}
 	got, message := pass(merchantWait)
-	want := "Merchant coffee does not exist in namespace shops, so the key gets 401; its Merchants are books, tea. " +
+	want := "Merchant coffee was deleted from namespace shops: the key gets 401 for good, also if the Merchant is created again; its Merchants are books, tea. " +
 		"Create the Merchant, or another ApiKey with the right merchantRef"
 	if !slices.Equal(got, []string{v1alpha1.StalledCondition}) || message != want {
 		t.Errorf("after ten minutes: %v: %s", got, message)
