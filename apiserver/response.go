@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,14 +167,13 @@ func uniform(header http.Header, r *http.Request) {
 
 // respond writes a JSON response.
 func respond(w http.ResponseWriter, status int, body any) error {
-	const usual = 256
-	buffer := bytes.NewBuffer(make([]byte, 0, usual))
-	if err := json.NewEncoder(buffer).Encode(body); err != nil {
+	encoded, err := json.Marshal(body)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errEncode, err)
 	}
 	w.Header()["Content-Type"] = jsonContent
 	w.WriteHeader(status)
-	_, _ = w.Write(buffer.Bytes()) // the client may have disconnected
+	_, _ = w.Write(append(encoded, '\n')) // the client may have disconnected
 	return nil
 }
 

@@ -106,7 +106,7 @@ func (c *Client) run(ctx context.Context, script *Script, command []any, replica
 	start := time.Now()
 	command[0], command[1] = "evalsha", &script.sha
 	answer, err := c.send(ctx, command, replicatedKey)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if isNoScript(err) {
 		command[0], command[1] = "eval", &script.source
 		answer, err = c.send(ctx, command, replicatedKey)
 	}
@@ -118,6 +118,9 @@ func (c *Client) run(ctx context.Context, script *Script, command []any, replica
 	}
 	return replyOf(answer), nil
 }
+
+// isNoScript reports whether the server does not know the script yet. It allocates nothing if there is no error.
+func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 func (c *Client) send(ctx context.Context, command []any, replicatedKey string) (any, error) {
 	cmd := redis.NewCmd(ctx, command...)
@@ -150,7 +153,7 @@ func (c *Client) RunEach(ctx context.Context, script *Script, groups []KeyGroup)
 	}
 	start := time.Now()
 	_, err := batch.Exec(bounded) // the first; each has its own
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if isNoScript(err) {
 		err = nil
 	}
 	c.metrics.observe(script.operation, time.Since(start), causeOf(err))
@@ -158,7 +161,7 @@ func (c *Client) RunEach(ctx context.Context, script *Script, groups []KeyGroup)
 	for i, command := range sent {
 		answer, err := command.Result()
 		switch {
-		case redis.HasErrorPrefix(err, "NOSCRIPT"): // a server that does not know the script yet
+		case isNoScript(err):
 			replies[i], errs[i] = c.Run(ctx, script, groups[i])
 		case err != nil:
 			errs[i] = failure(err)

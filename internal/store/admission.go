@@ -182,8 +182,10 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 		return Admitted{}, word, redis.ErrCorrupt
 	}
 	admitted := Admitted{Now: now, Quota: limit.Admitted(backlog)}
-	if used, err := strconv.ParseInt(used, 10, 64); err == nil && used > 0 {
-		admitted.LastUsedAt = time.UnixMilli(used).UTC()
+	if used != "" { // asked for by Admit alone
+		if ms, err := strconv.ParseInt(used, 10, 64); err == nil && ms > 0 {
+			admitted.LastUsedAt = time.UnixMilli(ms).UTC()
+		}
 	}
 	return admitted, word, refusal
 }

@@ -45,9 +45,7 @@ type Created struct {
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
 	id := session.NewID(session.BucketOf(admission.MerchantID))
 	var call merchantCall
-	if err := s.createCall(&call, &admission, &wanted, id); err != nil {
-		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
-	}
+	s.createCall(&call, &admission, &wanted, id)
 	reply, err := s.redis.RunCall(ctx, createScript, &call.Call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
@@ -64,7 +62,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 }
 
 // createCall writes what create.lua takes.
-func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID) error {
+func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID) {
 	space, once := admission.space(), !wanted.Idempotency.IsZero()
 	var digits [20]byte
 	lifetime := string(strconv.AppendInt(digits[:0], wanted.Lifetime.Milliseconds(), 10))
@@ -86,11 +84,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
 	}
 	var room [128]byte // enough for most
-	text, err := record.Append(room[:0])
-	if err != nil {
-		return err
-	}
-	call.WriteBytes(text)
+	call.WriteBytes(record.Append(room[:0]))
 	call.End()
 	if once || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
 		call.Flag(wanted.EmitCreated)
@@ -101,7 +95,6 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 		call.Text(wanted.Charge.Fingerprint())
 		call.Flag(wanted.RejectMismatch)
 	}
-	return nil
 }
 
 // newSession is the session create.lua has just written.
