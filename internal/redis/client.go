@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -177,4 +178,44 @@ type clientLog struct{ log *slog.Logger }
 // Printf logs a message of the client.
 func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
 	l.log.WarnContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
+}
+
+// Clustered reports whether keys of different buckets may be on different servers.
+func (c *Client) Clustered() bool {
+	_, ok := c.client.(*redis.ClusterClient)
+	return ok
+}
+
+// metrics of the scripts, by operation. Nil metrics count nothing.
+type metrics struct {
+	durations *prometheus.HistogramVec
+	errors    *prometheus.CounterVec
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	if registerer == nil {
+		return nil
+	}
+	factory := promauto.With(registerer)
+	return &metrics{
+		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "merchant_operator_redis_operation_duration_seconds",
+			Help:    "Time until Redis had answered an operation, or failed to; the wait for a connection is part of it.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .3, 1, 5},
+		}, []string{"operation"}),
+		errors: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_redis_operation_errors_total",
+			Help: "Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.",
+		}, []string{"operation", "cause"}),
+	}
+}
+
+func (m *metrics) observe(operation string, took time.Duration, cause string) {
+	if m == nil {
+		return
+	}
+	m.durations.WithLabelValues(operation).Observe(took.Seconds())
+	if cause != "" {
+		m.errors.WithLabelValues(operation, cause).Inc()
+	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -172,42 +170,88 @@ func (c *Client) RunEach(ctx context.Context, script *Script, groups []KeyGroup)
 	return replies, errs
 }
 
-// Clustered reports whether keys of different buckets may be on different servers.
-func (c *Client) Clustered() bool {
-	_, ok := c.client.(*redis.ClusterClient)
-	return ok
+// Call is the keys and then the arguments of a script, written one behind the other: one text for all of them costs a
+// request less than a text for each.
+type Call struct {
+	text  strings.Builder
+	ends  [maxArgs]int
+	count int
+	keys  int
 }
 
-// metrics of the scripts, by operation. Nil metrics count nothing.
-type metrics struct {
-	durations *prometheus.HistogramVec
-	errors    *prometheus.CounterVec
+const (
+	// maxArgs is the number of keys and arguments of the longest call, which creates a session.
+	maxArgs = 24
+	// typicalText is room for the text of most calls.
+	typicalText = 512
+)
+
+// End ends a key or an argument.
+func (c *Call) End() {
+	c.ends[c.count] = c.text.Len()
+	c.count++
 }
 
-func newMetrics(registerer prometheus.Registerer) *metrics {
-	if registerer == nil {
-		return nil
+// Key writes the name of a key. All keys come before all arguments.
+func (c *Call) Key(space Keyspace, kind string, name ...string) {
+	if c.count == 0 {
+		c.text.Grow(typicalText)
 	}
-	factory := promauto.With(registerer)
-	return &metrics{
-		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "merchant_operator_redis_operation_duration_seconds",
-			Help:    "Time until Redis had answered an operation, or failed to; the wait for a connection is part of it.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .3, 1, 5},
-		}, []string{"operation"}),
-		errors: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "merchant_operator_redis_operation_errors_total",
-			Help: "Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.",
-		}, []string{"operation", "cause"}),
+	c.text.WriteString(string(space))
+	c.text.WriteString(kind)
+	for _, part := range name {
+		c.text.WriteString(part)
 	}
+	c.End()
+	c.keys = c.count
 }
 
-func (m *metrics) observe(operation string, took time.Duration, cause string) {
-	if m == nil {
-		return
+// Text writes an argument.
+func (c *Call) Text(argument string) {
+	c.text.WriteString(argument)
+	c.End()
+}
+
+// Int writes an argument.
+func (c *Call) Int(n int64) {
+	c.WriteInt(n)
+	c.End()
+}
+
+// Flag writes an argument: '1', or '0'.
+func (c *Call) Flag(set bool) { c.Text(Flag(set)) }
+
+// WriteString writes a part of an argument.
+func (c *Call) WriteString(part string) { c.text.WriteString(part) }
+
+// WriteBytes writes a part of an argument.
+func (c *Call) WriteBytes(part []byte) { c.text.Write(part) }
+
+// WriteInt writes a part of an argument.
+func (c *Call) WriteInt(n int64) {
+	var room [20]byte
+	c.text.Write(strconv.AppendInt(room[:0], n, 10))
+}
+
+// command returns the whole call, but for its first two words. Its texts are pointers, which need not be boxed one by one.
+func (c *Call) command() []any {
+	whole := c.text.String()
+	texts := make([]string, c.count)
+	command := make([]any, 3+c.count)
+	command[2] = c.keys
+	start := 0
+	for i, end := range c.ends[:c.count] {
+		texts[i] = whole[start:end]
+		command[3+i] = &texts[i]
+		start = end
 	}
-	m.durations.WithLabelValues(operation).Observe(took.Seconds())
-	if cause != "" {
-		m.errors.WithLabelValues(operation, cause).Inc()
+	return command
+}
+
+// Flag is how scripts are given a boolean.
+func Flag(set bool) string {
+	if set {
+		return "1"
 	}
+	return "0"
 }
