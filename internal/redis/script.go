@@ -20,14 +20,29 @@ func NewScript(operation string, parts ...string) *Script {
 	return &Script{operation: operation, source: source, sha: redis.NewScript(source).Hash()}
 }
 
-// Part returns the Lua file of that name: a script, or a part of several. A part begins with what it expects and defines, includes no
-// other one and never returns.
+// Part returns a script of a package's Lua files, or a part of several scripts. A file is one part of the file's name, or several, each
+// begun by a line "--- name". A part begins with what it expects and defines, includes no other one and never returns.
 func Part(files fs.FS, name string) string {
-	text, err := fs.ReadFile(files, name+".lua")
-	if err != nil {
-		panic(err) // the program was built without it
+	var part strings.Builder
+	_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		current := strings.TrimSuffix(path, ".lua")
+		for line := range strings.Lines(string(text)) {
+			if begun, begins := strings.CutPrefix(line, "--- "); begins {
+				current = strings.TrimSpace(begun)
+			} else if current == name {
+				part.WriteString(line)
+			}
+		}
+		return err
+	})
+	if part.Len() == 0 {
+		panic("the program was built without the Lua of " + name)
 	}
-	return string(text)
+	return part.String()
 }
 
 // Function makes a part that defines one Lua function of parts: they are run when it is called, and it returns one of their locals.

@@ -1,3 +1,4 @@
+--- admission
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
 -- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
 -- and flags: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if the key's last use is
@@ -67,3 +68,21 @@ if not refusal then
   end
 end
 local moment = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. debt
+
+--- admit_rotation
+-- Admits a rotation over HTTP: the rotations of one ApiKey have a limit of their own besides the merchant's.
+-- KEYS[3] is the key of that limit; ARGV[5] and ARGV[6] are what one rotation and a full burst cost, in us.
+
+if refusal then
+  return refusal .. moment
+end
+local cost, burst = ARGV[5] + 0, ARGV[6] + 0
+local backlog = math.max(0, (tonumber(stored[3]) or 0) - now_us)
+local limited = backlog + cost > burst
+backlog = limited and math.min(backlog, burst) or backlog + cost
+local paid = format('%d', now_us + backlog)
+call('SET', KEYS[3], paid, 'PX', format('%d', backlog / 1000 + 1))
+if limited then
+  return 'ROTATION_LIMITED ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. paid
+end
+return 'OK' .. moment

@@ -53,7 +53,7 @@ func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Sw
 	return sum, nil
 }
 
-// sweepEntry sweeps one row of list_overdue.lua: an expiry queue or a single session.
+// sweepEntry sweeps one row of list_overdue: an expiry queue or a single session.
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *redis.Reply) (swept Swept, examined int64, err error) {
 	name, since, queue := entry.Text(), entry.Text(), entry.List()
 	keys := []string{space.Key(redis.ExpiryKey), space.Key(redis.QueueKey), space.Key(redis.DueKey)}

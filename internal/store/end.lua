@@ -1,3 +1,29 @@
+--- cancel
+-- Cancels a session for its merchant.
+-- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the merchant id,
+-- ARGV[6] the rules.
+
+if refusal then
+  return refusal .. moment
+end
+local s = sessions(KEYS[5], KEYS[6])
+local fields = s.read(KEYS[3], KEYS[4])
+-- Two merchants may share a bucket, so the key alone does not say whose session this is.
+local owner = string.match(fields[RECORD] or '', '^[^ ]*')
+if not fields[RECORD] or owner ~= ARGV[5] then
+  return 'NOT_FOUND' .. moment
+end
+local decision = s.decide(ARGV[6], 'unknown', fields, true)
+if not decision then
+  return 'CORRUPT' .. moment
+end
+if decision == 'applied' then
+  s.finish(KEYS[3], KEYS[4], {s = 'CANCELLED', e = now_ms})
+  fields = s.read(KEYS[3], KEYS[4])
+end
+return {'OK' .. moment, decision, fields}
+
+--- settle
 -- Settles a session with a payment, for a rail.
 -- KEYS[1] is the session, KEYS[2] the event of its end, KEYS[3] that of a late and KEYS[4] that of a mismatching payment, KEYS[5] the
 -- bucket's queue, KEYS[6] its due merchants.

@@ -1,3 +1,4 @@
+--- write_override
 -- Writes an override, and answers 'OK'; if a newer one is there already it answers 'NEWER' and writes nothing. Needs no clock.
 -- KEYS[1] is the override; ARGV[1] and ARGV[2] its order, see admission.lua; ARGV[3] its list; ARGV[4] '1' if it revokes the
 -- key; ARGV[5] how long to keep it in ms; ARGV[6] for a revocation that holds for newer ones as well, unless their revision is
