@@ -56,12 +56,15 @@ clean: ## Remove bin and dist; keep the cached control plane
 
 ##@ Check
 
+# Packages to test at a time. Most tests wait for a server half of their time.
+PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 .PHONY: test
 test: redis browser nginx compiler ## Test the code, with the race detector; PKG and ARGS select some
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \
-	go test -race -timeout 20m $(ARGS) $(PKG)
+	go test -race -timeout 20m -p $(PACKAGES) $(ARGS) $(PKG)
 
 .PHONY: test-files
 test-files: redis nodejs ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows

@@ -27,10 +27,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// TestRun is the contract that scripts rely on: .dev/env appears when everything works. After any kind of stop it disappears, and
-// nothing keeps running.
 func TestRun(t *testing.T) {
 	root := devenvtest.Build(t)
+	t.Run("until it is stopped", func(t *testing.T) { testStop(t, root) })
+	t.Run("until a server ends", func(t *testing.T) { testServerThatEnds(t, root) })
+}
+
+// testStop checks the contract that scripts rely on: .dev/env appears when everything works. After any kind of stop it disappears,
+// and nothing keeps running.
+func testStop(t *testing.T, root string) {
+	t.Helper()
 	server, err := redistest.Binary()
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +91,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestServerThatEnds: without one of these nothing works, and nothing starts them again.
-func TestServerThatEnds(t *testing.T) {
-	root := devenvtest.Build(t)
+// testServerThatEnds: without one of these nothing works, and nothing starts them again.
+func testServerThatEnds(t *testing.T, root string) {
+	t.Helper()
 	for _, server := range []string{"kube-apiserver", "redis-server"} {
 		t.Run(server, func(t *testing.T) {
 			run := devenvtest.Start(t, root)

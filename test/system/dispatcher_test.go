@@ -92,7 +92,7 @@ func runDispatcher() error {
 	options.RedisURL = os.Getenv(dispatcherRedis)
 	options.Kubeconfig = os.Getenv(dispatcherKubeconfig)
 	options.Ops.Address = os.Getenv(dispatcherOps)
-	options.Lease = 20 * time.Second
+	options.Lease = 18 * time.Second // the least
 	options.AllowHTTP = true
 	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	return dispatcher.Run(context.Background(), options)
