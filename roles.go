@@ -64,7 +64,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address")
-	flags.StringVar(&options.RailAudience, "rail-audience", "", "audience required in tokens of rails; empty: the Kubernetes API")
+	flags.StringVar(&options.InternalAudience, "internal-audience", "", "audience required in tokens on the internal port; empty: the Kubernetes API")
 	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "Redis replicas that must acknowledge a settlement; if too few do, the answer is 503; 0: do not wait")
 	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "time to wait for --settlement-replicas")
 	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with the id that the client gets in X-Request-Id")

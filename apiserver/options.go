@@ -46,11 +46,11 @@ type Options struct {
 	// burst 100.
 	PublicRateLimit v1alpha1.RateLimit
 
-	// RailAudience is the audience of rails' tokens. Default that of the Kubernetes API.
-	RailAudience string
-	// RailCacheTTL is how long the authentication and authorization of a rail are cached, so how long it keeps a right that was
-	// removed. Default 10 s.
-	RailCacheTTL time.Duration
+	// InternalAudience is the audience of tokens on the internal port. Default that of the Kubernetes API.
+	InternalAudience string
+	// InternalCacheTTL is how long the authentication and authorization of a caller of the internal port are cached, so how long
+	// it keeps a right that was removed. Default 10 s.
+	InternalCacheTTL time.Duration
 
 	// SettlementReplicas is the number of Redis replicas that must acknowledge a settlement. If fewer do, the response is 503
 	// and the rail repeats its report. Default 0: the master only.
@@ -86,7 +86,7 @@ func DefaultOptions() Options {
 		MaxConnections:       10_000,
 		QRScheme:             "pay",
 		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-		RailCacheTTL:         10 * time.Second,
+		InternalCacheTTL:     10 * time.Second,
 		SettlementWait:       300 * time.Millisecond,
 		DrainDelay:           5 * time.Second,
 		ShutdownTimeout:      20 * time.Second,
@@ -115,8 +115,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("--qr-scheme %q is not a URI scheme; use for example pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
 		return errors.New("--public-rate and --public-burst must be at least 1")
-	case o.RailCacheTTL <= 0:
-		return errors.New("RailCacheTTL must be positive")
+	case o.InternalCacheTTL <= 0:
+		return errors.New("InternalCacheTTL must be positive")
 	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
 		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
 	case o.Log == nil:

@@ -24,13 +24,13 @@ const (
 	reasonMerchantMissing   = "merchant_missing"
 	reasonAddressNotAllowed = "address_not_allowed"
 	reasonDigestClaimed     = "digest_claimed"
-	reasonRailToken         = "rail_token" // of the internal listener; the others are about API keys
+	reasonInternalToken     = "internal_token" // of the internal listener; the others are about API keys
 )
 
 func unauthorizedReasons() []string {
 	return []string{
 		reasonMissing, reasonMalformed, reasonUnknown, reasonRotated, reasonExpired, reasonDisabled,
-		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonRailToken,
+		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonInternalToken,
 	}
 }
 
@@ -40,7 +40,7 @@ func reasonOf(err error) string {
 		return refused.reason
 	}
 	if errors.Is(err, authz.ErrUnauthenticated) {
-		return reasonRailToken
+		return reasonInternalToken
 	}
 	return reasonRotated // store.ErrKeyRejected
 }

@@ -177,8 +177,8 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		SubjectAccessReviews: r.core.AuthorizationV1().SubjectAccessReviews(),
 		Verb:                 "post",
 		Path:                 settlementPath,
-		Audience:             r.options.RailAudience,
-		Lifetime:             r.options.RailCacheTTL,
+		Audience:             r.options.InternalAudience,
+		Lifetime:             r.options.InternalCacheTTL,
 		Now:                  time.Now,
 		Log:                  r.options.Log,
 	}), r.store, r.registry)

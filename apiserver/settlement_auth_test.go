@@ -73,7 +73,7 @@ func TestWhoMaySettle(t *testing.T) {
 }
 
 // briefly disables the cache of decisions about rails.
-func briefly(o *apiserver.Options) { o.RailCacheTTL = time.Nanosecond }
+func briefly(o *apiserver.Options) { o.InternalCacheTTL = time.Nanosecond }
 
 func TestARailThatIsDismissed(t *testing.T) {
 	f := newFixture(t)
@@ -91,7 +91,7 @@ func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail, unknown := f.rail("bank"), f.rail("unknown")
-	remembering := f.start(func(o *apiserver.Options) { o.RailCacheTTL = time.Hour })
+	remembering := f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
 	forgetful := f.start(briefly)
 	id := remembering.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, r := range []*replica{remembering, forgetful} {
@@ -112,7 +112,7 @@ func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
 func TestTheAudienceOfRails(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
-	r := f.start(func(o *apiserver.Options) { o.RailAudience = "settlements" })
+	r := f.start(func(o *apiserver.Options) { o.InternalAudience = "settlements" })
 	r.report("x", rail, "").wantError(t, http.StatusUnauthorized, notAccepted)
 	r.report("x", f.token("bank", "settlements"), "").want(t, http.StatusNotFound)
 }

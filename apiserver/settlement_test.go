@@ -184,7 +184,7 @@ func TestSettlementsAreCounted(t *testing.T) {
 			t.Errorf("%s: %q, want %s", labels, got, want)
 		}
 	}
-	if got := r.metric(`merchant_operator_http_unauthorized_total{reason="rail_token"}`); got != "1" {
+	if got := r.metric(`merchant_operator_http_unauthorized_total{reason="internal_token"}`); got != "1" {
 		t.Errorf("%q reports were refused for their token, want 1", got)
 	}
 }

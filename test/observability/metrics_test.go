@@ -92,7 +92,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	for _, expected := range []struct{ role, line string }{
 		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="POST",route="/api/v1/sessions",status="201"} 1`},
 		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="other",route="/api/v1/sessions/{id}",status="405"} 1`},
-		{apiserverRole, `merchant_operator_http_unauthorized_total{reason="rail_token"} 1`},
+		{apiserverRole, `merchant_operator_http_unauthorized_total{reason="internal_token"} 1`},
 		{apiserverRole, `merchant_operator_redis_operation_duration_seconds_count{operation="create"} 1`},
 		{apiserverRole, `merchant_operator_key_rotations_total{cause="API"} 1`},
 		{apiserverRole, `merchant_operator_directory_objects{kind="key"} 1`},
