@@ -258,8 +258,8 @@ func (o *object) cents(name, rule string) *int64 {
 	return new(value)
 }
 
-// requiredCents reads an integer field that must be there.
-func (o *object) requiredCents(name, rule string) int64 {
+// requiredInteger reads an integer field that must be there.
+func (o *object) requiredInteger(name, rule string) int64 {
 	value, given := o.integer(name, rule)
 	if !given {
 		o.fail(name, rule)

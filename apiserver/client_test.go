@@ -67,7 +67,7 @@ func (r *replica) send(request *http.Request) result {
 
 func (r *replica) sendAs(documented document, request *http.Request) result {
 	r.t.Helper()
-	response, err := client.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,16 +1,13 @@
 package apiserver
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -90,23 +87,14 @@ func allowlistStrings(allowlist []netip.Prefix) []string {
 	return out
 }
 
-// rotatedKey is the response of POST /api/v1/keys/rotate, the only response with an API key.
+// rotatedKey is the response of POST /api/v1/keys/rotate.
 type rotatedKey struct {
 	FullKey string `json:"fullKey"`
 	Prefix  string `json:"prefix"`
 	Warning string `json:"warning"`
 }
 
-// rotationTimeout limits reading and replacing the published key.
-const rotationTimeout = 3 * time.Second
-
-// rotationLimit limits the rotations of one ApiKey over all replicas. Each one is a write to the Kubernetes API, and an event
-// for every replica.
-var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
-
-// rotateKey replaces the presented key. After a 200 every replica refuses the old key and accepts the new one, however late
-// its watch is. The order is: compare-and-swap of the published Secret, so that one of several rotations wins; the override,
-// which every request reads; the response.
+// rotateKey replaces the presented key, if it is the current one.
 func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
 	admitted, err := a.store.AdmitRotation(r.Context(), from.admission(), rotationLimit)
 	quota := merchantQuota
@@ -117,24 +105,21 @@ func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from calle
 	if err != nil {
 		return err
 	}
-	// A client that disconnects must not prevent the override after the swap.
-	uncancelled := context.WithoutCancel(r.Context())
-	ctx, cancel := context.WithTimeout(uncancelled, rotationTimeout)
-	defer cancel()
-	key, record, swapErr := a.keys.rotate(ctx, from.KeyID, from.Digest)
-	if record.KeyID == "" {
-		return swapErr
+	key, _, err := a.rotator.rotate(r.Context(), from.KeyID, rotation{permit: func(record published.KeyRecord, now time.Time) error {
+		if !record.Usable(now) || !record.Current.Digest.Equal(from.Digest) {
+			// Another rotation was first, or the key is in its overlap and must not end its successor.
+			return unauthorizedError{reasonRotated}
+		}
+		return nil
+	}})
+	switch {
+	case errors.Is(err, errNoKey):
+		return unauthorizedError{reasonRotated}
+	case errors.Is(err, errUnreadableKey): // the directory would not know it either
+		return unauthorizedError{reasonUnknown}
+	case err != nil:
+		return err
 	}
-	// Whoever loses the race writes it too: every replica must refuse the key before the 401 is sent.
-	err = a.store.WriteOverride(uncancelled, overrideOf(record, a.now()))
-	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
-		return fmt.Errorf("%w: %w", errRotationIncomplete, err)
-	}
-	if swapErr != nil {
-		return swapErr
-	}
-	a.metrics.rotations.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
-	a.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return respond(w, http.StatusOK, rotatedKey{
 		FullKey: key.Reveal(),
 		Prefix:  key.Prefix(),

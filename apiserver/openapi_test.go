@@ -108,7 +108,7 @@ func checkUndocumented(t *testing.T, request *http.Request, got result) {
 }
 
 // served finds the routes of routes.go: what is served is what is written there.
-var served = regexp.MustCompile(`(?m)^\s*(?:settlementPath|"(/[^"]+)"): +\{(.*)\},$`)
+var served = regexp.MustCompile(`(?m)^\s*(?:([a-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
 
 var methodOfRoute = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
 
@@ -120,11 +120,11 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	}
 	var inCode []string
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
-		path := found[1]
+		path := found[2]
 		if path == "" {
-			path = settlementRoute
+			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath}[found[1]]
 		}
-		for _, method := range methodOfRoute.FindAllStringSubmatch(found[2], -1) {
+		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
 		}
 	}

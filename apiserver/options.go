@@ -31,6 +31,9 @@ type Options struct {
 	PublicAddress string
 	// InternalAddress is for callers inside the cluster. Default :8081.
 	InternalAddress string
+	// InternalCertificateDir has tls.crt and tls.key of the internal port, which then serves TLS only. Default: plain HTTP, and no
+	// key is issued there unless the address is a loopback one.
+	InternalCertificateDir string
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 

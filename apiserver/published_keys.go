@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -25,27 +26,22 @@ type publishedKeys struct {
 // swapAttempts limits the attempts of a rotation while others write the same Secret.
 const swapAttempts = 5
 
-// rotate replaces all keys of the key id by a new one, if the presented digest is the current one, and returns the new record.
-// The error is an unauthorizedError, with the published record if there is one, or errKubernetes: then the Secret may have
-// been replaced all the same.
-func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apikey.Digest) (apikey.Key, published.KeyRecord, error) {
+// rotate replaces the key by a new one, if the rotation permits it, and returns the new record. The error is that of permit,
+// with the published record, or one of read. After errKubernetes the Secret may have been replaced all the same.
+func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation) (apikey.Key, published.KeyRecord, error) {
 	next, err := apikey.New(keyID)
 	if err != nil {
 		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("make a key: %w", err)
 	}
 	var lastErr error
 	for range swapAttempts {
-		secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
+		secret, record, err := p.read(ctx, keyID)
 		switch {
-		case apierrors.IsNotFound(err):
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonRotated}
-		case err != nil:
+		case errors.Is(err, errKubernetes):
 			lastErr = err
 			continue
-		}
-		record, err := published.DecodeKey(secret)
-		if err != nil { // the directory would not know it either
-			return apikey.Key{}, published.KeyRecord{}, unauthorizedError{reasonUnknown}
+		case err != nil:
+			return apikey.Key{}, published.KeyRecord{}, err
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier attempt succeeded, and its response was lost
@@ -54,17 +50,33 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, presented apike
 			return apikey.Key{}, record, fmt.Errorf("%w: the record of key %s was restored from a backup; the operator will issue a new key", errKubernetes, keyID)
 		}
 		now := p.now().UTC()
-		if !record.Usable(now) || !record.Current.Digest.Equal(presented) {
-			// Another rotation was first, or the key is in its overlap and must not end its successor.
-			return apikey.Key{}, record, unauthorizedError{reasonRotated}
+		if err := wanted.permit(record, now); err != nil {
+			return apikey.Key{}, record, err
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
-		rotated := record.Rotated(current, v1alpha1.RotationAPI, 0, now)
+		rotated := record.Rotated(current, v1alpha1.RotationAPI, wanted.overlap, now)
+		rotated.LastRotation.Actor = wanted.actor
 		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
 			return next, rotated, nil
 		}
 	}
 	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", errKubernetes, keyID, lastErr)
+}
+
+// read returns the published Secret of the key id, and its record. Errors: errNoKey, errUnreadableKey, errKubernetes.
+func (p publishedKeys) read(ctx context.Context, keyID string) (*corev1.Secret, published.KeyRecord, error) {
+	secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, published.KeyRecord{}, errNoKey
+	case err != nil:
+		return nil, published.KeyRecord{}, fmt.Errorf("%w: read key %s: %w", errKubernetes, keyID, err)
+	}
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		return nil, published.KeyRecord{}, fmt.Errorf("%w: key %s: %w", errUnreadableKey, keyID, err)
+	}
+	return secret, record, nil
 }
 
 // supersedeResult is the result of supersede.
@@ -79,16 +91,16 @@ const (
 // supersede marks the published record of the key id as superseded if it is older than newer, so that the operator issues a
 // new key. An error wraps errKubernetes unless the record has changed in between.
 func (p publishedKeys) supersede(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
-	secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	secret, record, err := p.read(ctx, keyID)
+	switch {
+	case errors.Is(err, errNoKey):
 		return keyGone, nil
-	}
-	if err != nil {
-		return keyCurrent, fmt.Errorf("%w: read key %s: %w", errKubernetes, keyID, err)
-	}
-	record, err := published.DecodeKey(secret)
-	if err != nil || record.Superseded || record.Order().Compare(newer) >= 0 {
-		return keyCurrent, nil //nolint:nilerr // one that cannot be decoded opens nothing
+	case errors.Is(err, errUnreadableKey):
+		return keyCurrent, nil // it opens nothing
+	case err != nil:
+		return keyCurrent, err
+	case record.Superseded || record.Order().Compare(newer) >= 0:
+		return keyCurrent, nil
 	}
 	record.Superseded, record.Revision = true, record.NextRevision(p.now())
 	switch err := p.replace(ctx, secret, record); {

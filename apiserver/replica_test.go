@@ -24,6 +24,7 @@ type replica struct {
 	url, internal, ops string           // once it listens
 	proxy              *kubeproxy.Proxy // between it and the Kubernetes API
 	log                *logtest.Buffer
+	client             *http.Client
 	cancel             context.CancelFunc
 	ended              chan error // receives what Run returned
 }
@@ -63,7 +64,7 @@ func (f *fixture) launch(change ...func(*apiserver.Options)) *replica {
 		c(&options)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &replica{t: f.t, name: name, proxy: proxy, log: f.log, cancel: cancel, ended: make(chan error, 1)}
+	r := &replica{t: f.t, name: name, proxy: proxy, log: f.log, client: client, cancel: cancel, ended: make(chan error, 1)}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

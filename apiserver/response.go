@@ -25,6 +25,10 @@ var (
 	errKubernetes         = errors.New("the Kubernetes API is unavailable")
 	errStale              = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
 	errRotationIncomplete = errors.New("could not write the override of the rotated key")
+	errRotationUnknown    = errors.New("unknown whether the key was rotated")
+	errNoKey              = errors.New("there is no published key of that id")
+	errUnreadableKey      = errors.New("the published key cannot be read")
+	errPlainHTTP          = errors.New("an API key would be sent over plain HTTP")
 	errChargeUnknown      = errors.New("unknown whether the session was created")
 	errSettlementUnknown  = errors.New("unknown whether the report was recorded")
 	errEncode             = errors.New("could not encode the response")
@@ -81,8 +85,12 @@ var errorResponses = []struct {
 	{errNoSession, errorResponse{http.StatusNotFound, noSessionMessage}},
 	{errNoRoute, errorResponse{http.StatusNotFound, "path not found"}},
 	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, "missing or invalid token"}},
-	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to settle sessions"}},
-	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, reportAgain}},
+	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to post to this path"}},
+	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{errPlainHTTP, errorResponse{http.StatusForbidden, "API keys are issued over TLS only; start the API with --internal-cert-dir"}},
+	{errNoKey, errorResponse{http.StatusNotFound, "API key not found"}},
+	{errRotationUnknown, errorResponse{http.StatusServiceUnavailable, "unknown whether the key was rotated; send the same request again"}},
+	{errUnreadableKey, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, "report contradicts an earlier report with the same paymentRef"}},
 	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
 	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},

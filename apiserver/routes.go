@@ -20,7 +20,7 @@ type publicAPI struct {
 
 	directory   *directory.Directory
 	store       *store.Store
-	keys        publishedKeys
+	rotator     rotator
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
 	wrongKeys   *wrongKeys
@@ -43,14 +43,18 @@ func (a *publicAPI) publicHandler() http.Handler {
 	}))))
 }
 
-// settlementPath is also the path of the SubjectAccessReview, literally and for every session. With session ids each report
-// would need a review of its own, and ids would get into the audit log.
-const settlementPath = "/internal/v1/sessions/{id}/settlement"
+// The paths of the internal listener. Each is also the path of a SubjectAccessReview, literally and for every session or key. With
+// session ids each report would need a review of its own, and ids would get into the audit log.
+const (
+	settlementPath = "/internal/v1/sessions/{id}/settlement"
+	rotationPath   = "/internal/v1/keys/{keyID}/rotate"
+)
 
-// internalHandler serves the routes of the internal listener, for rails.
+// internalHandler serves the routes of the internal listener, for rails and for those who issue keys.
 func (r *internalAPI) internalHandler() http.Handler {
 	return r.observe(r.canonical(r.mux(map[string]methods{
-		settlementPath: {http.MethodPost: r.withToken(r.settle)},
+		settlementPath: {http.MethodPost: r.withToken(settlementPath, r.settle)},
+		rotationPath:   {http.MethodPost: r.confidentially(r.withToken(rotationPath, r.rotateKey))},
 	})))
 }
 

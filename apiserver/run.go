@@ -115,9 +115,15 @@ func (r *replica) serve(ctx context.Context) error {
 		return err
 	}
 	defer publicServer.Close()
-	internalServer, err := httpserver.Serve(ctx, httpserver.Options{
+	internalOptions := httpserver.Options{
 		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
-	}, r.failed)
+	}
+	if r.options.InternalCertificateDir != "" {
+		if internalOptions.TLS, err = httpserver.TLS(r.options.InternalCertificateDir); err != nil {
+			return fmt.Errorf("--internal-cert-dir: %w", err)
+		}
+	}
+	internalServer, err := httpserver.Serve(ctx, internalOptions, r.failed)
 	if err != nil {
 		return err
 	}
@@ -157,11 +163,12 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		accessLog: r.options.AccessLog,
 		trusted:   func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
 	}
+	issuer := rotator{base: shared, keys: r.keys, store: r.store, now: time.Now}
 	publicSide := &publicAPI{
 		base:        shared,
 		directory:   r.directory,
 		store:       r.store,
-		keys:        r.keys,
+		rotator:     issuer,
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
@@ -172,15 +179,24 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		publicSide.refusals = newRefusalLog(r.options.Log, time.Now)
 	}
 	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
-	internalSide := newInternalAPI(shared, authz.New(authz.Options{
-		TokenReviews:         r.core.AuthenticationV1().TokenReviews(),
-		SubjectAccessReviews: r.core.AuthorizationV1().SubjectAccessReviews(),
-		Verb:                 "post",
-		Path:                 settlementPath,
-		Audience:             r.options.InternalAudience,
-		Lifetime:             r.options.InternalCacheTTL,
-		Now:                  time.Now,
-		Log:                  r.options.Log,
-	}), r.store, r.registry)
+	internalSide := &internalAPI{
+		base: shared,
+		guardOf: func(path string) *authz.Guard {
+			return authz.New(authz.Options{
+				TokenReviews:         r.core.AuthenticationV1().TokenReviews(),
+				SubjectAccessReviews: r.core.AuthorizationV1().SubjectAccessReviews(),
+				Verb:                 "post",
+				Path:                 path,
+				Audience:             r.options.InternalAudience,
+				Lifetime:             r.options.InternalCacheTTL,
+				Now:                  time.Now,
+				Log:                  r.options.Log,
+			})
+		},
+		store:        r.store,
+		rotator:      issuer,
+		settlements:  newSettlements(r.registry),
+		confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
+	}
 	return publicSide.publicHandler(), internalSide.internalHandler(), nil
 }

@@ -92,7 +92,7 @@ func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) 
 		return session.Charge{}, err
 	}
 	charge := session.Charge{
-		AmountCents:   fields.requiredCents("amountCents", session.AmountRule),
+		AmountCents:   fields.requiredInteger("amountCents", session.AmountRule),
 		TaxCents:      fields.cents("taxCents", session.TaxRule),
 		TipCents:      fields.cents("tipCents", session.TipRule),
 		OrderRef:      fields.text("orderRef", session.OrderRefRule),

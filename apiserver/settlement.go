@@ -21,23 +21,32 @@ import (
 type internalAPI struct {
 	base
 
-	guard       *authz.Guard
+	// guardOf returns the guard of a path.
+	guardOf     func(path string) *authz.Guard
 	store       *store.Store
+	rotator     rotator
 	settlements *prometheus.CounterVec
+	// confidential is true if nobody on the network can read a response.
+	confidential bool
 }
 
-func newInternalAPI(shared base, guard *authz.Guard, sessions *store.Store, registerer prometheus.Registerer) *internalAPI {
-	return &internalAPI{base: shared, guard: guard, store: sessions, settlements: newSettlements(registerer)}
-}
-
-// withToken authenticates and authorizes the rail before next.
-func (r *internalAPI) withToken(next handler) handler {
+// withToken authenticates and authorizes the caller for the path before next.
+func (r *internalAPI) withToken(path string, next handler) handler {
+	guard := r.guardOf(path)
 	return func(w http.ResponseWriter, request *http.Request) error {
-		if err := r.guard.Check(request.Context(), bearerToken(request.Header)); err != nil {
+		if err := guard.Check(request.Context(), bearerToken(request.Header)); err != nil {
 			return err
 		}
 		return next(w, request)
 	}
+}
+
+// confidentially refuses requests whose response could be read on the network.
+func (r *internalAPI) confidentially(next handler) handler {
+	if r.confidential {
+		return next
+	}
+	return func(http.ResponseWriter, *http.Request) error { return errPlainHTTP }
 }
 
 // settlementResult is the response of POST /internal/v1/sessions/{id}/settlement.
@@ -90,7 +99,7 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 	payment := session.Payment{
 		Ref:         fields.text("paymentRef", session.PaymentRefRule),
 		Outcome:     session.Status(fields.text("outcome", session.OutcomeRule)),
-		AmountCents: fields.requiredCents("amountCents", session.AmountRule),
+		AmountCents: fields.requiredInteger("amountCents", session.AmountRule),
 		PaidAt:      fields.timestamp("paidAt", session.PaidAtRule),
 		Reason:      fields.text("reason", session.ReasonRule),
 	}

@@ -23,7 +23,7 @@ import (
 
 const (
 	notAccepted = "missing or invalid token"
-	notAllowed  = "account is not allowed to settle sessions"
+	notAllowed  = "account is not allowed to post to this path"
 )
 
 func TestWhoMaySettle(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
 		r.proxy.Cut()
 	}
 	for _, got := range []result{remembering.report(id, unknown, paid(1)), forgetful.report(id, rail, paid(1))} {
-		got.wantError(t, http.StatusServiceUnavailable, reportAgain)
+		got.wantError(t, http.StatusServiceUnavailable, unavailable)
 		if got.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
@@ -175,10 +175,16 @@ func (f *fixture) token(account string, audiences ...string) string {
 // admit lets the account settle sessions, as docs/rail.md says, until dismiss or the end of the test.
 func (f *fixture) admit(name string) {
 	f.t.Helper()
+	f.allow(name, "/internal/v1/sessions/*", "/internal/v1/sessions/x/settlement")
+}
+
+// allow lets the account post to a URL, until dismiss or the end of the test. The path is one of that URL.
+func (f *fixture) allow(name, url, path string) {
+	f.t.Helper()
 	object := metav1.ObjectMeta{Name: f.namespace + "-" + name}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: object,
-		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/internal/v1/sessions/*"}, Verbs: []string{"post"}}},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{url}, Verbs: []string{"post"}}},
 	}
 	if _, err := kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
@@ -192,7 +198,7 @@ func (f *fixture) admit(name string) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { f.dismiss(name) })
-	eventually(f.t, "the right is in force", func() bool { return f.maySettle(name) })
+	eventually(f.t, "the right is in force", func() bool { return f.mayPost(name, path) })
 }
 
 // dismiss takes the right away, and returns when that is in force at the Kubernetes API.
@@ -200,14 +206,16 @@ func (f *fixture) dismiss(name string) {
 	ctx := context.WithoutCancel(f.t.Context()) // also when the test is over
 	_ = kube.RbacV1().ClusterRoleBindings().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
 	_ = kube.RbacV1().ClusterRoles().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
-	eventually(f.t, "the right is gone", func() bool { return !f.maySettle(name) })
+	for _, path := range []string{"/internal/v1/sessions/x/settlement", rotationPath} {
+		eventually(f.t, "the right is gone", func() bool { return !f.mayPost(name, path) })
+	}
 }
 
-func (f *fixture) maySettle(name string) bool {
+func (f *fixture) mayPost(name, path string) bool {
 	answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(f.t.Context()),
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:                  "system:serviceaccount:" + f.namespace + ":" + name,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/internal/v1/sessions/x/settlement", Verb: "post"},
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "post"},
 		}}, metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed
 }

@@ -28,7 +28,7 @@ func TestSettlementOfADisconnectedRail(t *testing.T) {
 		t.Fatal(err)
 	}
 	around := base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	r := newInternalAPI(around, nil, sessions, prometheus.NewRegistry())
+	r := &internalAPI{base: around, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()

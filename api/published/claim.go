@@ -78,7 +78,7 @@ func (c DigestClaim) validate() error {
 		return invalid("digest is missing")
 	case c.Source.incomplete():
 		return invalid("source is incomplete")
-	case !validID(c.KeyID):
+	case !ValidID(c.KeyID):
 		return invalid("keyID is not an id")
 	case c.ClaimedAt.IsZero():
 		return invalid("claimedAt is missing")

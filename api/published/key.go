@@ -138,9 +138,9 @@ func DecodeKey(secret *corev1.Secret) (KeyRecord, error) {
 // reader does not lose a key because of a newer cause.
 func (r KeyRecord) validate() error {
 	switch {
-	case !validID(r.KeyID):
+	case !ValidID(r.KeyID):
 		return invalid("keyID is not an id")
-	case !validID(r.MerchantID):
+	case !ValidID(r.MerchantID):
 		return invalid("merchantID is not an id")
 	case r.Source.incomplete():
 		return invalid("source is incomplete")

@@ -64,7 +64,7 @@ func DecodeLastUses(configMap *corev1.ConfigMap) (map[string]time.Time, error) {
 	}
 	uses := make(map[string]time.Time, len(wire.Uses))
 	for keyID, seconds := range wire.Uses {
-		if !validID(keyID) || seconds <= 0 {
+		if !ValidID(keyID) || seconds <= 0 {
 			return nil, invalid("uses has an entry that is no key id with a time")
 		}
 		uses[keyID] = time.Unix(seconds, 0).UTC()

@@ -93,7 +93,7 @@ var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 // sent.
 func (r MerchantRecord) validate() error {
 	switch {
-	case !validID(r.MerchantID):
+	case !ValidID(r.MerchantID):
 		return invalid("merchantID is not an id")
 	case r.Namespace == "" || r.Name == "":
 		return invalid("namespace or name is missing")

@@ -152,6 +152,7 @@ func ID(uid types.UID) string {
 // PublicMerchantID returns a merchant's id as callers of the API see it.
 func PublicMerchantID(id string) string { return "mer_" + id }
 
-func validID(id string) bool {
+// ValidID reports whether a string has the form of a key id or a merchant id.
+func ValidID(id string) bool {
 	return len(id) == idLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }

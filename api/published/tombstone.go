@@ -82,7 +82,7 @@ func (t Tombstone) validate() error {
 	switch {
 	case t.Kind != TombstoneApiKey && t.Kind != TombstoneMerchant:
 		return invalid("kind is neither ApiKey nor Merchant")
-	case !validID(t.ID):
+	case !ValidID(t.ID):
 		return invalid("id is not an id")
 	case t.Source.incomplete():
 		return invalid("source is incomplete")

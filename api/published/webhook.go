@@ -193,7 +193,7 @@ func (w webhookWire) record() (WebhookRecord, error) {
 // validate refuses a record that cannot be used to sign.
 func (r WebhookRecord) validate() error {
 	switch {
-	case !validID(r.MerchantID):
+	case !ValidID(r.MerchantID):
 		return invalid("merchantID is not an id")
 	case r.Source.incomplete():
 		return invalid("source is incomplete")

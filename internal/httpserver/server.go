@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,6 +96,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close stops listening at once.
 func (s *Server) Close() { _ = s.http.Close() }
+
+// Loopback reports whether only this machine can connect to a listen address.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
+}
 
 // ErrorBody is the JSON body of every error.
 type ErrorBody struct {

@@ -3,16 +3,15 @@ package ops
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof" // adds itself to the default mux as well, which nobody here serves
-	"net/netip"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 )
 
 // MetricsPath is the path of metrics. Readers need the right to "get" it.
@@ -111,12 +110,7 @@ var ErrOpenProfiles = errors.New("--pprof needs --secure-metrics, or a loopback 
 
 // CheckProfiles checks that profiles are protected, or served on a loopback address only. The error is ErrOpenProfiles.
 func CheckProfiles(secure bool, address string) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	ip, err := netip.ParseAddr(host)
-	if secure || host == "localhost" || (err == nil && ip.Unmap().IsLoopback()) {
+	if secure || httpserver.Loopback(address) {
 		return nil
 	}
 	return ErrOpenProfiles

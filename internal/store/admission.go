@@ -85,6 +85,23 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 	return admitted, err
 }
 
+// LimitRotation counts a rotation that no API key asks for. It shares its limit with AdmitRotation. Errors: ErrRotationLimited,
+// redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) LimitRotation(ctx context.Context, key KeyRef, limit ratelimit.Policy) (ratelimit.Quota, error) {
+	var call redis.Call
+	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), redis.RotationRateKey, key.KeyID)
+	limitArgs(&call, limit)
+	reply, err := s.redis.RunCall(ctx, limitRotationScript, &call)
+	if err != nil {
+		return ratelimit.Quota{}, fmt.Errorf("limit a rotation: %w", err)
+	}
+	admitted, _, err := admittedOf(reply.Text(), limit)
+	if errors.Is(err, ErrRateLimited) {
+		err = ErrRotationLimited
+	}
+	return admitted.Quota, err
+}
+
 func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
 
 // merchantCall is the call of a merchant's request.

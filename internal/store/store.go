@@ -99,6 +99,8 @@ const (
 	keyState = "local paid_until, override, flags = stored[1], stored[2], ARGV[4]\n"
 	// admit returns the last use of the key, KEYS[3], as well.
 	admit = "return refusal and refusal .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
+	// limit does nothing but count.
+	limit = "return refusal and refusal .. moment or 'OK' .. moment\n"
 	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be
 	// given.
 	readOriginal = "local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])\n" +
@@ -112,6 +114,7 @@ var admission, change, sweep = part("admission"), redis.Function("sessions(queue
 var (
 	admitScript         = redis.NewScript("admit", redis.Clock, readKeyStateAnd, admission, admit)
 	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyStateAnd, admission, part("admit_rotation"))
+	limitRotationScript = redis.NewScript("limit_rotation", redis.Clock, readPayerState, admission, limit)
 	createScript        = redis.NewScript("create", redis.Clock, readCreateState, admission, change, part("create"))
 	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)
 	readScript          = redis.NewScript("read", redis.Clock, readKeyState, admission, change, part("read"))

@@ -1,0 +1,184 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// rotationTimeout limits reading and replacing the published key.
+const rotationTimeout = 3 * time.Second
+
+// rotationLimit limits the rotations of one ApiKey over all replicas. Each one is a write to the Kubernetes API, and an event
+// for every replica.
+var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
+
+// rotator issues new keys, for both listeners.
+type rotator struct {
+	base
+
+	keys  publishedKeys
+	store *store.Store
+	now   func() time.Time
+}
+
+// rotation is how to replace a key.
+type rotation struct {
+	// permit returns an error unless the published record may be rotated at that time.
+	permit func(published.KeyRecord, time.Time) error
+	// overlap is how long the old key stays valid; 0: all old keys end at once.
+	overlap time.Duration
+	// actor is who asked for the rotation; empty: unknown.
+	actor string
+}
+
+// rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
+// the new key, however late its watch is. The order is: compare-and-swap of the published Secret, so that one of several
+// rotations wins; the override, which every request reads; the response. Errors: those of publishedKeys.rotate, and
+// errRotationIncomplete.
+func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (apikey.Key, published.KeyRecord, error) {
+	// A client that disconnects must not prevent the override after the swap.
+	uncancelled := context.WithoutCancel(ctx)
+	swapping, cancel := context.WithTimeout(uncancelled, rotationTimeout)
+	defer cancel()
+	key, record, swapErr := r.keys.rotate(swapping, keyID, wanted)
+	if record.KeyID == "" {
+		return apikey.Key{}, published.KeyRecord{}, swapErr
+	}
+	// Whoever loses the race writes it too: every replica must refuse the old key before the refusal is sent.
+	err := r.store.WriteOverride(uncancelled, overrideOf(record, r.now()))
+	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
+		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: %w", errRotationIncomplete, err)
+	}
+	if swapErr != nil {
+		return apikey.Key{}, published.KeyRecord{}, swapErr
+	}
+	r.metrics.rotations.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
+	r.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
+	return key, record, nil
+}
+
+// issuedKey is the response of POST /internal/v1/keys/{keyID}/rotate.
+type issuedKey struct {
+	KeyID      string `json:"keyID"`
+	Generation int64  `json:"generation"`
+	FullKey    string `json:"fullKey"`
+	Prefix     string `json:"prefix"`
+	// PreviousValidUntil is when the last old key ends; absent: all have ended.
+	PreviousValidUntil *int64 `json:"previousValidUntil,omitempty"`
+}
+
+// generationError is a rotation of another generation than the current one.
+type generationError struct{ current, expected int64 }
+
+func (e generationError) Error() string {
+	return fmt.Sprintf("the key has generation %d, not %d; nothing was rotated", e.current, e.expected)
+}
+
+// generationConflict is the response to a generationError.
+type generationConflict struct {
+	Error      string `json:"error"`
+	Generation int64  `json:"generation"`
+}
+
+// rotateKey replaces the key of a key id, if it has the expected generation. The caller is not the key's holder, so it may also rotate
+// a disabled or expired key.
+func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) error {
+	keyID := request.PathValue("keyID")
+	if !published.ValidID(keyID) {
+		return errNoKey
+	}
+	wanted, err := readRotation(w, request)
+	if err != nil {
+		return err
+	}
+	if err := r.limitRotation(w, request, keyID); err != nil {
+		return err
+	}
+	key, record, err := r.rotator.rotate(request.Context(), keyID, wanted)
+	switch conflict, ok := errors.AsType[generationError](err); {
+	case ok:
+		return respond(w, http.StatusConflict, generationConflict{conflict.Error(), conflict.current})
+	case errors.Is(err, errKubernetes), errors.Is(err, errRotationIncomplete):
+		return fmt.Errorf("%w: %w", errRotationUnknown, err)
+	case err != nil:
+		return err
+	}
+	issued := issuedKey{KeyID: record.KeyID, Generation: record.Generation, FullKey: key.Reveal(), Prefix: key.Prefix()}
+	if len(record.Previous) > 0 {
+		issued.PreviousValidUntil = new(unixMilli(record.Previous[0].ValidUntil))
+	}
+	return respond(w, http.StatusOK, issued)
+}
+
+// limitRotation counts the rotation. The limit is in the bucket of the merchant, which only the published record names: the key may be
+// newer than this replica's directory.
+func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string) error {
+	ctx, cancel := context.WithTimeout(request.Context(), rotationTimeout)
+	defer cancel()
+	_, record, err := r.rotator.keys.read(ctx, keyID)
+	if err != nil {
+		return err
+	}
+	quota, err := r.store.LimitRotation(request.Context(), refOf(record), rotationLimit)
+	r.setQuotaHeaders(w, rotationQuota, quota, err)
+	return err
+}
+
+const (
+	generationRule = "must be the current generation of the key, an integer of at least 1"
+	overlapRule    = "must be an integer from 0 to 31536000 (a year); 0 ends all old keys at once"
+	actorRule      = "must be 1 to 256 printable characters: who asks for the rotation"
+
+	maxOverlapSeconds  = 31_536_000 // as in the ApiKey's spec
+	maxActorCharacters = 256
+)
+
+// readRotation reads the body of a rotation. No field has a default: an overlap of 0 stops every till.
+func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error) {
+	fields, err := readObject(w, request)
+	if err != nil {
+		return rotation{}, err
+	}
+	expected := fields.requiredInteger("expectedGeneration", generationRule)
+	overlap := fields.requiredInteger("overlapSeconds", overlapRule)
+	actor := fields.text("actor", actorRule)
+	switch {
+	case fields.err != nil:
+		return rotation{}, fields.err
+	case expected < 1:
+		return rotation{}, &session.FieldError{Field: "expectedGeneration", Rule: generationRule}
+	case overlap < 0 || overlap > maxOverlapSeconds:
+		return rotation{}, &session.FieldError{Field: "overlapSeconds", Rule: overlapRule}
+	case !validActor(actor):
+		return rotation{}, &session.FieldError{Field: "actor", Rule: actorRule}
+	}
+	return rotation{
+		permit: func(record published.KeyRecord, _ time.Time) error {
+			if record.Generation != expected {
+				return generationError{current: record.Generation, expected: expected}
+			}
+			return nil
+		},
+		overlap: time.Duration(overlap) * time.Second,
+		actor:   actor,
+	}, nil
+}
+
+// validActor refuses what could deceive a reader: control characters, invisible ones, other directions of writing.
+func validActor(actor string) bool {
+	return actor != "" && utf8.RuneCountInString(actor) <= maxActorCharacters && strings.TrimSpace(actor) == actor &&
+		!strings.ContainsFunc(actor, func(c rune) bool { return !unicode.IsPrint(c) })
+}
