@@ -2,7 +2,6 @@ package apikeys
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,13 +9,11 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
-	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // Reasons of events that are not reasons of conditions.
@@ -119,17 +116,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, w
 	if apiequality.Semantic.DeepEqual(want, apiKey.Status) {
 		return nil
 	}
-	// The resourceVersion prevents a write over a newer spec or over another object of the same name. (The API server
-	// ignores a UID in an apply to the status.)
 	apply := v1alpha1ac.ApiKey(apiKey.Name, apiKey.Namespace).WithResourceVersion(apiKey.ResourceVersion).WithStatus(applied(want))
-	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner))
-	if err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	if apply.ResourceVersion != nil { // the answer is decoded into what was applied
-		r.Wrote(apiKey, *apply.ResourceVersion)
-	}
-	return nil
+	return r.ApplyStatus(ctx, apiKey, apply, func() *string { return apply.ResourceVersion })
 }
 
 // applied is the status in the form of server-side apply, which names only what is set.

@@ -2,19 +2,16 @@ package merchants
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
-	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // Reasons of events that are not reasons of conditions.
@@ -71,17 +68,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchan
 	if want.WebhookSecretName != "" {
 		status.WithWebhookSecretName(want.WebhookSecretName)
 	}
-	// The resourceVersion prevents a write over a newer spec or over another object of the same name. (The API server
-	// ignores a UID in an apply to the status.)
 	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
-	err := r.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner))
-	if err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	if apply.ResourceVersion != nil { // the answer is decoded into what was applied
-		r.Wrote(merchant, *apply.ResourceVersion)
-	}
-	return nil
+	return r.ApplyStatus(ctx, merchant, apply, func() *string { return apply.ResourceVersion })
 }
 
 // ownConditions are the conditions that the operator writes. WebhookHealthy belongs to the dispatcher: applying it

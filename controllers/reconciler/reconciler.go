@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -152,6 +153,19 @@ func lostRace(err error) bool {
 // Wrote notes the version after a write of the operator.
 func (b *Base) Wrote(object client.Object, version string) {
 	b.written.wrote(object.GetUID(), version, b.Clock.Now())
+}
+
+// ApplyStatus applies the status of an object that was read with the resourceVersion in apply; this prevents a write over a newer
+// spec or over another object of the same name. (The API server ignores a UID in an apply to the status.) The answer is decoded into
+// apply, and version returns the resourceVersion there.
+func (b *Base) ApplyStatus(ctx context.Context, object client.Object, apply runtime.ApplyConfiguration, version func() *string) error {
+	if err := b.Client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(writes.FieldOwner)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	if written := version(); written != nil {
+		b.Wrote(object, *written)
+	}
+	return nil
 }
 
 // WriteTombstone records in the credentials namespace that the object was deleted.
