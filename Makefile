@@ -117,7 +117,7 @@ bench-directory: redis build ## Benchmark an API replica with 100,000 keys: memo
 
 COUNT ?= 6
 # Packages with code that runs per request or per published object.
-HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
+HOT := ./api/apikey ./api/published ./internal/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
