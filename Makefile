@@ -127,6 +127,7 @@ bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
 lint: ## Check style, common mistakes and imports
 	$(TOOL) golangci-lint run
 	go -C hack/image tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
+	go -C hack/oidc tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 	go -C test/verify tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
@@ -137,6 +138,7 @@ verify: generate manifests chart-docs lint test-files ## Run lint and test-files
 	$(TOOL) helm lint --quiet charts/merchant-operator
 	go -C hack/image test ./...
 	go -C hack/image mod tidy -diff
+	go -C hack/oidc mod tidy -diff
 	go -C test/verify mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \
