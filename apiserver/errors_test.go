@@ -79,7 +79,9 @@ func TestRedisAway(t *testing.T) {
 			f := newFixture(t)
 			key := f.key("till", f.merchant("acme"))
 			own := redistest.Start(t)
-			r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+			r := f.start(func(o *apiserver.Options) {
+				o.RedisURL, o.RedisTimeout = own.URL(), apiserver.DefaultOptions().RedisTimeout
+			})
 			id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 
 			rail := f.rail("bank")

@@ -24,6 +24,8 @@ type Options struct {
 
 	// RedisURL has the forms of redis.Open. It may hold a password and is never logged.
 	RedisURL string
+	// RedisTimeout bounds each script. Default 300 ms.
+	RedisTimeout time.Duration
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
 
@@ -82,6 +84,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		CredentialsNamespace: "merchant-operator-credentials",
+		RedisTimeout:         300 * time.Millisecond,
 		SessionRetention:     72 * time.Hour,
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",

@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // replica is one running API server, seen from outside.
@@ -53,7 +54,7 @@ func (f *fixture) launch(change ...func(*apiserver.Options)) *replica {
 		f.t.Fatal(err)
 	}
 	options.CredentialsNamespace = f.namespace
-	options.RedisURL = sharedRedis.URL()
+	options.RedisURL, options.RedisTimeout = sharedRedis.URL(), storetest.Timeout
 	options.PublicAddress, options.InternalAddress, options.Ops.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0

@@ -37,7 +37,7 @@ func Run(ctx context.Context, options Options) error {
 	defer stopTracing()
 	registry := ops.NewRegistry()
 	client, err := redis.Open(redis.Options{
-		URL: options.RedisURL, Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
+		URL: options.RedisURL, Timeout: options.RedisTimeout, Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
 		Log: options.Log, Registerer: registry, Tracer: tracer,
 	})
 	if err != nil {
