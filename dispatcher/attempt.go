@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
@@ -47,7 +48,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 }
 
 func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.Result) {
-	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter())
+	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
 	if !ok {
 		retry = -1
 	}

@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -143,7 +142,7 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 	step func(context.Context) (more bool, err error),
 ) {
 	// Without jitter, dispatchers that were started together would poll together.
-	timer := time.NewTimer(time.Duration(jitter() * float64(interval)))
+	timer := time.NewTimer(jitter.UpTo(interval))
 	defer timer.Stop()
 	for {
 		select {
@@ -160,7 +159,7 @@ func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-ch
 		case more:
 			timer.Reset(0)
 		default:
-			timer.Reset(addJitter(interval, jitter()))
+			timer.Reset(jitter.Add(interval, jitter.Fraction()))
 		}
 	}
 }
@@ -198,18 +197,4 @@ func (d *dispatcher) logRedisError(err error) {
 	if d.logged.allow("redis", interval) {
 		d.options.Log.Error("could not process events; retrying", "error", err)
 	}
-}
-
-// addJitter returns a time between d and 1.2 d, so that what failed together is not retried together.
-func addJitter(d time.Duration, jitter float64) time.Duration {
-	const maxJitter = 0.2
-	return d + time.Duration(float64(d)*maxJitter*jitter)
-}
-
-// jitter returns a random number in [0,1).
-func jitter() float64 {
-	const digits = 53 // of a float64
-	var bits [8]byte
-	_, _ = rand.Read(bits[:]) // never fails: without randomness it ends the program
-	return float64(binary.BigEndian.Uint64(bits[:])>>(64-digits)) / (1 << digits)
 }

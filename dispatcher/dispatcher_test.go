@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -133,7 +134,7 @@ func TestARotationIsSentOnce(t *testing.T) {
 // jumpyTime is an hour late, right or an hour early, at random: in a fixed order, one that is too late for every attempt
 // could coincide with the polls.
 func jumpyTime() time.Time {
-	hours := int(3*jitter()) - 1
+	hours := int(3*jitter.Fraction()) - 1
 	return time.Now().Add(time.Duration(hours) * time.Hour).Round(0) // by the wall alone
 }
 

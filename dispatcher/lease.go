@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -30,7 +31,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
 		if !done {
 			d.metrics.deferred.WithLabelValues(reason).Inc()
-			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: addJitter(delay, jitter())})
+			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: jitter.Add(delay, jitter.Fraction())})
 		}
 	}
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
@@ -179,7 +180,7 @@ func (d *dispatcher) deferJobs(ctx context.Context, delay time.Duration, reason 
 	for _, j := range jobs {
 		d.metrics.deferred.WithLabelValues(reason).Inc()
 		bucket := j.lease.Event.Bucket()
-		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: addJitter(delay, jitter())})
+		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: jitter.Add(delay, jitter.Fraction())})
 	}
 	for bucket, deferrals := range byBucket {
 		for batch := range slices.Chunk(deferrals, leaseBatch) {

@@ -10,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -105,13 +106,13 @@ func DefaultSchedule() Schedule {
 }
 
 // Next returns the time to the next attempt after this many failed ones; false: there is none. It is the entry plus
-// jitter, or the Retry-After of the endpoint if that is longer, but at most twice the entry. Jitter is in [0,1).
-func (s Schedule) Next(failed int, retryAfter time.Duration, jitter float64) (time.Duration, bool) {
+// jitter, or the Retry-After of the endpoint if that is longer, but at most twice the entry. The fraction is in [0,1).
+func (s Schedule) Next(failed int, retryAfter time.Duration, fraction float64) (time.Duration, bool) {
 	if failed >= len(s) {
 		return 0, false
 	}
 	step := s[failed]
-	return max(addJitter(step, jitter), min(retryAfter, 2*step)), true
+	return max(jitter.Add(step, fraction), min(retryAfter, 2*step)), true
 }
 
 func (s Schedule) validate() error {

@@ -47,20 +47,6 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestJitterIsSpread(t *testing.T) {
-	var low, high bool
-	for range 1000 {
-		got := jitter()
-		if got < 0 || got >= 1 {
-			t.Fatalf("got %v", got)
-		}
-		low, high = low || got < 0.25, high || got > 0.75
-	}
-	if !low || !high {
-		t.Error("a thousand numbers are all in one half")
-	}
-}
-
 func TestTheDefaultOptionsWork(t *testing.T) {
 	options := DefaultOptions()
 	options.RedisURL = "redis://127.0.0.1:6379"
