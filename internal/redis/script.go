@@ -11,13 +11,41 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua program and the digest Redis remembers it by.
-type Script struct{ operation, source, sha string }
+// Script is a Lua program, as one server runs it and as a Redis Cluster does.
+type Script struct {
+	operation         string
+	single, clustered program
+}
+
+// program is a source and the digest Redis remembers it by.
+type program struct{ source, sha string }
+
+func programOf(source string) program { return program{source, redis.NewScript(source).Hash()} }
+
+// publishWord is how scripts name the command that publishes a message. A Redis Cluster sends PUBLISH to all its servers, and SPUBLISH
+// to those of the channel's slot only. Before Redis 7, which set this variable, it has no SPUBLISH.
+const (
+	publishWord      = "PUBLISH_COMMAND"
+	publishSingle    = "'PUBLISH'"
+	publishClustered = "(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH')"
+)
 
 // NewScript returns the script that consists of the parts, one after the other. The operation is its name in metrics and spans.
 func NewScript(operation string, parts ...string) *Script {
 	source := "-- " + operation + "\n" + strings.Join(parts, "\n")
-	return &Script{operation: operation, source: source, sha: redis.NewScript(source).Hash()}
+	return &Script{
+		operation: operation,
+		single:    programOf(strings.ReplaceAll(source, publishWord, publishSingle)),
+		clustered: programOf(strings.ReplaceAll(source, publishWord, publishClustered)),
+	}
+}
+
+// programFor returns what this client's Redis runs.
+func (c *Client) programFor(script *Script) *program {
+	if c.Clustered() {
+		return &script.clustered
+	}
+	return &script.single
 }
 
 // Part returns a script of a package's Lua files, or a part of several scripts. A file is one part of the file's name, or several, each
@@ -77,8 +105,8 @@ func (f Fields) In(lua string) string { return f.replacer.Replace(lua) }
 // Operation is the script's name in metrics and spans.
 func (s *Script) Operation() string { return s.operation }
 
-// SHA is the digest Redis remembers the script by.
-func (s *Script) SHA() string { return s.sha }
+// SHA is the digest by which one server remembers the script.
+func (s *Script) SHA() string { return s.single.sha }
 
 // Run sends the script once and returns its reply. A server that does not know the script yet (it
 // was restarted, or it is the new master) says so without having run anything, so only then is it
@@ -117,10 +145,11 @@ func commandOf(keys []string, args []any) []any {
 func (c *Client) run(ctx context.Context, script *Script, command []any, replicatedKey string) (Reply, error) {
 	ctx, span := c.tracer.StartScript(ctx, script.operation)
 	start := time.Now()
-	command[0], command[1] = "evalsha", &script.sha
+	program := c.programFor(script)
+	command[0], command[1] = "evalsha", &program.sha
 	answer, err := c.send(ctx, command, replicatedKey)
 	if isNoScript(err) {
-		command[0], command[1] = "eval", &script.source
+		command[0], command[1] = "eval", &program.source
 		answer, err = c.send(ctx, command, replicatedKey)
 	}
 	cause := causeOf(err)
@@ -162,7 +191,7 @@ func (c *Client) RunEach(ctx context.Context, script *Script, groups []KeyGroup)
 	batch := c.client.Pipeline()
 	sent := make([]*redis.Cmd, len(groups))
 	for i, keys := range groups {
-		sent[i] = batch.EvalSha(bounded, script.sha, keys)
+		sent[i] = batch.EvalSha(bounded, c.programFor(script).sha, keys)
 	}
 	start := time.Now()
 	_, err := batch.Exec(bounded) // the first; each has its own

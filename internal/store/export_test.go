@@ -9,8 +9,8 @@ import (
 // Scripts are all of this package.
 func Scripts() []*redis.Script {
 	return []*redis.Script{
-		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, cancelScript, settleScript,
-		writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
+		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript,
+		settleScript, writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 	}
 }
 

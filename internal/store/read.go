@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -77,15 +78,41 @@ func (s *Store) PublicSession(
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
-	read := PublicSession{Status: statusOf(&reply), ExpiresAt: reply.Millis()}
+	read, err := publicSessionOf(&reply, admitted.Now)
+	if err != nil {
+		return ratelimit.Quota{}, PublicSession{}, err
+	}
+	return admitted.Quota, read, nil
+}
+
+// WatchedSession is PublicSession without a limit: for a replica that watches a session by itself. Errors: ErrNotFound,
+// redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
+	var call redis.Call
+	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	reply, err := s.redis.RunCall(ctx, watchedReadScript, &call)
+	if err != nil {
+		return PublicSession{}, fmt.Errorf("read a watched session: %w", err)
+	}
+	word, tail, _ := strings.Cut(reply.Text(), " ")
+	if word == "NOT_FOUND" {
+		return PublicSession{}, ErrNotFound
+	}
+	now, _, _, ok := momentOf(tail)
+	reply.Break(ok)
+	return publicSessionOf(&reply, now)
+}
+
+func publicSessionOf(reply *redis.Reply, now time.Time) (PublicSession, error) {
+	read := PublicSession{Status: statusOf(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	if reply.Err() != nil || !ok {
-		return ratelimit.Quota{}, PublicSession{}, redis.ErrCorrupt
+		return PublicSession{}, redis.ErrCorrupt
 	}
 	read.MerchantID, read.MerchantName = record.MerchantID, record.MerchantName
 	read.AmountCents, read.Currency = record.AmountCents, record.Currency
 	if read.Status == session.Pending {
-		read.ExpiresIn = read.ExpiresAt.Sub(admitted.Now)
+		read.ExpiresIn = read.ExpiresAt.Sub(now)
 	}
-	return admitted.Quota, read, nil
+	return read, nil
 }

@@ -32,9 +32,12 @@ function s.change(key, event_key, kind, change, differs)
   call('HSET', key, unpack(fields))
 end
 
--- Ends a session, which happens once: takes its key, that of the event, and what changes with its end.
+-- Ends a session, which happens once: takes its key, that of the event, and what changes with its end. Whoever waits for the end is
+-- told. A server that refuses that only delays them, as they also look by themselves: it must not fail a payment that is recorded.
 function s.finish(key, event_key, change)
   s.change(key, event_key, 'session.' .. string.lower(change.s), change, change)
+  local space, id = string.match(key, '^(.-:)session:(.*)')
+  redis.pcall(PUBLISH_COMMAND, space .. 'ended', id)
 end
 
 -- Takes the fields of a session and expires it if it is due; says whether it was. Whoever looks first writes; the session ended

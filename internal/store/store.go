@@ -92,7 +92,11 @@ func part(name string) string {
 const (
 	readKeyState    = "local stored = call('MGET', KEYS[1], KEYS[2])\n" + keyState
 	readKeyStateAnd = "local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])\n" + keyState
-	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n"
+	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n" +
+		"local session_key, event_key, queue_key, due_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]\n"
+	// unlimited stands for admission.lua where nobody is to be refused.
+	unlimited = "local session_key, event_key, queue_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n" +
+		"local refusal, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
 	readCreateState = "local stored = ARGV[10] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
 		keyState
@@ -119,6 +123,7 @@ var (
 	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)
 	readScript          = redis.NewScript("read", redis.Clock, readKeyState, admission, change, part("read"))
 	publicReadScript    = redis.NewScript("public_read", redis.Clock, readPayerState, admission, change, part("public_read"))
+	watchedReadScript   = redis.NewScript("watched_read", redis.Clock, unlimited, change, part("public_read"))
 	cancelScript        = redis.NewScript("cancel", redis.Clock, readKeyState, admission, change, part("cancel"))
 	settleScript        = redis.NewScript("settle", redis.Clock, change, part("settle"))
 	writeOverrideScript = redis.NewScript("write_override", part("write_override"))
