@@ -28,15 +28,20 @@ type connections struct {
 type connection struct {
 	jsonErrorConn
 
-	prev, next *connection // nil if not idle
-	dropped    atomic.Bool // it will be closed: it is no longer counted, and no request on it is handled
+	connections *connections
+	prev, next  *connection // nil if not idle
+	dropped     atomic.Bool // it will be closed: it is no longer counted, and no request on it is handled
 }
 
 // connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
 // trackingListener wraps the connections that it accepts.
-type trackingListener struct{ net.Listener }
+type trackingListener struct {
+	net.Listener
+
+	connections *connections
+}
 
 // Accept waits for the next connection.
 func (l trackingListener) Accept() (net.Conn, error) {
@@ -45,7 +50,7 @@ func (l trackingListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		return &connection{jsonErrorConn: jsonErrorConn{tcp}}, nil
+		return &connection{jsonErrorConn: jsonErrorConn{tcp}, connections: l.connections}, nil
 	}
 	return accepted, nil
 }
@@ -62,7 +67,7 @@ func newConnections(limit int, registerer prometheus.Registerer, listener string
 	})
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "merchant_operator_http_connections",
-		Help:        "Open connections.",
+		Help:        "Open connections, without those of streams and long polls.",
 		ConstLabels: labels,
 	}, func() float64 {
 		c.mu.Lock()
@@ -95,6 +100,24 @@ func connectionOf(of net.Conn) *connection {
 // withConnection is the ConnContext of the server.
 func withConnection(ctx context.Context, of net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, connectionOf(of))
+}
+
+// Uncount takes the connection of a request out of the count until the returned function is called, which must be before the handler
+// returns: a long response takes no room from short ones. The handler has to limit such responses itself.
+func Uncount(ctx context.Context) (count func()) {
+	connection, _ := ctx.Value(connectionKey{}).(*connection)
+	if connection == nil {
+		return func() {}
+	}
+	c := connection.connections
+	c.add(-1)
+	return func() { c.add(1) }
+}
+
+func (c *connections) add(open int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open += open
 }
 
 // abortDropped aborts requests on dropped connections. net/http may read a request just before its connection is dropped; it
@@ -141,8 +164,12 @@ func (c *connections) move(moved *connection, state http.ConnState) (surplus *co
 		}
 	case http.StateIdle:
 		moved.pushIdle(&c.idle)
-		if c.draining {
+		switch {
+		case c.draining:
 			c.drop(moved)
+		case c.open > c.limit: // it was not counted during its request
+			surplus = c.idle.next
+			c.drop(surplus)
 		}
 	case http.StateActive:
 		moved.removeIdle()

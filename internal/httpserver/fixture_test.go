@@ -113,7 +113,7 @@ func (c *client) wantClosed(who string) {
 
 func (r *fixture) wantCounts(open, evicted int) {
 	r.t.Helper()
-	want := fmt.Sprintf(`# HELP merchant_operator_http_connections Open connections.
+	want := fmt.Sprintf(`# HELP merchant_operator_http_connections Open connections, without those of streams and long polls.
 # TYPE merchant_operator_http_connections gauge
 merchant_operator_http_connections{listener="test"} %d
 # HELP merchant_operator_http_connections_evicted_total Idle connections closed because of the connection limit.

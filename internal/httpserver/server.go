@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of every listener. A request takes milliseconds, a rotation seconds.
+// Limits of every listener. A request takes milliseconds, a rotation seconds; streams and long polls set their own deadlines.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, options Options, failed chan<- error) (*Server, 
 		return nil, fmt.Errorf("listen for %s requests: %w", options.Name, err)
 	}
 	connections := newConnections(cmp.Or(options.MaxConnections, defaultMaxConnections), options.Registerer, options.Name)
-	var listener net.Listener = trackingListener{socket}
+	var listener net.Listener = trackingListener{socket, connections}
 	if options.TLS != nil {
 		listener = tls.NewListener(listener, options.TLS)
 	}
