@@ -46,7 +46,7 @@ func (b base) observe(next http.Handler) http.Handler {
 			if problem := recover(); problem != nil {
 				b.recoverPanic(recorder, r, problem)
 			}
-			b.logRequest(recorder, r, time.Since(start))
+			b.logRequest(recorder, r, time.Since(start)-recorder.held)
 			span.EndRequest(knownMethod(r.Method), route(r.Pattern), recorder.status, id)
 		}()
 		header := w.Header()
@@ -82,6 +82,29 @@ type statusRecorder struct {
 	http.ResponseWriter
 
 	status int
+	held   time.Duration
+	// refusedStream: over a budget of streams. It has a metric of its own, so that one client cannot raise the alert on errors.
+	refusedStream bool
+}
+
+func refuseStream(w http.ResponseWriter) {
+	if recorder, ok := w.(*statusRecorder); ok {
+		recorder.refusedStream = true
+	}
+}
+
+// hold runs a wait for something that is not up to this service. It is not part of the request's duration, in the histogram and in the
+// log, and the request is not in flight: else streams would hide how fast all others are.
+func (b base) hold(w http.ResponseWriter, wait func()) {
+	start := time.Now()
+	b.metrics.inFlight.Dec()
+	defer func() {
+		b.metrics.inFlight.Inc()
+		if recorder, ok := w.(*statusRecorder); ok {
+			recorder.held += time.Since(start)
+		}
+	}()
+	wait()
 }
 
 // WriteHeader records the status.
@@ -162,7 +185,9 @@ func (b base) requestID(r *http.Request) string {
 
 // logRequest counts and logs a finished request. It logs the route and never the path, which has the session id.
 func (b base) logRequest(w *statusRecorder, r *http.Request, took time.Duration) {
-	b.metrics.observe(r.Method, r.Pattern, w.status, took)
+	if !w.refusedStream {
+		b.metrics.observe(r.Method, r.Pattern, w.status, took)
+	}
 	if !b.accessLog {
 		if b.log.Enabled(r.Context(), slog.LevelDebug) { // avoids allocating arguments that are not logged
 			b.log.Debug("request", "method", r.Method, "route", r.Pattern, "status", w.status, "duration", took)
@@ -172,6 +197,9 @@ func (b base) logRequest(w *statusRecorder, r *http.Request, took time.Duration)
 	attributes := []slog.Attr{
 		slog.String("method", knownMethod(r.Method)), slog.String("route", route(r.Pattern)), slog.Int("status", w.status),
 		slog.Duration("duration", took), slog.String("requestID", w.Header().Get(requestIDHeader)),
+	}
+	if w.held > 0 {
+		attributes = append(attributes, slog.Duration("held", w.held))
 	}
 	if trace := tracing.TraceID(r.Context()); trace != "" {
 		attributes = append(attributes, slog.String("traceID", trace))

@@ -57,7 +57,7 @@ func TestBrowsersMayReadTheAnswers(t *testing.T) {
 		r.call(http.MethodGet, "/api/v1/nothing", "", "", "Origin", "https://shop.example"),
 	} {
 		if got.header.Get("Access-Control-Allow-Origin") != "*" || got.header.Get("Access-Control-Allow-Credentials") != "" ||
-			got.header.Get("Access-Control-Expose-Headers") != "Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch" {
+			got.header.Get("Access-Control-Expose-Headers") != "Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In" {
 			t.Errorf("status %d: headers %v", got.status, got.header)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -42,6 +42,9 @@ type Options struct {
 	// MaxConnections is the maximum of concurrent client connections; the longest idle is closed first. An idle one takes about
 	// 23 KiB. Default 10,000.
 	MaxConnections int
+
+	// Streams are the streams and long polls of public statuses.
+	Streams StreamOptions
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
@@ -80,6 +83,21 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// StreamOptions configure streams and long polls.
+type StreamOptions struct {
+	// Max is the maximum of concurrent ones, and MaxPerAddress that of one client address. They are not among MaxConnections. One takes
+	// about 25 KiB. Default 10,000 and 100.
+	Max, MaxPerAddress int
+	// Reread is the most time until a stream shows a change of which no message came. Default a minute.
+	Reread time.Duration
+	// Heartbeat is the time between the events of a stream on which nothing happens. Default 15 s.
+	Heartbeat time.Duration
+	// WriteTimeout is the most time that a client may take to make room for the next event. Default 10 s.
+	WriteTimeout time.Duration
+	// Drain is the time over which a draining replica ends its streams, at random. Default 10 s.
+	Drain time.Duration
+}
+
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
 	return Options{
@@ -90,13 +108,17 @@ func DefaultOptions() Options {
 		InternalAddress:      ":8081",
 		Ops:                  ops.DefaultOptions(),
 		MaxConnections:       10_000,
-		QRScheme:             "pay",
-		PublicRateLimit:      v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-		InternalCacheTTL:     10 * time.Second,
-		SettlementWait:       300 * time.Millisecond,
-		DrainDelay:           5 * time.Second,
-		ShutdownTimeout:      20 * time.Second,
-		Log:                  slog.Default(),
+		Streams: StreamOptions{
+			Max: 10_000, MaxPerAddress: 100,
+			Reread: time.Minute, Heartbeat: 15 * time.Second, WriteTimeout: 10 * time.Second, Drain: 10 * time.Second,
+		},
+		QRScheme:         "pay",
+		PublicRateLimit:  v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+		InternalCacheTTL: 10 * time.Second,
+		SettlementWait:   300 * time.Millisecond,
+		DrainDelay:       5 * time.Second,
+		ShutdownTimeout:  20 * time.Second,
+		Log:              slog.Default(),
 	}
 }
 
@@ -117,6 +139,12 @@ func (o Options) Validate() error {
 		return errors.New("set --public-address and --internal-address")
 	case o.MaxConnections < 1:
 		return errors.New("--max-connections must be at least 1")
+	case o.Streams.Max < 1 || o.Streams.MaxPerAddress < 1:
+		return errors.New("--max-streams and --max-streams-per-address must be at least 1")
+	case o.Streams.Reread <= 0 || o.Streams.Heartbeat <= 0 || o.Streams.WriteTimeout <= 0:
+		return errors.New("Streams: Reread, Heartbeat and WriteTimeout must be positive")
+	case o.Streams.Drain < 0 || o.Streams.Drain >= o.ShutdownTimeout:
+		return errors.New("Streams.Drain must not be negative, and shorter than ShutdownTimeout")
 	case !schemeForm.MatchString(o.QRScheme):
 		return fmt.Errorf("--qr-scheme %q is not a URI scheme; use for example pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -99,6 +100,8 @@ var errorResponses = []struct {
 	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
 	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{live.ErrTooMany, errorResponse{http.StatusServiceUnavailable, "too many open streams; poll, or retry after the time in Retry-After"}},
+	{live.ErrTooManyFromAddress, errorResponse{http.StatusServiceUnavailable, "too many open streams of your address; close some, or poll"}},
 	{errKubernetes, errorResponse{http.StatusServiceUnavailable, retryLater}},
 	{errStale, errorResponse{http.StatusServiceUnavailable, retryLater}},
 }
@@ -154,7 +157,9 @@ func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
-	if response.status >= http.StatusInternalServerError {
+	if errors.Is(err, live.ErrTooMany) || errors.Is(err, live.ErrTooManyFromAddress) {
+		refuseStream(w)
+	} else if response.status >= http.StatusInternalServerError {
 		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,
 			"status", response.status, "requestID", w.Header().Get(requestIDHeader), "error", err)
 	}
@@ -193,7 +198,7 @@ var (
 	noStore        = []string{"no-store"}
 	anyOrigin      = []string{"*"}
 	bearerOnly     = []string{"Bearer"}
-	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch"}
+	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In"}
 )
 
 // RateLimit-Policy and RateLimit, in canonical form.

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -23,6 +24,9 @@ type publicAPI struct {
 	rotator     rotator
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
+	live        *live.Hub
+	streams     StreamOptions
+	drained     <-chan struct{} // closed when this replica drains
 	wrongKeys   *wrongKeys
 	refusals    *refusalLog // nil: refused keys are not logged
 	qrScheme    string

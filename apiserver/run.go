@@ -12,8 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -63,8 +64,12 @@ func Run(ctx context.Context, options Options) error {
 	const listeners = 3
 	r := &replica{
 		options: options, redis: client, store: sessions, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
-		phase: ops.NewPhase(), failed: make(chan error, listeners),
+		phase: ops.NewPhase(), draining: make(chan struct{}), failed: make(chan error, listeners),
 	}
+	r.live = live.New(client, live.Options{
+		Read: sessions.WatchedSession, Interval: options.Streams.Reread,
+		MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: options.Log, Registerer: registry,
+	})
 	health := ops.Health{Phase: r.phase, Redis: client, Age: index.Age, MaxAge: store.OverrideLifetime}
 	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
 	if err != nil {
@@ -72,7 +77,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer opsServer.Close() // probes are answered to the end
 
-	stopWatching := ops.Background(ctx, overrides.run, func(ctx context.Context) {
+	stopWatching := ops.Background(ctx, overrides.run, r.live.Run, func(ctx context.Context) {
 		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
 	})
 	defer stopWatching()
@@ -96,8 +101,10 @@ type replica struct {
 	directory *directory.Directory
 	registry  *prometheus.Registry
 	tracer    *tracing.Tracer
+	live      *live.Hub
 	phase     *ops.Phase
-	failed    chan error // receives the error of a listener that ended too early
+	draining  chan struct{} // closed when this replica drains
+	failed    chan error    // receives the error of a listener that ended too early
 }
 
 // serve handles requests until ctx ends, and drains.
@@ -139,6 +146,7 @@ func (r *replica) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	r.phase.Set(ops.Draining)
+	close(r.draining)
 	log.Info("draining", "delay", r.options.DrainDelay)
 	select {
 	case err := <-r.failed:
@@ -172,6 +180,9 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
+		live:        r.live,
+		streams:     r.options.Streams,
+		drained:     r.draining,
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -171,36 +170,6 @@ func (a *publicAPI) cancelSession(w http.ResponseWriter, r *http.Request, from c
 		return err
 	}
 	return respond(w, http.StatusOK, a.merchantView(cancelled))
-}
-
-// publicSession is the response of GET /api/v1/public/sessions/{id}.
-type publicSession struct {
-	MerchantName string         `json:"merchantName"`
-	AmountCents  int64          `json:"amountCents"`
-	Status       session.Status `json:"status"`
-}
-
-// publicSession needs no key: whoever has the session id may read it.
-func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error {
-	id, err := session.ParseID(r.PathValue("id"))
-	if err != nil {
-		return errNoSession
-	}
-	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return err
-	}
-	quota, read, err := a.store.PublicSession(r.Context(),
-		store.PublicAdmission{Subject: clientaddr.LimitKey(address), Limit: a.publicLimit}, id)
-	a.setQuotaHeaders(w, addressQuota, quota, err)
-	if err != nil {
-		return err
-	}
-	return respond(w, http.StatusOK, publicSession{
-		MerchantName: read.MerchantName,
-		AmountCents:  read.AmountCents,
-		Status:       read.Status,
-	})
 }
 
 // qrPayload is the text of the payer's QR code.

@@ -16,6 +16,7 @@ apiserver:
   qrScheme: web+pay
   sessionRetention: 96h30m
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
+  streams: {max: 1000000, maxPerAddress: 20000000}
   drainDelaySeconds: 0
 dispatcher:
   allowHTTP: true
@@ -44,7 +45,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
 			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--session-retention=96h30m",
-			"--public-rate=1000000", "--public-burst=20000000", "--drain-delay=0s",
+			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 		},
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",

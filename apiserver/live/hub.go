@@ -1,0 +1,276 @@
+// Package live tells watchers of sessions when a session ends. Redis publishes each end, but a message may be lost: so a session is
+// also read again after a lost subscription, when it expires, and every minute. A lost message delays, and never makes a wrong state.
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// Options configure a Hub. All but Interval are required.
+type Options struct {
+	// Read reads what a payer may see of a session.
+	Read func(context.Context, session.ID) (store.PublicSession, error)
+	// Interval is the most between two reads of a watched session. Default a minute.
+	Interval time.Duration
+	// MaxWatches is the most of this replica, MaxWatchesPerAddress of one client address.
+	MaxWatches, MaxWatchesPerAddress int
+	Log                              *slog.Logger
+	Registerer                       prometheus.Registerer
+}
+
+const (
+	defaultInterval = time.Minute
+	// readers bounds the reads at a time, so that those after an outage do not crowd out the requests.
+	readers = 8
+	// retryTime is between the reads of a session while Redis is unavailable.
+	retryTime = 2 * time.Second
+	// expiryMargin makes sure that a read at expiresAt is not a moment early.
+	expiryMargin = 100 * time.Millisecond
+	// lingerTime is how long a bucket without watchers stays subscribed: long polls come again and again.
+	lingerTime = 15 * time.Second
+)
+
+// Hub watches sessions for many watchers. Run does its work.
+type Hub struct {
+	options      Options
+	metrics      *metrics
+	subscription *redis.Subscription
+	wake         chan struct{} // has room for one: what is due has changed
+	due          chan *watched // to the readers
+
+	mu        sync.Mutex
+	buckets   [session.Buckets]bucket
+	queue     queue
+	open      int
+	byAddress map[string]int
+	lost      bool // some subscription is lost, and that is logged
+}
+
+// bucket is the watched sessions of one bucket.
+type bucket struct {
+	sessions map[session.ID]*watched
+	// wanted: the subscription has this bucket. active: Redis has confirmed that, and it is not lost since.
+	wanted, active bool
+	emptySince     time.Time // zero: it has watched sessions
+}
+
+// watched is a session with at least one watch.
+type watched struct {
+	id      session.ID
+	watches []*Watch
+	known   store.PublicSession // as it was read last
+	gone    bool                // there is no such session any more
+	place                       // in the queue
+
+	reading bool // a reader has it; it is in no queue
+	again   bool // a message came while it was read
+}
+
+// over: the state will not change any more.
+func (w *watched) over() bool { return w.gone || w.known.Status.Final() }
+
+// New returns a Hub on the subscriptions of a Redis.
+func New(client *redis.Client, options Options) *Hub {
+	if options.Interval == 0 {
+		options.Interval = defaultInterval
+	}
+	h := &Hub{
+		options: options, wake: make(chan struct{}, 1), due: make(chan *watched), byAddress: map[string]int{},
+	}
+	h.metrics = newMetrics(options.Registerer, h)
+	h.subscription = client.Subscribe(redis.EndedChannel, subscriber{h})
+	return h
+}
+
+// Run reads sessions when they are due, until ctx ends.
+func (h *Hub) Run(ctx context.Context) {
+	defer h.subscription.Close()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range readers {
+		running.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case w := <-h.due:
+					h.read(ctx, w)
+				}
+			}
+		})
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w, wait := h.next(time.Now())
+		if w != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case h.due <- w:
+			}
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// next takes the next session to read, or returns how long there is none. It unsubscribes from buckets that nobody watches any more.
+func (h *Hub) next(now time.Time) (*watched, time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait := lingerTime
+	if first := h.queue.first(); first != nil {
+		if wait = min(wait, first.at.Sub(now)); wait <= 0 {
+			h.queue.remove(first)
+			first.reading = true
+			return first, 0
+		}
+	}
+	for i := range h.buckets {
+		if b := &h.buckets[i]; b.wanted && !b.emptySince.IsZero() && now.Sub(b.emptySince) >= lingerTime {
+			h.subscription.Remove(session.Bucket(i))
+			b.wanted, b.active, b.sessions = false, false, nil
+		}
+	}
+	return nil, wait
+}
+
+// read reads a session and tells its watchers if it has ended.
+func (h *Hub) read(ctx context.Context, w *watched) {
+	read, err := h.options.Read(ctx, w.id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.reading = false
+	now, reason := time.Now(), w.reason
+	switch {
+	case len(w.watches) == 0:
+	case errors.Is(err, store.ErrNotFound):
+		w.gone = true
+		w.notify()
+	case errors.Is(err, redis.ErrUnavailable):
+		h.schedule(w, now.Add(jitter.Add(retryTime, jitter.Fraction())), reason)
+	case err != nil:
+		h.schedule(w, h.nextLook(now), Reread)
+	default:
+		if h.learn(w, read, now); w.over() {
+			h.metrics.changes.WithLabelValues(string(reason)).Inc()
+			w.notify()
+		}
+	}
+}
+
+// learn takes what was read and decides when to read again.
+func (h *Hub) learn(w *watched, read store.PublicSession, now time.Time) {
+	w.known = read
+	again := w.again
+	w.again = false
+	switch expires, look := now.Add(read.ExpiresIn+expiryMargin), h.nextLook(now); {
+	case w.over():
+		h.queue.remove(w)
+	case again:
+		h.schedule(w, time.Time{}, Message)
+	case expires.Before(look):
+		h.schedule(w, expires, Expiry)
+	default:
+		h.schedule(w, look, Reread)
+	}
+}
+
+// nextLook is when to look at a session although nothing is known to happen.
+func (h *Hub) nextLook(now time.Time) time.Time {
+	return now.Add(h.options.Interval - jitter.UpTo(h.options.Interval/5)) // not all of a reconnect at once
+}
+
+// schedule has a session read at a time; zero: before all others.
+func (h *Hub) schedule(w *watched, at time.Time, reason Reason) {
+	w.reason = reason
+	h.queue.put(w, at)
+	if h.queue.first() == w {
+		h.wakeUp()
+	}
+}
+
+func (h *Hub) wakeUp() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watched) notify() {
+	for _, watch := range w.watches {
+		watch.notify()
+	}
+}
+
+// subscriber is the Hub as the subscription sees it.
+type subscriber struct{ *Hub }
+
+// Subscribed reads all sessions of the bucket: what happened to them before may not have been received.
+func (h subscriber) Subscribed(of session.Bucket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &h.buckets[of]
+	b.active = b.wanted
+	now := time.Now()
+	for _, w := range b.sessions {
+		switch {
+		case w.reading:
+			w.again = true
+		case !w.over():
+			h.schedule(w, now, Reread)
+		}
+	}
+	if h.lost && !slices.ContainsFunc(h.buckets[:], func(b bucket) bool { return b.wanted && !b.active }) {
+		h.lost = false
+		h.options.Log.Info("subscribed again to the ends of sessions")
+	}
+}
+
+// Received reads the session that has ended.
+func (h subscriber) Received(of session.Bucket, message string) {
+	id, err := session.ParseID(message)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch w := h.buckets[of].sessions[id]; {
+	case w == nil || w.over():
+	case w.reading:
+		w.again = true
+	default:
+		h.schedule(w, time.Time{}, Message)
+	}
+}
+
+// Lost only counts: the watched sessions are read when there is a subscription again, and else in their turn.
+func (h subscriber) Lost(of session.Bucket, err error) {
+	h.metrics.lost.Inc()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.buckets[of].active = false
+	if !h.lost {
+		h.lost = true
+		h.options.Log.Warn("lost the subscription to the ends of sessions; payers see them late until it is back", "error", err)
+	}
+}

@@ -1,0 +1,118 @@
+package live
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// The budgets are used up.
+var (
+	ErrTooMany            = errors.New("too many watches of this replica")
+	ErrTooManyFromAddress = errors.New("too many watches of this client address")
+)
+
+// Watch is one watcher of a session.
+type Watch struct {
+	hub     *Hub
+	session *watched
+	address string
+	ended   chan struct{} // has room for one
+}
+
+// Watch begins to watch a session for a client address. Read the session after that, and give what was read to Seen: what happens between
+// is not lost. Stop ends the watch. The errors are ErrTooMany and ErrTooManyFromAddress.
+func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.open >= h.options.MaxWatches:
+		h.metrics.refused.WithLabelValues(limitReplica).Inc()
+		return nil, ErrTooMany
+	case h.byAddress[address] >= h.options.MaxWatchesPerAddress:
+		h.metrics.refused.WithLabelValues(limitAddress).Inc()
+		return nil, ErrTooManyFromAddress
+	}
+	h.open++
+	h.byAddress[address]++
+	b := &h.buckets[id.Bucket()]
+	if b.sessions == nil {
+		b.sessions = map[session.ID]*watched{}
+	}
+	b.emptySince = time.Time{}
+	w := b.sessions[id]
+	if w == nil {
+		w = &watched{id: id}
+		b.sessions[id] = w
+		h.schedule(w, h.nextLook(time.Now()), Reread)
+	}
+	watch := &Watch{hub: h, session: w, address: address, ended: make(chan struct{}, 1)}
+	w.watches = append(w.watches, watch)
+	if w.over() {
+		watch.notify()
+	}
+	if !b.wanted {
+		b.wanted = true
+		h.subscription.Add(id.Bucket())
+	}
+	return watch, nil
+}
+
+// Seen takes what the watcher has read by itself.
+func (w *Watch) Seen(read store.PublicSession) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	switch {
+	case w.session.over() || w.session.reading: // what a reader learns is newer
+	case read.Status.Final():
+		w.hub.learn(w.session, read, time.Now())
+		w.session.notify()
+	case w.session.reason != Message: // which may be of a change since
+		w.hub.learn(w.session, read, time.Now())
+	}
+}
+
+// Ended receives once the session has ended, or is gone.
+func (w *Watch) Ended() <-chan struct{} { return w.ended }
+
+// Session returns the session as it was read when it had ended. The error is store.ErrNotFound if it is gone.
+func (w *Watch) Session() (store.PublicSession, error) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if w.session.gone {
+		return store.PublicSession{}, store.ErrNotFound
+	}
+	return w.session.known, nil
+}
+
+// Stop ends the watch.
+func (w *Watch) Stop() {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+	if h.byAddress[w.address]--; h.byAddress[w.address] == 0 {
+		delete(h.byAddress, w.address)
+	}
+	watched := w.session
+	watched.watches = slices.DeleteFunc(watched.watches, func(other *Watch) bool { return other == w })
+	if len(watched.watches) > 0 {
+		return
+	}
+	h.queue.remove(watched)
+	b := &h.buckets[watched.id.Bucket()]
+	delete(b.sessions, watched.id)
+	if len(b.sessions) == 0 {
+		b.emptySince = time.Now()
+	}
+}
+
+func (w *Watch) notify() {
+	select {
+	case w.ended <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,247 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// publicSession is the response of GET /api/v1/public/sessions/{id}, and the data of its events.
+type publicSession struct {
+	MerchantName string         `json:"merchantName"`
+	AmountCents  int64          `json:"amountCents"`
+	Status       session.Status `json:"status"`
+}
+
+func publicView(read *store.PublicSession) publicSession {
+	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status}
+}
+
+// publicSession needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
+func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error {
+	id, err := session.ParseID(r.PathValue("id"))
+	if err != nil {
+		return errNoSession
+	}
+	wait, err := waitOf(r)
+	if err != nil {
+		return err
+	}
+	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return err
+	}
+	subject, stream := clientaddr.LimitKey(address), wantsStream(r.Header)
+	var watch *live.Watch
+	if r.Method != http.MethodHead && (stream || wait > 0) {
+		// Before the read, so that no change is missed. A refusal costs Redis nothing.
+		if watch, err = a.live.Watch(id, subject); err != nil {
+			return err
+		}
+		defer watch.Stop()
+	}
+	quota, read, err := a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	a.setQuotaHeaders(w, addressQuota, quota, err)
+	if err != nil {
+		return err
+	}
+	expires := time.Now().Add(read.ExpiresIn)
+	if watch != nil {
+		watch.Seen(read)
+	}
+	switch {
+	case stream:
+		return a.streamStatus(w, r, watch, &read, expires)
+	case watch != nil && read.Status == session.Pending:
+		if read, err = a.awaitEnd(w, r, watch, &read, wait); err != nil {
+			return err
+		}
+	}
+	if read.Status == session.Pending {
+		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
+	}
+	return respond(w, http.StatusOK, publicView(&read))
+}
+
+// expiresInHeader is how many seconds a pending session has left, by the clock of the server.
+const expiresInHeader = "Session-Expires-In"
+
+// secondsUntil rounds up: a session with time left has a second left.
+func secondsUntil(end time.Time) string {
+	return strconv.FormatInt(int64((max(0, time.Until(end))+time.Second-1)/time.Second), 10)
+}
+
+const maxWait = 25 * time.Second // less than most proxies wait for an answer
+
+// waitOf returns the query parameter wait; 0: answer at once.
+func waitOf(r *http.Request) (time.Duration, error) {
+	if r.URL.RawQuery == "" {
+		return 0, nil
+	}
+	values, given := r.URL.Query()["wait"]
+	if !given {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseUint(values[0], 10, 8)
+	wait := time.Duration(seconds) * time.Second
+	if err != nil || len(values) > 1 || wait > maxWait {
+		return 0, requestError("wait must be a whole number of seconds from 0 to 25")
+	}
+	return wait, nil
+}
+
+const eventStreamContent = "text/event-stream"
+
+// wantsStream reports whether the client names event streams among what it accepts. EventSource accepts nothing else.
+func wantsStream(header http.Header) bool {
+	for _, line := range header["Accept"] {
+		if !strings.Contains(strings.ToLower(line), "event-stream") {
+			continue
+		}
+		for part := range strings.SplitSeq(line, ",") {
+			kind, parameters, err := mime.ParseMediaType(part)
+			if quality, _ := strconv.ParseFloat(parameters["q"], 64); err == nil && kind == eventStreamContent && (parameters["q"] == "" || quality > 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// awaitEnd returns the session when it has ended, or as it was read when the wait or this replica ends before.
+func (a *publicAPI) awaitEnd(
+	w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
+) (ended store.PublicSession, err error) {
+	defer httpserver.Uncount(r.Context())()
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
+		return store.PublicSession{}, fmt.Errorf("hold a request: %w", err)
+	}
+	end := time.Now().Add(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	draining, ended := a.drained, *read
+	a.hold(w, func() {
+		for waiting := true; waiting; {
+			waiting = false
+			select {
+			case <-watch.Ended():
+				ended, err = watch.Session()
+			case <-r.Context().Done():
+				err = r.Context().Err()
+			case <-draining:
+				draining, waiting = nil, true
+				timer.Reset(min(time.Until(end), jitter.UpTo(a.streams.Drain)))
+			case <-timer.C:
+			}
+		}
+	})
+	_ = control.SetWriteDeadline(time.Now().Add(a.streams.WriteTimeout)) // an error comes with the write
+	return ended, err
+}
+
+// streamStatus sends the state, then what changes, until the session has ended.
+func (a *publicAPI) streamStatus(w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+	if read.Status.Final() && r.Header.Get("Last-Event-ID") == string(read.Status) {
+		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
+		return nil
+	}
+	header := w.Header()
+	header.Set("Content-Type", eventStreamContent)
+	header.Set("X-Accel-Buffering", "no") // nginx passes on each event
+	if read.Status == session.Pending {
+		header[expiresInHeader] = []string{secondsUntil(expires)}
+	}
+	if watch == nil { // HEAD
+		return nil
+	}
+	defer httpserver.Uncount(r.Context())()
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
+		return fmt.Errorf("hold a request: %w", err)
+	}
+	stream := eventStream{w, control, a.streams.WriteTimeout}
+	err := stream.send(retryEvent(), statusEvent(read), expiresInEvent(read, expires))
+	if err != nil || read.Status.Final() {
+		return nil // the client has gone, or knows all
+	}
+	a.hold(w, func() { a.streamEnd(r, stream, watch, expires) })
+	return nil
+}
+
+// streamEnd sends heartbeats until the session has ended, or the client or this replica is about to go.
+func (a *publicAPI) streamEnd(r *http.Request, stream eventStream, watch *live.Watch, expires time.Time) {
+	heartbeat := time.NewTicker(a.streams.Heartbeat)
+	defer heartbeat.Stop()
+	draining := a.drained
+	var drained <-chan time.Time
+	pending := store.PublicSession{Status: session.Pending}
+	for {
+		select {
+		case <-watch.Ended():
+			if ended, err := watch.Session(); err == nil {
+				_ = stream.send(statusEvent(&ended))
+			}
+			return
+		case <-heartbeat.C:
+			if stream.send(expiresInEvent(&pending, expires)) != nil {
+				return
+			}
+		case <-draining:
+			draining, drained = nil, time.After(jitter.UpTo(a.streams.Drain))
+		case <-drained:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// eventStream writes server-sent events.
+type eventStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration // of a write
+}
+
+// send writes events at once. An error means that the client has gone, or does not read.
+func (s eventStream) send(events ...[]byte) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return err
+	}
+	if _, err := s.w.Write(bytes.Join(events, nil)); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// retryEvent says when to come back after the stream was cut, so that not all clients of a replica do at once.
+func retryEvent() []byte {
+	const least, spread = 2 * time.Second, 4 * time.Second
+	return fmt.Appendf(nil, "retry: %d\n", (least + jitter.UpTo(spread)).Milliseconds())
+}
+
+func statusEvent(read *store.PublicSession) []byte {
+	data, _ := json.Marshal(publicView(read)) //nolint:errchkjson // texts and a number can always be written
+	return fmt.Appendf(nil, "event: status\nid: %s\ndata: %s\n\n", read.Status, data)
+}
+
+// expiresInEvent is nil for a session that has ended.
+func expiresInEvent(read *store.PublicSession, expires time.Time) []byte {
+	if read.Status != session.Pending {
+		return nil
+	}
+	return fmt.Appendf(nil, "event: expires-in\ndata: %s\n\n", secondsUntil(expires))
+}
