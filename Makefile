@@ -94,6 +94,12 @@ redis-packages = go list -test -f '{{range .Deps}}{{if eq . "'"$$(go list ./test
 bench: redis build ## Benchmark the API (minutes); BENCH_SECONDS sets the time of each measurement
 	@go build -o bin/ ./test/bench
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench api $(ARGS)
+	@$(MAKE) bench-streams ARGS=
+
+.PHONY: bench-streams
+bench-streams: redis build ## Benchmark streams of session statuses: time to the payer, memory, and the API beside them
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench streams $(ARGS)
 
 .PHONY: bench-operator
 bench-operator: build ## Benchmark the operator with 10,000 ApiKeys
@@ -117,7 +123,7 @@ bench-directory: redis build ## Benchmark an API replica with 100,000 keys: memo
 
 COUNT ?= 6
 # Packages with code that runs per request or per published object.
-HOT := ./api/apikey ./api/published ./internal/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
+HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
@@ -127,7 +133,6 @@ bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
 lint: ## Check style, common mistakes and imports
 	$(TOOL) golangci-lint run
 	go -C hack/image tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
-	go -C hack/oidc tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 	go -C test/verify tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
@@ -138,7 +143,6 @@ verify: generate manifests chart-docs lint test-files ## Run lint and test-files
 	$(TOOL) helm lint --quiet charts/merchant-operator
 	go -C hack/image test ./...
 	go -C hack/image mod tidy -diff
-	go -C hack/oidc mod tidy -diff
 	go -C test/verify mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \

@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/bench/directory"
 	"github.com/merchant-operator/merchant-operator/test/bench/dispatcher"
 	"github.com/merchant-operator/merchant-operator/test/bench/operator"
+	"github.com/merchant-operator/merchant-operator/test/bench/streams"
 )
 
 func main() {
@@ -45,7 +46,7 @@ func newCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(api.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
+	root.AddCommand(api.Command(), streams.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
 	root.AddCommand(api.ServeCommand(), dispatcher.PostCommand())
 	for _, command := range root.Commands() {
 		command.Args = cobra.NoArgs
