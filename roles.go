@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"runtime"
@@ -15,18 +16,11 @@ import (
 
 func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	options := controllers.DefaultOptions()
-	cmd := &cobra.Command{
-		Use:   "operator",
-		Short: "Publish Merchants and ApiKeys to the data plane, deliver and rotate keys",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.Log = logger()
-			fitMemory(options.Log)
-			return controllers.Run(cmd.Context(), options)
-		},
-	}
+	cmd := roleCommand("operator", "Publish Merchants and ApiKeys to the data plane, deliver and rotate keys", logger, func(ctx context.Context, log *slog.Logger) error {
+		options.Log = log
+		return controllers.Run(ctx, options)
+	})
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	addKubeconfig(flags, &options.Kubeconfig)
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; give tenants no access to it")
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants and ApiKeys to manage, comma-separated; empty: all")
@@ -38,20 +32,13 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 
 func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	options := apiserver.DefaultOptions()
-	cmd := &cobra.Command{
-		Use:   "apiserver",
-		Short: "Serve the payment session API",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.RedisURL = orRedisURL(options.RedisURL)
-			options.Log = logger()
-			fitMemory(options.Log)
-			defer runtime.KeepAlive(ballast())
-			return apiserver.Run(cmd.Context(), options)
-		},
-	}
+	cmd := roleCommand("apiserver", "Serve the payment session API", logger, func(ctx context.Context, log *slog.Logger) error {
+		options.RedisURL = orRedisURL(options.RedisURL)
+		options.Log = log
+		defer runtime.KeepAlive(ballast())
+		return apiserver.Run(ctx, options)
+	})
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	addKubeconfig(flags, &options.Kubeconfig)
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
 	addRedisURL(flags, &options.RedisURL)
@@ -78,20 +65,13 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 
 func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	options := dispatcher.DefaultOptions()
-	cmd := &cobra.Command{
-		Use:   "dispatcher",
-		Short: "Deliver webhooks and expire sessions",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.RedisURL = orRedisURL(options.RedisURL)
-			options.Log = logger()
-			fitMemory(options.Log)
-			defer runtime.KeepAlive(ballast())
-			return dispatcher.Run(cmd.Context(), options)
-		},
-	}
+	cmd := roleCommand("dispatcher", "Deliver webhooks and expire sessions", logger, func(ctx context.Context, log *slog.Logger) error {
+		options.RedisURL = orRedisURL(options.RedisURL)
+		options.Log = log
+		defer runtime.KeepAlive(ballast())
+		return dispatcher.Run(ctx, options)
+	})
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	addKubeconfig(flags, &options.Kubeconfig)
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
 	addRedisURL(flags, &options.RedisURL)
@@ -102,6 +82,22 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "maximum concurrent attempts of this dispatcher")
 	flags.DurationVar(&options.Lease, "lease", options.Lease, "time after which another dispatcher takes over the events of a crashed one; more than 15s, the timeout of an attempt")
 	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
+	return cmd
+}
+
+// roleCommand returns the command that runs a role, without flags.
+func roleCommand(name, short string, logger func() *slog.Logger, run func(context.Context, *slog.Logger) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log := logger()
+			fitMemory(log)
+			return run(cmd.Context(), log)
+		},
+	}
+	cmd.Flags().SortFlags = false
 	return cmd
 }
 
