@@ -9,11 +9,13 @@
 {{- end }}
 {{- end -}}
 
-{{/* Volume mounts and volumes of a role: certificates only. Takes root, and redis: whether the role uses Redis. */}}
+{{/* Volume mounts and volumes of a role: certificates only. Takes root; redis: whether the role uses Redis; and internal: whether it
+has the internal port. */}}
 {{- define "merchant-operator.mounts" -}}
 {{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
 {{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
-{{- if or $authority $certificate }}
+{{- $internal := and .internal .root.Values.apiserver.internalCertificateSecretName -}}
+{{- if or $authority $certificate $internal }}
 volumeMounts:
 {{- if $authority }}
 # The certificate authority of Redis.
@@ -26,13 +28,19 @@ volumeMounts:
   mountPath: /etc/merchant-operator/ops-certificate
   readOnly: true
 {{- end }}
+{{- if $internal }}
+- name: internal-certificate
+  mountPath: /etc/merchant-operator/internal-certificate
+  readOnly: true
+{{- end }}
 {{- end }}
 {{- end -}}
 
 {{- define "merchant-operator.volumes" -}}
 {{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
 {{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
-{{- if or $authority $certificate }}
+{{- $internal := and .internal .root.Values.apiserver.internalCertificateSecretName -}}
+{{- if or $authority $certificate $internal }}
 volumes:
 {{- if $authority }}
 - name: redis-ca
@@ -43,6 +51,11 @@ volumes:
 - name: ops-certificate
   secret:
     secretName: {{ $certificate }}
+{{- end }}
+{{- if $internal }}
+- name: internal-certificate
+  secret:
+    secretName: {{ $internal }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -31,13 +31,13 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* A ClusterRoleBinding of a role's account. */}}
+{{/* A ClusterRoleBinding of a role's account. Takes root, role, clusterRole and name (default: that of the role). */}}
 {{- define "merchant-operator.clusterBinding" -}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
+  name: {{ default (include "merchant-operator.roleName" .) .name }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
     app.kubernetes.io/component: {{ .role }}

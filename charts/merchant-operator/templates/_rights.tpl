@@ -78,3 +78,38 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
   resources: [events]
   verbs: [create, patch]
 {{- end -}}
+
+{{/* In every namespace that is managed. */}}
+{{- define "merchant-operator.consoleRules" -}}
+# Show merchants and their keys; edit the allowlist and the webhook of a Merchant. RBAC cannot narrow a patch to fields.
+- apiGroups: [merchant-operator.io]
+  resources: [merchants]
+  verbs: [get, list, watch, patch]
+# Issue keys, as ApiKeys, and disable them.
+- apiGroups: [merchant-operator.io]
+  resources: [apikeys]
+  verbs: [get, list, watch, create, patch]
+# Record who did what.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{/* In no namespace. */}}
+{{- define "merchant-operator.consoleClusterRules" -}}
+# Ask what a person may do. The console impersonates nobody.
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+# Rotate keys on the internal port of the API. The path is literal.
+- nonResourceURLs: ["/internal/v1/keys/{keyID}/rotate"]
+  verbs: [post]
+{{- end -}}
+
+{{/* Of people, where a RoleBinding gives it to them. */}}
+{{- define "merchant-operator.viewerRules" -}}
+# See merchants with their keys. A key is in no ApiKey.
+- apiGroups: [merchant-operator.io]
+  resources: [merchants, apikeys]
+  verbs: [get, list, watch]
+{{- end -}}

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ watchNamespaces: [shops, more-shops]
 apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
   qrScheme: web+pay
+  internalCertificateSecretName: internal-tls
   sessionRetention: 96h30m
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
   streams: {max: 1000000, maxPerAddress: 20000000}
@@ -46,6 +48,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 		"merchant-operator-apiserver": {
 			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--session-retention=96h30m",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
+			"--internal-cert-dir=/etc/merchant-operator/internal-certificate",
 		},
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",
@@ -56,6 +59,29 @@ func TestValuesBecomeArguments(t *testing.T) {
 			if passed := all[name].Spec.Containers[0].Args; !strings.Contains(strings.Join(passed, " ")+" ", " "+argument+" ") {
 				t.Errorf("%s is started without %s: %v", name, argument, passed)
 			}
+		}
+	}
+}
+
+// The key of the internal port's certificate is mounted where it is used, and nowhere else.
+func TestTheCertificateOfTheInternalPort(t *testing.T) {
+	for name, template := range templates(t, "apiserver: {internalCertificateSecretName: internal-tls}") {
+		var mounted []string
+		for _, volume := range template.Spec.Volumes {
+			if volume.Secret != nil {
+				mounted = append(mounted, volume.Secret.SecretName)
+			}
+		}
+		want := name == "merchant-operator-apiserver"
+		if got := slices.Contains(mounted, "internal-tls"); got != want {
+			t.Errorf("%s has the certificate: %t, want %t", name, got, want)
+		}
+		if !want {
+			continue
+		}
+		mounts := template.Spec.Containers[0].VolumeMounts
+		if len(mounts) != 1 || mounts[0].MountPath != "/etc/merchant-operator/internal-certificate" || !mounts[0].ReadOnly {
+			t.Errorf("%s mounts %+v", name, mounts)
 		}
 	}
 }

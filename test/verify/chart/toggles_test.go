@@ -11,6 +11,7 @@ import (
 // always are the objects of every rendering with the least that can be asked for.
 var always = []string{
 	"ClusterRole/merchant-operator", "ClusterRole/merchant-operator-dispatcher", "ClusterRole/merchant-operator-rail",
+	"ClusterRole/merchant-operator-merchant-integrator", "ClusterRole/merchant-operator-merchant-viewer",
 	"ClusterRoleBinding/merchant-operator", "ClusterRoleBinding/merchant-operator-apiserver", "ClusterRoleBinding/merchant-operator-dispatcher",
 	"Deployment/merchant-operator", "Deployment/merchant-operator-apiserver", "Deployment/merchant-operator-dispatcher",
 	"Role/merchant-operator", "Role/merchant-operator@" + credentials,
@@ -68,6 +69,11 @@ func TestEveryToggle(t *testing.T) {
 		{"autoscaling", "apiserver: {autoscaling: {enabled: true}}", []string{"HorizontalPodAutoscaler/merchant-operator-apiserver"}, nil},
 		{"rails", "rails: [{namespace: rails, serviceAccountName: card}, {namespace: rails, serviceAccountName: bank}]",
 			[]string{"ClusterRoleBinding/merchant-operator-rail"}, nil},
+		{"the console", "console: {enabled: true}", []string{
+			"ServiceAccount/merchant-operator-console", "ClusterRole/merchant-operator-console", "ClusterRoleBinding/merchant-operator-console",
+			"ClusterRole/merchant-operator-console-cluster", "ClusterRoleBinding/merchant-operator-console-cluster",
+		}, nil},
+		{"TLS on the internal port", "apiserver: {internalCertificateSecretName: internal-tls}", nil, nil},
 		{"some namespaces only", "watchNamespaces: [shops, more-shops]", []string{
 			"Role/merchant-operator-managed@shops", "Role/merchant-operator-managed@more-shops",
 			"Role/merchant-operator-dispatcher-managed@shops", "Role/merchant-operator-dispatcher-managed@more-shops",
