@@ -123,7 +123,7 @@ bench-directory: redis build ## Benchmark an API replica with 100,000 keys: memo
 
 COUNT ?= 6
 # Packages with code that runs per request or per published object.
-HOT := ./api/apikey ./api/published ./apiserver/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
+HOT := ./api/apikey ./api/published ./internal/clientaddr ./internal/directory ./internal/ratelimit ./internal/session
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
@@ -133,6 +133,7 @@ bench-go: ## Run the Go benchmarks COUNT times each, for benchstat
 lint: ## Check style, common mistakes and imports
 	$(TOOL) golangci-lint run
 	go -C hack/image tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
+	go -C hack/oidc tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 	go -C test/verify tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
@@ -143,6 +144,7 @@ verify: generate manifests chart-docs lint test-files ## Run lint and test-files
 	$(TOOL) helm lint --quiet charts/merchant-operator
 	go -C hack/image test ./...
 	go -C hack/image mod tidy -diff
+	go -C hack/oidc mod tidy -diff
 	go -C test/verify mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \

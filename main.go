@@ -1,5 +1,5 @@
-// Command merchant-operator is one binary with three roles: the operator publishes merchants and keys, the
-// apiserver serves the payment session API, and the dispatcher delivers webhooks.
+// Command merchant-operator is one binary with four roles: the operator publishes merchants and keys, the
+// apiserver serves the payment session API, the dispatcher delivers webhooks, and the console serves web pages to merchants.
 package main
 
 import (
@@ -31,7 +31,8 @@ func newCommand() *cobra.Command {
 		Use:   "merchant-operator",
 		Short: "Onboard merchants with kubectl apply, take payments through an HTTP API",
 		Long: "merchant-operator manages merchants and their API keys as Kubernetes custom resources,\n" +
-			"serves the payment session API, and delivers signed webhooks. Run each role as a Deployment.",
+			"serves the payment session API, delivers signed webhooks, and serves a console to merchants.\n" +
+			"Run each role as a Deployment.",
 		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -43,7 +44,7 @@ func newCommand() *cobra.Command {
 	logger := func() *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(level)}))
 	}
-	root.AddCommand(operatorCommand(logger), apiserverCommand(logger), dispatcherCommand(logger), deadLettersCommand(), versionCommand())
+	root.AddCommand(operatorCommand(logger), apiserverCommand(logger), dispatcherCommand(logger), consoleCommand(logger), deadLettersCommand(), versionCommand())
 	return root
 }
 

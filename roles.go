@@ -4,12 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"os"
 	"runtime"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 )
@@ -99,6 +102,43 @@ func roleCommand(name, short string, logger func() *slog.Logger, run func(contex
 	}
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+func consoleCommand(logger func() *slog.Logger) *cobra.Command {
+	options := console.DefaultOptions()
+	const short = "Serve the merchant console, where people of a merchant make and rotate keys"
+	cmd := roleCommand("console", short, logger, func(ctx context.Context, log *slog.Logger) error {
+		options.RedisURL = orRedisURL(options.RedisURL)
+		options.Provider.ClientSecret = os.Getenv("OIDC_CLIENT_SECRET")
+		options.Log = log
+		return console.Run(ctx, options)
+	})
+	flags := cmd.Flags()
+	addKubeconfig(flags, &options.Kubeconfig)
+	addRedisURL(flags, &options.RedisURL)
+	flags.StringVar(&options.Address, "console-address", options.Address, "listen address of the console, for browsers")
+	addOps(flags, &options.Ops)
+	flags.StringVar(&options.ExternalURL, "external-url", "", "origin of the console in browsers, such as https://console.example")
+	flags.StringVar(&options.APIURL, "api-url", "", "origin of the payment API, for the examples that people copy")
+	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	addProvider(flags, &options.Provider)
+	flags.DurationVar(&options.LoginIdle, "login-idle", options.LoginIdle, "time after which an unused login ends")
+	flags.DurationVar(&options.LoginLifetime, "login-lifetime", options.LoginLifetime, "time after which every login ends")
+	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
+	return cmd
+}
+
+// addProvider adds flags that mean the same as those of a kube-apiserver. The client secret comes from $OIDC_CLIENT_SECRET, because
+// a flag would show it in the process list.
+func addProvider(flags *pflag.FlagSet, options *console.ProviderOptions) {
+	flags.StringVar(&options.IssuerURL, "oidc-issuer-url", "", "URL of the OpenID provider; the client secret is read from $OIDC_CLIENT_SECRET")
+	flags.StringVar(&options.ClientID, "oidc-client-id", "", "id of the console at the provider")
+	flags.StringVar(&options.CAFile, "oidc-ca-file", "", "file with the certificate authority of the provider; empty: those of the system")
+	flags.StringSliceVar(&options.Scopes, "oidc-scopes", options.Scopes, "scopes to request in addition to openid, comma-separated")
+	flags.StringVar(&options.UsernameClaim, "oidc-username-claim", options.UsernameClaim, "claim of the ID token with the user name in RoleBindings")
+	flags.StringVar(&options.UsernamePrefix, "oidc-username-prefix", "", `prefix of user names; empty: "<issuer>#", but none for the claim email; "-": none`)
+	flags.StringVar(&options.GroupsClaim, "oidc-groups-claim", "", "claim of the ID token with the groups; empty: no groups")
+	flags.StringVar(&options.GroupsPrefix, "oidc-groups-prefix", "", "prefix of groups in RoleBindings")
 }
 
 // fitMemory makes Go collect garbage more often near the container's memory limit, so that the kernel does not

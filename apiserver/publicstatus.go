@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/clientaddr"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/session"

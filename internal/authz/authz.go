@@ -1,6 +1,6 @@
 // Package authz authenticates and authorizes callers of one path at the Kubernetes API (TokenReview, SubjectAccessReview), and
-// caches the decisions. It serves the settlement API and the metrics. docs/design/rail.md says why it is not the authenticator
-// of k8s.io/apiserver.
+// caches the decisions. It serves the settlement API and the metrics. A Reviewer authorizes people whom somebody else has
+// authenticated. docs/design/rail.md says why it is not the authenticator of k8s.io/apiserver.
 package authz
 
 import (
@@ -59,9 +59,12 @@ type Guard struct {
 // reviewTimeout limits one check at the Kubernetes API, which is two requests.
 const reviewTimeout = 4 * time.Second
 
+// maxTokens limits each cache of a Guard. There are few rails; more tokens are an attack.
+const maxTokens = 4096
+
 // New returns a Guard with empty caches.
 func New(options Options) *Guard {
-	return &Guard{Options: options, allowed: newDecisionCache(), refused: newDecisionCache()}
+	return &Guard{Options: options, allowed: newDecisionCache(maxTokens), refused: newDecisionCache(maxTokens)}
 }
 
 // Check returns nil if the token's account is authorized, else an error of this package or of ctx. Concurrent checks of one

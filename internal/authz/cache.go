@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// maxDecisions limits a cache. There are few rails; more tokens are an attack, and those that do not fit are reviewed each time.
-const maxDecisions = 4096
-
-// decisionCache has decisions by the digest of the token.
+// decisionCache has decisions by the digest of what was asked. What does not fit is reviewed each time.
 type decisionCache struct {
-	mu      sync.Mutex
-	byToken map[[sha256.Size]byte]decision
+	limit int
+
+	mu       sync.Mutex
+	byDigest map[[sha256.Size]byte]decision
 }
 
 type decision struct {
@@ -21,14 +20,14 @@ type decision struct {
 	until time.Time
 }
 
-func newDecisionCache() *decisionCache {
-	return &decisionCache{byToken: map[[sha256.Size]byte]decision{}}
+func newDecisionCache(limit int) *decisionCache {
+	return &decisionCache{limit: limit, byDigest: map[[sha256.Size]byte]decision{}}
 }
 
 func (c *decisionCache) get(digest [sha256.Size]byte, now time.Time) (found decision, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found, known = c.byToken[digest]
+	found, known = c.byDigest[digest]
 	return found, known && now.Before(found.until)
 }
 
@@ -36,23 +35,23 @@ func (c *decisionCache) get(digest [sha256.Size]byte, now time.Time) (found deci
 func (c *decisionCache) wasAllowed(digest [sha256.Size]byte, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found, known := c.byToken[digest]
+	found, known := c.byDigest[digest]
 	return known && found.err == nil && at.Before(found.until)
 }
 
 func (c *decisionCache) delete(digest [sha256.Size]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.byToken, digest)
+	delete(c.byDigest, digest)
 }
 
 func (c *decisionCache) put(digest [sha256.Size]byte, decided decision, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.byToken) >= maxDecisions {
-		maps.DeleteFunc(c.byToken, func(_ [sha256.Size]byte, old decision) bool { return !now.Before(old.until) })
+	if len(c.byDigest) >= c.limit {
+		maps.DeleteFunc(c.byDigest, func(_ [sha256.Size]byte, old decision) bool { return !now.Before(old.until) })
 	}
-	if len(c.byToken) < maxDecisions {
-		c.byToken[digest] = decided
+	if len(c.byDigest) < c.limit {
+		c.byDigest[digest] = decided
 	}
 }

@@ -61,6 +61,11 @@ const (
 	UnhealthyKey = "unhealthy"
 	// RotationKey + key id holds the generation of one ApiKey in the last key.rotated.
 	RotationKey = "rotation:"
+
+	// LoginKey + hash of a cookie holds one login of a person at the console. Its bucket is that of the person's account.
+	LoginKey = "login:"
+	// LoginsKey + hash of an account lists that person's logins by their end, in milliseconds.
+	LoginsKey = "logins:"
 )
 
 // EndedChannel is the channel on which the scripts publish the id of each session that ends; see sessions.lua.

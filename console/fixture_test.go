@@ -1,0 +1,275 @@
+package console
+
+import (
+	"errors"
+	"flag"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+const patience = 30 * time.Second
+
+// What all tests share. Each has a namespace, a Redis and a console of its own.
+var (
+	cluster    *kubetest.Cluster
+	identities *oidctest.Provider
+)
+
+// People at the provider.
+var (
+	alice = oidctest.User{Username: "alice", Password: "correct horse", Email: "alice@shop.example", Name: "Alice Ames", Groups: []string{"shop-staff"}}
+	bob   = oidctest.User{Username: "bob", Password: "battery staple", Email: "bob@shop.example", Name: "Bob"}
+	many  = oidctest.User{Username: "many", Password: "groups", Name: "Many", Groups: manyGroups()}
+	// Mallory's provider lets everybody choose their own groups and name.
+	mallory = oidctest.User{Username: "mallory", Password: "m", Name: "<script>alert(1)</script>", Groups: []string{"system:masters"}}
+)
+
+func manyGroups() (groups []string) {
+	for i := range 500 {
+		groups = append(groups, "a-group-with-a-rather-long-name-"+strconv.Itoa(i))
+	}
+	return append(groups, "shop-staff")
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
+	ctrllog.SetLogger(logr.Discard())
+	c, stop, err := kubetest.NewCluster()
+	cluster = c
+	stopProvider := func() error { return nil }
+	if err == nil {
+		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, many, mallory)
+	}
+	if err == nil {
+		err = consoleRights()
+	}
+	if err != nil {
+		log.Fatal(errors.Join(err, stopProvider(), stop()))
+	}
+	leaks.Run(m, func() error { return errors.Join(stopProvider(), stop()) })
+}
+
+// consoleRights until config/rbac has them.
+func consoleRights() error {
+	if err := cluster.InstallRBAC(); err != nil {
+		return err
+	}
+	_, err := cluster.Kubectl(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: console-test}
+rules:
+- {apiGroups: [merchant-operator.io], resources: [merchants, apikeys], verbs: [get, list, watch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, list]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: console-test}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: console-test}
+subjects:
+- {kind: ServiceAccount, name: merchant-operator-console, namespace: merchant-operator-system}
+`, "apply", "-f", "-")
+	return err
+}
+
+// fixture is a console with a Redis, and a namespace for its merchants.
+type fixture struct {
+	*console
+
+	t         *testing.T
+	URL       string
+	redis     *redistest.Server
+	namespace string
+	log       logtest.Buffer
+
+	mu  sync.Mutex
+	day time.Duration // how far the console's clock is ahead
+}
+
+func newFixture(t *testing.T, change ...func(*Options)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, redis: redistest.Start(t)}
+	server := httptest.NewUnstartedServer(nil)
+	options := DefaultOptions()
+	options.RedisURL = f.redis.URL()
+	options.ExternalURL = "http://" + server.Listener.Addr().String()
+	options.APIURL = "https://pay.example"
+	options.Provider = ProviderOptions{
+		IssuerURL: identities.Issuer, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, Scopes: []string{"profile"},
+		UsernameClaim: "sub", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "oidc:",
+	}
+	options.Log = slog.New(slog.NewTextHandler(&f.log, nil))
+	for _, c := range change {
+		c(&options)
+	}
+	if err := options.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	built, err := newConsole(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.console = built
+	f.now = f.clock
+	f.metrics = newMetrics(prometheus.NewRegistry())
+	f.logins = &logins{redis: storetest.Client(t, f.redis.URL()), idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	f.connectCluster()
+	server.Config.Handler = f.handler()
+	server.Start()
+	t.Cleanup(server.Close)
+	f.URL = server.URL
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shops-"}}
+	if err := cluster.Client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	f.namespace = namespace.Name
+	return f
+}
+
+// account signs in as the console's service account, without limits of its own, as kube.Load does.
+func (f *fixture) account() *rest.Config {
+	f.t.Helper()
+	account, err := cluster.Account("merchant-operator-console")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	config := rest.CopyConfig(account.Config())
+	config.QPS = -1
+	return config
+}
+
+// connectCluster gives the console the rights of its service account.
+func (f *fixture) connectCluster() {
+	f.t.Helper()
+	config := f.account()
+	core, err := kube.Client(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
+	merchants, err := f.connect(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	go func() { _ = merchants.Start(f.t.Context()) }()
+	if err := awaitCache(f.t.Context(), merchants); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Add(f.day)
+}
+
+func (f *fixture) advance(by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.day += by
+}
+
+// signIn returns a browser in which the user has signed in.
+func (f *fixture) signedIn(user oidctest.User) oidctest.Browser {
+	f.t.Helper()
+	browser := oidctest.NewBrowser(f.t)
+	page := identities.SignIn(f.t, browser, f.URL+"/", user)
+	if page.Status != http.StatusOK || page.URL.String() != f.URL+"/" {
+		f.t.Fatalf("signing in leads to %s with %d: %s\n%s", page.URL, page.Status, page.Text, &f.log)
+	}
+	return browser
+}
+
+// merchant creates a Merchant, and waits until the console lists it.
+func (f *fixture) merchant(name string, change ...func(*v1alpha1.Merchant)) *v1alpha1.Merchant {
+	f.t.Helper()
+	m := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.MerchantSpec{DisplayName: strings.ToUpper(name)}}
+	for _, c := range change {
+		c(m)
+	}
+	f.create(m)
+	await.Until(f.t, patience, "the console knows the Merchant", func() bool {
+		return f.console.merchants.Get(f.t.Context(), client.ObjectKeyFromObject(m), &v1alpha1.Merchant{}) == nil
+	})
+	return m
+}
+
+func (f *fixture) create(object client.Object) {
+	f.t.Helper()
+	if err := cluster.Client.Create(f.t.Context(), object); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// grant gives a user or group verbs on Merchants of the namespace, all of them without names, and waits until that is in force.
+func (f *fixture) grant(subject rbacv1.Subject, verbs []string, names ...string) *rbacv1.RoleBinding {
+	f.t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "merchant-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"merchant-operator.io"}, Resources: []string{"merchants"}, Verbs: verbs, ResourceNames: names}},
+	}
+	f.create(role)
+	subject.APIGroup = rbacv1.GroupName
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "merchant-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{subject},
+	}
+	f.create(binding)
+	who := authz.NewSubject(subject.Name, nil)
+	if subject.Kind == rbacv1.GroupKind {
+		who = authz.NewSubject("anybody", []string{subject.Name})
+	}
+	f.awaitRight(who, verbs[0], true, append(names, "any")[0])
+	return binding
+}
+
+// awaitRight asks past the cache of the console.
+func (f *fixture) awaitRight(who authz.Subject, verb string, want bool, name string) {
+	f.t.Helper()
+	await.Until(f.t, patience, "the right is in force", func() bool {
+		f.reviewerPastCache()
+		allowed, err := f.may(f.t.Context(), who, verb, f.namespace, name)
+		return err == nil && allowed == want
+	})
+}
+
+// reviewerPastCache lets every cached decision end.
+func (f *fixture) reviewerPastCache() { f.advance(f.options.RightsLifetime) }
+
+func user(u oidctest.User) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.UserKind, Name: "oidc:" + u.Username}
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "oidc:" + name}
+}

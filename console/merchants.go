@@ -1,0 +1,226 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// errKubernetes means that the Kubernetes API did not answer.
+var errKubernetes = errors.New("the Kubernetes API is unavailable")
+
+// kubernetesError is errNotFound, or errKubernetes with the reason.
+func kubernetesError(what string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return errNotFound
+	}
+	return fmt.Errorf("%w: %s: %w", errKubernetes, what, err)
+}
+
+// pageSize is the number of Merchants on a page of the list.
+const pageSize = 50
+
+// merchantsPage is the list of Merchants that a person may see.
+type merchantsPage struct {
+	Merchants  []merchantRow
+	Query      string
+	Total      int
+	Incomplete bool
+	// Page counts from 1; 0 in Previous and Next: there is none.
+	Page, Previous, Next int
+}
+
+type merchantRow struct {
+	Namespace, Name, DisplayName string
+	State                        v1alpha1.MerchantState
+}
+
+func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, current login) error {
+	var list v1alpha1.MerchantList
+	if err := c.merchants.List(r.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
+		return kubernetesError("list Merchants", err)
+	}
+	query := r.URL.Query().Get("q")
+	seen, incomplete, err := c.visible(r.Context(), current.person, matching(list.Items, query))
+	if err != nil {
+		return err
+	}
+	number, _ := strconv.Atoi(r.URL.Query().Get("page"))
+	last := max(1, (len(seen)+pageSize-1)/pageSize)
+	number = min(max(number, 1), last)
+	page := merchantsPage{Query: query, Total: len(seen), Incomplete: incomplete, Page: number, Previous: number - 1}
+	if number < last {
+		page.Next = number + 1
+	}
+	for _, m := range seen[(number-1)*pageSize : min(number*pageSize, len(seen))] {
+		page.Merchants = append(page.Merchants, merchantRow{m.Namespace, m.Name, m.Spec.DisplayName, m.Spec.State})
+	}
+	return c.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Login: &current, Data: page})
+}
+
+// merchantPage is one Merchant with its keys.
+type merchantPage struct {
+	Merchant  *v1alpha1.Merchant
+	Rights    rights
+	Manager   manager
+	Keys      []keyRow
+	Allowlist allowlistCheck
+	Webhook   *webhookHealth
+	Examples  []example
+	Activity  []activity
+}
+
+// keyRow is one ApiKey of the Merchant.
+type keyRow struct {
+	v1alpha1.ApiKey
+
+	Manager manager
+	// Problem says why the key does not work; empty: it works.
+	Problem string
+	// Overlap is when the last of the old keys ends; nil: none works.
+	Overlap *metav1.Time
+}
+
+// webhookHealth is what the dispatcher says of the endpoint.
+type webhookHealth struct {
+	Healthy  bool
+	Message  string
+	Since    time.Time
+	Disabled bool
+}
+
+// merchantOf returns a Merchant that the person may see, with what they may do. Errors: errNotFound, errKubernetes and
+// authz.ErrUnavailable. A missing Merchant is the same as one that they may not see.
+func (c *console) merchantOf(r *http.Request, current login) (*v1alpha1.Merchant, rights, error) {
+	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	allowed, err := c.rightsOn(r.Context(), current.person, key.Namespace, key.Name)
+	if err != nil {
+		return nil, rights{}, err
+	}
+	var merchant v1alpha1.Merchant
+	if err := c.kube.Get(r.Context(), key, &merchant); err != nil {
+		return nil, rights{}, kubernetesError("read a Merchant", err)
+	}
+	return &merchant, allowed, nil
+}
+
+func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, allowed, err := c.merchantOf(r, current)
+	if err != nil {
+		return err
+	}
+	page, err := c.merchantPage(r, merchant, allowed)
+	if err != nil {
+		return err
+	}
+	return c.render(w, http.StatusOK, "merchant", view{Title: merchant.Spec.DisplayName, Login: &current, Data: page})
+}
+
+func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, allowed rights) (merchantPage, error) {
+	keys, err := c.keysOf(r.Context(), merchant)
+	if err != nil {
+		return merchantPage{}, err
+	}
+	events, err := c.activityOf(r.Context(), merchant, keys)
+	if err != nil {
+		return merchantPage{}, err
+	}
+	page := merchantPage{
+		Merchant: merchant, Rights: allowed, Manager: gitManager(merchant), Examples: examples(c.options.APIURL), Activity: events,
+		Allowlist: c.checkAllowlist(r, merchant), Webhook: healthOf(merchant),
+	}
+	for _, key := range keys {
+		page.Keys = append(page.Keys, newKeyRow(key, c.now()))
+	}
+	return page, nil
+}
+
+// keysOf returns the ApiKeys of a Merchant by name. They are read from the Kubernetes API, not from a cache, so that a person sees
+// what they have just done.
+func (c *console) keysOf(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
+	var list v1alpha1.ApiKeyList
+	if err := c.kube.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
+		return nil, kubernetesError("list ApiKeys", err)
+	}
+	keys := slices.DeleteFunc(list.Items, func(key v1alpha1.ApiKey) bool { return key.Spec.MerchantRef.Name != merchant.Name })
+	slices.SortFunc(keys, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
+	return keys, nil
+}
+
+func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
+	row := keyRow{ApiKey: key, Manager: gitManager(&key)}
+	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
+	switch {
+	case key.Spec.State == v1alpha1.ApiKeyDisabled:
+		row.Problem = "Disabled"
+	case ready == nil || ready.Status == metav1.ConditionUnknown:
+		row.Problem = "Not published yet"
+	case ready.Status == metav1.ConditionFalse:
+		row.Problem = ready.Reason
+	}
+	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
+		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
+	}
+	return row
+}
+
+func healthOf(merchant *v1alpha1.Merchant) *webhookHealth {
+	if merchant.Spec.Webhook == nil {
+		return nil
+	}
+	condition := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)
+	if condition == nil {
+		return &webhookHealth{Healthy: true}
+	}
+	return &webhookHealth{
+		Healthy: condition.Status == metav1.ConditionTrue, Disabled: condition.Status == metav1.ConditionFalse,
+		Message: condition.Message, Since: condition.LastTransitionTime.Time,
+	}
+}
+
+// allowlistCheck is the allowlist with the answer to "would this address pass?".
+type allowlistCheck struct {
+	Entries []string
+	// Own is the viewer's address as this server sees it; empty: unknown. OwnPasses is about it.
+	Own       string
+	OwnPasses bool
+	// Asked is what the viewer has entered. Answer is about it.
+	Asked, Answer string
+}
+
+func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) allowlistCheck {
+	check := allowlistCheck{Asked: strings.TrimSpace(r.URL.Query().Get("address"))}
+	for _, entry := range merchant.Spec.IPAllowlist {
+		check.Entries = append(check.Entries, string(entry))
+	}
+	if own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For")); err == nil {
+		check.Own, check.OwnPasses = own.String(), passes(check.Entries, own)
+	}
+	if check.Asked == "" {
+		return check
+	}
+	asked, err := netip.ParseAddr(check.Asked)
+	switch {
+	case err != nil:
+		check.Answer = "This is not an IP address. Use a form like 203.0.113.7."
+	case passes(check.Entries, asked.Unmap()):
+		check.Answer = "Requests from this address pass."
+	default:
+		check.Answer = "Requests from this address get 401."
+	}
+	return check
+}

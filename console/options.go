@@ -1,0 +1,146 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/ops"
+)
+
+// Options configure Run. Start from DefaultOptions; RedisURL, ExternalURL and the provider have no default.
+type Options struct {
+	// Kubeconfig is a file; empty: $KUBECONFIG, then the service account of the pod.
+	Kubeconfig string
+	// RedisURL has the forms of redis.Open. It may contain a password and is never logged.
+	RedisURL string
+
+	// Address is the listen address. Default :8083.
+	Address string
+	// ExternalURL is the origin that browsers use, such as https://console.example. It is https, or http on a loopback address.
+	ExternalURL string
+	// APIURL is the origin of the payment API, for the examples that people copy.
+	APIURL string
+	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
+	TrustedProxies []netip.Prefix
+	// Ops is the port of health and metrics.
+	Ops ops.Options
+
+	// Provider is the OpenID provider where people sign in.
+	Provider ProviderOptions
+	// LoginIdle ends a login that was not used for this time. Default 1 h.
+	LoginIdle time.Duration
+	// LoginLifetime ends every login. Default 12 h.
+	LoginLifetime time.Duration
+	// RightsLifetime is how long a decision of the Kubernetes API is cached, so how long a removed right works. Default 10 s.
+	RightsLifetime time.Duration
+
+	// DrainDelay is the time between becoming unready and closing the listener, for load balancers. Default 5 s.
+	DrainDelay time.Duration
+	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 20 s.
+	ShutdownTimeout time.Duration
+
+	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
+	Spans sdktrace.SpanProcessor
+	Log   *slog.Logger
+}
+
+// ProviderOptions are the OpenID provider and what its ID tokens say of a person. Claims and prefixes mean the same as the flags
+// of a kube-apiserver with these names, so that RoleBindings for kubectl work here too.
+type ProviderOptions struct {
+	IssuerURL, ClientID string
+	// ClientSecret is empty for a public client.
+	ClientSecret string
+	// CAFile has the certificate authority of the provider. Default: those of the system.
+	CAFile string
+	// Scopes are requested in addition to openid. Default profile, email.
+	Scopes []string
+	// UsernameClaim is the claim with the user name. Default sub.
+	UsernameClaim string
+	// UsernamePrefix is put before it; empty: "<issuer>#", unless the claim is email; "-": none.
+	UsernamePrefix string
+	// GroupsClaim is the claim with the groups, one text or a list. Default: no groups.
+	GroupsClaim string
+	// GroupsPrefix is put before each group.
+	GroupsPrefix string
+}
+
+// DefaultOptions returns Options with every default filled in.
+func DefaultOptions() Options {
+	return Options{
+		Address:         ":8083",
+		Ops:             ops.DefaultOptions(),
+		Provider:        ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"},
+		LoginIdle:       time.Hour,
+		LoginLifetime:   12 * time.Hour,
+		RightsLifetime:  10 * time.Second,
+		DrainDelay:      5 * time.Second,
+		ShutdownTimeout: 20 * time.Second,
+		Log:             slog.Default(),
+	}
+}
+
+// Validate names the flag of an invalid option.
+func (o Options) Validate() error {
+	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
+		return err
+	}
+	switch {
+	case o.RedisURL == "":
+		return errors.New("set --redis-url or REDIS_URL")
+	case o.Address == "":
+		return errors.New("set --console-address")
+	case o.LoginIdle < time.Minute || o.LoginLifetime < o.LoginIdle:
+		return errors.New("--login-idle must be at least 1m, and --login-lifetime at least as long")
+	case o.RightsLifetime <= 0:
+		return errors.New("RightsLifetime must be positive")
+	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
+		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
+	case o.Log == nil:
+		return errors.New("set Log; start from DefaultOptions")
+	}
+	return errors.Join(checkOrigin("--external-url", o.ExternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate())
+}
+
+func (o ProviderOptions) validate() error {
+	switch {
+	case o.ClientID == "":
+		return errors.New("set --oidc-client-id")
+	case o.UsernameClaim == "":
+		return errors.New("set --oidc-username-claim")
+	}
+	issuer, err := url.Parse(o.IssuerURL)
+	if err != nil || issuer.Host == "" || !secureOrLoopback(issuer) {
+		return fmt.Errorf("--oidc-issuer-url %q is not an https URL", o.IssuerURL)
+	}
+	return nil
+}
+
+// checkOrigin accepts scheme and host only: cookies and redirects of the console are for a whole origin.
+func checkOrigin(flag, text string) error {
+	origin, err := url.Parse(text)
+	if err != nil || origin.Host == "" || strings.TrimSuffix(origin.Path, "/") != "" || origin.RawQuery != "" || origin.User != nil || !secureOrLoopback(origin) {
+		return fmt.Errorf("%s %q is not an origin; use a form like https://console.example (http only on a loopback address)", flag, text)
+	}
+	return nil
+}
+
+func checkOptionalOrigin(flag, text string) error {
+	if text == "" {
+		return nil
+	}
+	return checkOrigin(flag, text)
+}
+
+func secureOrLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
+}

@@ -1,0 +1,139 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+//go:embed templates/*.html assets/*
+var pageFiles embed.FS
+
+// pages are the templates, each with the layout, and the files they refer to.
+type pages struct {
+	templates map[string]*template.Template
+	assets    http.Handler
+}
+
+// view is what the layout shows, and the data of the page in it.
+type view struct {
+	Title string
+	// Login is nil if nobody is signed in.
+	Login *login
+	Data  any
+}
+
+func newPages() (*pages, error) {
+	assets, names, err := newAssets()
+	if err != nil {
+		return nil, err
+	}
+	p := &pages{templates: map[string]*template.Template{}, assets: assets}
+	functions := template.FuncMap{
+		"asset": func(name string) string { return names[name] },
+		"time":  timeElement,
+	}
+	files, err := fs.Glob(pageFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(path.Base(file), ".html")
+		parsed, err := template.New("layout.html").Funcs(functions).ParseFS(pageFiles, "templates/layout.html", file)
+		if err != nil {
+			return nil, fmt.Errorf("parse the page %s: %w", name, err)
+		}
+		p.templates[name] = parsed
+	}
+	return p, nil
+}
+
+// newAssets serves the files under names with their digest, so that a browser asks for each version once.
+func newAssets() (http.Handler, map[string]string, error) {
+	const digestLength = 8 // bytes
+	entries, err := fs.ReadDir(pageFiles, "assets")
+	if err != nil {
+		return nil, nil, err
+	}
+	names, contents := map[string]string{}, map[string][]byte{}
+	for _, entry := range entries {
+		content, err := pageFiles.ReadFile("assets/" + entry.Name())
+		if err != nil {
+			return nil, nil, err
+		}
+		digest := sha256.Sum256(content)
+		base, extension, _ := strings.Cut(entry.Name(), ".")
+		url := "/assets/" + base + "-" + hex.EncodeToString(digest[:digestLength]) + "." + extension
+		names[entry.Name()], contents[url] = url, content
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, ok := contents[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		http.ServeContent(w, r, r.URL.Path, time.Time{}, bytes.NewReader(content))
+	}), names, nil
+}
+
+// render writes a page. Nothing is written if the template fails, so that the error can become a page.
+func (c *console) render(w http.ResponseWriter, status int, page string, v view) error {
+	var body bytes.Buffer
+	if err := c.pages.templates[page].Execute(&body, v); err != nil {
+		return fmt.Errorf("render the page %s: %w", page, err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client may have gone
+	return nil
+}
+
+// timeElement is a time in UTC; a script replaces the text by the viewer's own time.
+func timeElement(when any) (template.HTML, error) {
+	var t time.Time
+	switch when := when.(type) {
+	case time.Time:
+		t = when
+	case metav1.Time:
+		t = when.Time
+	case *metav1.Time:
+		if when != nil {
+			t = when.Time
+		}
+	default:
+		return "", fmt.Errorf("%T is not a time", when)
+	}
+	if t.IsZero() {
+		return "never", nil
+	}
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s UTC</time>`, t.Format(time.RFC3339), t.Format("2 Jan 2006, 15:04"))), nil //nolint:gosec // digits and English names of months
+}
+
+// passes reports whether an allowlist lets an address pass; an empty one lets all.
+func passes(allowlist []string, address netip.Addr) bool {
+	if len(allowlist) == 0 {
+		return true
+	}
+	for _, entry := range allowlist {
+		if block, err := netip.ParsePrefix(entry); err == nil && block.Contains(address) {
+			return true
+		}
+		if single, err := netip.ParseAddr(entry); err == nil && single == address {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,242 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+)
+
+// requests are what a browser loads for a page: the page, and what it refers to.
+var requests = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
+
+func TestPagesAreSmall(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
+		for i := range 64 {
+			m.Spec.IPAllowlist = append(m.Spec.IPAllowlist, v1alpha1.IPBlock(netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()))
+		}
+	})
+	for _, name := range []string{"till-1", "till-2", "till-3", "till-4", "till-5", "web"} {
+		f.apiKey(m, name)
+	}
+	for range 55 {
+		f.create(&v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "shop-"}, Spec: v1alpha1.MerchantSpec{DisplayName: "A shop with a rather long name"}})
+	}
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	const most, mostRequests = 30 << 10, 5
+	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme", "/nothing", "/signed-out"} {
+		page := browser.Get(t, f.URL+path)
+		size, count := compressed(t, page.Text), 1
+		for _, reference := range requests.FindAllStringSubmatch(page.Text, -1) {
+			asset := browser.Get(t, f.URL+reference[1])
+			if asset.Status != http.StatusOK || !strings.Contains(asset.Header.Get("Cache-Control"), "immutable") {
+				t.Errorf("%s: %d, Cache-Control: %s", reference[1], asset.Status, asset.Header.Get("Cache-Control"))
+			}
+			size, count = size+compressed(t, asset.Text), count+1
+		}
+		if size > most || count > mostRequests || count < 2 {
+			t.Errorf("%s: %d bytes in %d requests", path, size, count)
+		}
+		t.Logf("%s: %d bytes in %d requests", path, size, count)
+	}
+}
+
+func compressed(t *testing.T, text string) int {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write([]byte(text)); err != nil || w.Close() != nil {
+		t.Fatal("compress a page")
+	}
+	return out.Len()
+}
+
+// Nothing in a page runs or loads that its policy would refuse.
+func TestHeadersOfEveryAnswer(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:|(src|href)="https?://[^"]*\.(css|js)`)
+	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme", "/nothing", "/signed-out"} {
+		page := browser.Get(t, f.URL+path)
+		for header, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Cache-Control":           "no-store",
+			"X-Content-Type-Options":  "nosniff",
+			"Referrer-Policy":         "same-origin",
+		} {
+			if got := page.Header.Get(header); got != want {
+				t.Errorf("%s: %s: %q, want %q", path, header, got, want)
+			}
+		}
+		if found := inline.FindString(page.Text); found != "" {
+			t.Errorf("%s has %q, which the policy forbids", path, found)
+		}
+	}
+}
+
+// Each form is one of ours, sent by a page of ours.
+func TestFormsOfOthersAreRefused(t *testing.T) {
+	f := newFixture(t)
+	origin := f.URL
+	for _, test := range []struct {
+		name, site, origin string
+		refused            bool
+	}{
+		{"our own page", "same-origin", origin, false},
+		{"our own page, an older browser", "", origin, false},
+		{"another site", "cross-site", "https://evil.example", true},
+		{"another site, an older browser", "", "https://evil.example", true},
+		{"a sibling subdomain", "same-site", "https://shop.console.example", true},
+		{"an opaque origin", "", "null", true},
+		{"another port of this host", "same-site", "http://127.0.0.1:1", true},
+		{"no header says from where", "", "", true},
+		{"typed in", "none", "", false},
+	} {
+		browser := f.signedIn(alice)
+		request := httptest.NewRequest(http.MethodPost, origin+"/sign-out", nil)
+		request.RequestURI = ""
+		for header, value := range map[string]string{"Sec-Fetch-Site": test.site, "Origin": test.origin} {
+			if value != "" {
+				request.Header.Set(header, value)
+			}
+		}
+		browser.Do(t, request)
+		signedIn := browser.Get(t, origin+"/").URL.String() == origin+"/"
+		if signedIn != test.refused {
+			t.Errorf("%s: refused %v, want %v", test.name, signedIn, test.refused)
+		}
+	}
+}
+
+// A name of somebody else that leads here gets no page (DNS rebinding).
+func TestOtherHostNames(t *testing.T) {
+	f := newFixture(t)
+	browser := f.signedIn(alice)
+	request := httptest.NewRequest(http.MethodGet, f.URL+"/", nil)
+	request.RequestURI, request.Host = "", "evil.example"
+	if page := browser.Do(t, request); page.Status != http.StatusMisdirectedRequest || strings.Contains(page.Text, "Alice") {
+		t.Errorf("%d: %s", page.Status, page.Text)
+	}
+}
+
+func TestMerchantPage(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
+		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48"}
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks", Events: []v1alpha1.WebhookEvent{"session.completed"}}
+	})
+	key := f.apiKey(m, "till-1")
+	f.apiKey(f.merchant("globex"), "of-another")
+	f.event(key.UID, "ApiKey", "till-1", "Rotated the key")
+	f.event("other", "ApiKey", "of-another", "Something else")
+	f.grant(user(alice), []string{"get"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
+
+	page := browser.Get(t, path)
+	for _, want := range []string{
+		"till-1", "mk_live_abcdefghijkl_ABCD", "203.0.113.0/24", "https://shop.example/hooks", "session.completed", "50 per second, 100 at once",
+		`curl -sS https://pay.example/api/v1/sessions`, "Rotated the key", "Your own address is <code>127.0.0.1</code>. It does not pass.",
+		`<time datetime="2026-11-01T10:00:00Z">1 Nov 2026, 10:00 UTC</time>`, `<time datetime="2100-01-01T00:00:00Z">`,
+	} {
+		if !strings.Contains(page.Text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page.Text)
+		}
+	}
+	for _, unwanted := range []string{"of-another", "Something else", "Managed by Git"} {
+		if strings.Contains(page.Text, unwanted) {
+			t.Errorf("the page says %q", unwanted)
+		}
+	}
+	for address, want := range map[string]string{
+		"203.0.113.9": "Requests from this address pass", "::ffff:203.0.113.9": "Requests from this address pass", "2001:db8:0:1::1": "Requests from this address pass",
+		"203.0.114.1": "Requests from this address get 401", "2001:db8:1::": "Requests from this address get 401",
+		"203.0.113.0/24": "This is not an IP address", "<b>": "This is not an IP address",
+	} {
+		if page := browser.Get(t, path+"?address="+url.QueryEscape(address)); !strings.Contains(page.Text, want) || strings.Contains(page.Text, "<b>"+address) {
+			t.Errorf("%s: the page does not say %q", address, want)
+		}
+	}
+}
+
+// apiKey creates an ApiKey with a status as the operator writes it, an old key in its overlap included.
+func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
+	f.t.Helper()
+	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name}, Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: m.Name}}}
+	f.create(key)
+	key.Status = v1alpha1.ApiKeyStatus{
+		KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_ABCD", KeyGeneration: 2,
+		LastRotation: &v1alpha1.RotationStatus{Time: metav1.NewTime(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)), Cause: v1alpha1.RotationAPI},
+		PreviousKeys: []v1alpha1.PreviousKey{{Prefix: "mk_live_abcdefghijkl_WXYZ", ValidUntil: metav1.NewTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}},
+		Conditions:   []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}},
+	}
+	if err := cluster.Client.Status().Update(f.t.Context(), key); err != nil {
+		f.t.Fatal(err)
+	}
+	return key
+}
+
+func (f *fixture) event(uid types.UID, kind, name, note string) {
+	f.t.Helper()
+	f.create(&eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "event-"}, EventTime: metav1.NowMicro(),
+		ReportingController: "test", ReportingInstance: "test", Action: "Test", Reason: "Test", Type: corev1.EventTypeNormal, Note: note,
+		Regarding: corev1.ObjectReference{APIVersion: "merchant-operator.io/v1alpha1", Kind: kind, Namespace: f.namespace, Name: name, UID: uid},
+	})
+}
+
+func TestManagedByGit(t *testing.T) {
+	for want, metadata := range map[string]metav1.ObjectMeta{
+		"Argo CD, application shops":        {Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shops:merchant-operator.io/Merchant:shops/acme"}},
+		"Argo CD, application old":          {Labels: map[string]string{"argocd.argoproj.io/instance": "old"}},
+		"Flux, Kustomization flux-system/a": {Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "a", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}},
+		"Flux, HelmRelease apps/b":          {Labels: map[string]string{"helm.toolkit.fluxcd.io/name": "b", "helm.toolkit.fluxcd.io/namespace": "apps"}},
+		"Argo CD, ":                         {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "argocd-controller"}}},
+		"Flux, ":                            {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kustomize-controller"}}},
+		", ":                                {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply"}}},
+	} {
+		if got := gitManager(&v1alpha1.Merchant{ObjectMeta: metadata}); got.Tool+", "+got.Source != want {
+			t.Errorf("%+v: %+v, want %s", metadata, got, want)
+		}
+	}
+}
+
+func TestWithoutTheKubernetesAPI(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	browser := f.signedIn(alice)
+	f.kubernetesAway()
+	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme"} {
+		if page := browser.Get(t, f.URL+path); page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "Keys keep working") {
+			t.Errorf("%s: %d", path, page.Status)
+		}
+	}
+}
+
+func (f *fixture) kubernetesAway() {
+	f.t.Helper()
+	core, err := kube.Client(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
+}

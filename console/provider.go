@@ -1,0 +1,197 @@
+package console
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// provider is the OpenID provider where people sign in. It is discovered when it is first needed, so that the console starts
+// without it, and people who are signed in stay so.
+type provider struct {
+	options  ProviderOptions
+	callback string // URL of our callback
+	http     *http.Client
+
+	mu         sync.Mutex
+	discovered *discovery // nil: not yet
+}
+
+// discovery is what the provider says of itself.
+type discovery struct {
+	oauth2   oauth2.Config
+	verifier *oidc.IDTokenVerifier
+}
+
+// Errors of a sign-in.
+var (
+	// errProvider means that the provider does not answer.
+	errProvider = errors.New("the identity provider does not answer")
+	// errToken means that the provider refused the code, or its ID token is not valid or not meant for this sign-in.
+	errToken = errors.New("the sign-in was not accepted")
+	// errClaims means that the ID token lacks what names a person, or names one that nobody may be.
+	errClaims = errors.New("the identity provider sent no usable user name")
+)
+
+// providerTimeout limits each request to the provider.
+const providerTimeout = 5 * time.Second
+
+func newProvider(options ProviderOptions, callback string) (*provider, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // its type is documented
+	if options.CAFile != "" {
+		text, err := os.ReadFile(options.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read --oidc-ca-file: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, errors.New("--oidc-ca-file has no certificate in PEM")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return &provider{options: options, callback: callback, http: &http.Client{Transport: transport, Timeout: providerTimeout}}, nil
+}
+
+// discover returns what the provider says of itself, or errProvider.
+func (p *provider) discover(ctx context.Context) (*discovery, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.discovered != nil {
+		return p.discovered, nil
+	}
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.options.IssuerURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errProvider, err)
+	}
+	p.discovered = &discovery{
+		oauth2: oauth2.Config{
+			ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: found.Endpoint(),
+			RedirectURL: p.callback, Scopes: append([]string{oidc.ScopeOpenID}, p.options.Scopes...),
+		},
+		verifier: found.Verifier(&oidc.Config{ClientID: p.options.ClientID}),
+	}
+	return p.discovered, nil
+}
+
+// authorizeURL is where the browser goes to sign in.
+func (p *provider) authorizeURL(ctx context.Context, a attempt) (string, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	return found.oauth2.AuthCodeURL(a.state(), oidc.Nonce(a.nonce()), oauth2.S256ChallengeOption(a.verifier())), nil
+}
+
+// exchange turns the code of the callback into a person. Errors: errProvider, errToken, errClaims.
+func (p *provider) exchange(ctx context.Context, a attempt, code string) (person, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return person{}, err
+	}
+	ctx = oidc.ClientContext(ctx, p.http)
+	token, err := found.oauth2.Exchange(ctx, code, oauth2.VerifierOption(a.verifier()))
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
+		return person{}, fmt.Errorf("%w: the provider refused the code: %s", errToken, refused.ErrorCode)
+	}
+	if err != nil {
+		return person{}, fmt.Errorf("%w: exchange the code: %w", errProvider, err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	idToken, err := found.verifier.Verify(ctx, raw)
+	if err != nil {
+		return person{}, fmt.Errorf("%w: %w", errToken, err)
+	}
+	if idToken.Nonce != a.nonce() {
+		return person{}, fmt.Errorf("%w: the nonce is of another sign-in", errToken)
+	}
+	var claims map[string]any
+	if err := idToken.Claims(&claims); err != nil {
+		return person{}, fmt.Errorf("%w: read the claims: %w", errToken, err)
+	}
+	return p.options.person(claims)
+}
+
+// person is who has signed in, with the names that RoleBindings use.
+type person struct {
+	// Account is the person at the provider, whatever they are called.
+	Account string   `json:"account"`
+	User    string   `json:"user"`
+	Groups  []string `json:"groups"`
+	// Name is what people call them, for the page only.
+	Name string `json:"name"`
+}
+
+// Longest names that are accepted.
+const (
+	maxName   = 256 // bytes
+	maxGroups = 2000
+)
+
+// reserved begins the names of Kubernetes' own users and groups. A provider must not make anybody one of them.
+const reserved = "system:"
+
+// person reads the claims as a kube-apiserver does. The error is errClaims.
+func (o ProviderOptions) person(claims map[string]any) (person, error) {
+	name, ok := claims[o.UsernameClaim].(string)
+	if !ok || name == "" {
+		return person{}, fmt.Errorf("%w: the ID token has no claim %q", errClaims, o.UsernameClaim)
+	}
+	if verified, present := claims["email_verified"]; o.UsernameClaim == "email" && present && verified != true {
+		return person{}, fmt.Errorf("%w: the email address is not verified", errClaims)
+	}
+	user := o.usernamePrefix() + name
+	if strings.HasPrefix(user, reserved) || len(user) > maxName || strings.ContainsFunc(user, unprintable) {
+		return person{}, fmt.Errorf("%w: the claim %q is reserved, too long or unprintable", errClaims, o.UsernameClaim)
+	}
+	subject, _ := claims["sub"].(string)
+	p := person{Account: o.IssuerURL + "#" + subject, User: user, Name: name}
+	if full, _ := claims["name"].(string); full != "" && len(full) <= maxName {
+		p.Name = full
+	}
+	for _, group := range texts(claims[o.GroupsClaim]) {
+		group = o.GroupsPrefix + group
+		if !strings.HasPrefix(group, reserved) && len(group) <= maxName && len(p.Groups) < maxGroups {
+			p.Groups = append(p.Groups, group)
+		}
+	}
+	slices.Sort(p.Groups)
+	return p, nil
+}
+
+func (o ProviderOptions) usernamePrefix() string {
+	switch {
+	case o.UsernamePrefix == "-", o.UsernamePrefix == "" && o.UsernameClaim == "email":
+		return ""
+	case o.UsernamePrefix == "":
+		return o.IssuerURL + "#"
+	}
+	return o.UsernamePrefix
+}
+
+// texts reads a claim that is one text or a list of them.
+func texts(claim any) (all []string) {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		for _, entry := range claim {
+			if text, ok := entry.(string); ok && text != "" {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+func unprintable(r rune) bool { return r < ' ' || r == 0x7f }

@@ -1,0 +1,99 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+)
+
+func TestTheProviderAway(t *testing.T) {
+	directory := t.TempDir()
+	provider, stop, err := oidctest.New(directory, alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stop() }()
+	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = provider.Issuer })
+	away := func(browser oidctest.Browser, address string) {
+		t.Helper()
+		page := browser.Get(t, address)
+		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "identity provider does not answer") || page.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d: %s", address, page.Status, page.Text)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	away(oidctest.NewBrowser(t), f.URL+"/") // it was never there
+	if err := provider.Start(); err != nil {
+		t.Fatal(err)
+	}
+	browser := oidctest.NewBrowser(t)
+	if page := provider.SignIn(t, browser, f.URL+"/", alice); page.URL.String() != f.URL+"/" {
+		t.Fatalf("once the provider is back, signing in leads to %s", page.URL)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if page := browser.Get(t, f.URL+"/"); page.Status != http.StatusOK {
+		t.Errorf("who is signed in gets %d", page.Status)
+	}
+}
+
+func TestSignInWithManyGroups(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(group("shop-staff"), []string{"get"})
+	browser := f.signedIn(many)
+	if page := browser.Get(t, f.URL+"/"); !strings.Contains(page.Text, "ACME") {
+		t.Errorf("a person in 501 groups does not see the merchant that the last one may see: %s", page.Text)
+	}
+	for _, cookie := range browser.Jar.Cookies(parse(t, f.URL)) {
+		if len(cookie.Name)+len(cookie.Value) > 200 {
+			t.Errorf("cookie %s has %d bytes", cookie.Name, len(cookie.Value))
+		}
+	}
+}
+
+// The provider of somebody else's making must not make anybody an administrator.
+func TestReservedGroupsAreDropped(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
+	f.merchant("acme")
+	page := f.signedIn(mallory).Get(t, f.URL+"/")
+	if strings.Contains(page.Text, "ACME") || strings.Contains(page.Text, "<script>") {
+		t.Errorf("a claimed group system:masters, or a name with a script, has an effect:\n%s", page.Text)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	const issuer = "https://id.example"
+	for name, test := range map[string]struct {
+		options ProviderOptions
+		claims  map[string]any
+		want    string // user and groups
+	}{
+		"default prefix":      {ProviderOptions{UsernameClaim: "sub"}, map[string]any{"sub": "a"}, "https://id.example#a"},
+		"no prefix":           {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a"}, "a"},
+		"email":               {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b"}, "a@b"},
+		"verified email":      {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": true}, "a@b"},
+		"unverified email":    {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": false}, ""},
+		"verified as text":    {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": "true"}, ""},
+		"missing claim":       {ProviderOptions{UsernameClaim: "upn"}, map[string]any{"sub": "a"}, ""},
+		"not a text":          {ProviderOptions{UsernameClaim: "sub"}, map[string]any{"sub": 7}, ""},
+		"reserved":            {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "system:admin"}, ""},
+		"reserved by parts":   {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "sys"}, map[string]any{"sub": "tem:admin"}, ""},
+		"a line break":        {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a\nb"}, ""},
+		"groups":              {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g", GroupsPrefix: "x:"}, map[string]any{"sub": "a", "g": []any{"2", "1", 3}}, "a x:1 x:2"},
+		"one group":           {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g"}, map[string]any{"sub": "a", "g": "1"}, "a 1"},
+		"a reserved group":    {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g"}, map[string]any{"sub": "a", "g": []any{"system:masters", "1"}}, "a 1"},
+		"groups not asked of": {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a", "groups": []any{"1"}}, "a"},
+	} {
+		test.options.IssuerURL = issuer
+		p, err := test.options.person(test.claims)
+		if got := strings.Join(append([]string{p.User}, p.Groups...), " "); got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s: %q (%v), want %q", name, got, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+)
+
+// What a person may do to a Merchant. All but get are custom verbs: nobody has them by accident.
+const (
+	verbGet           = "get"
+	verbIssueKeys     = "issuekeys"
+	verbRotateKeys    = "rotatekeys"
+	verbEditAllowlist = "editallowlist"
+	verbEditWebhook   = "editwebhook"
+)
+
+// subject is the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
+func (p person) subject() authz.Subject {
+	return authz.NewSubject(p.User, append([]string{"system:authenticated"}, p.Groups...))
+}
+
+// may reports whether a person has a verb on a Merchant; an empty name means all of the namespace, an empty namespace all.
+func (c *console) may(ctx context.Context, subject authz.Subject, verb, namespace, name string) (bool, error) {
+	return c.reviewer.May(ctx, subject, authorizationv1.ResourceAttributes{
+		Verb: verb, Group: v1alpha1.SchemeGroupVersion.Group, Version: v1alpha1.SchemeGroupVersion.Version, Resource: "merchants",
+		Namespace: namespace, Name: name,
+	})
+}
+
+// rights are what a person may do to one Merchant that they may see.
+type rights struct{ IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
+
+// rightsOn returns errNotFound if the person may not see the Merchant.
+func (c *console) rightsOn(ctx context.Context, p person, namespace, name string) (r rights, err error) {
+	subject := p.subject()
+	if sees, err := c.may(ctx, subject, verbGet, namespace, name); err != nil || !sees {
+		return r, cmp.Or(err, errNotFound)
+	}
+	reviews, ctx := errgroup.WithContext(ctx)
+	for verb, allowed := range map[string]*bool{
+		verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys, verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
+	} {
+		reviews.Go(func() (err error) {
+			*allowed, err = c.may(ctx, subject, verb, namespace, name)
+			return err
+		})
+	}
+	return r, reviews.Wait()
+}
+
+const (
+	// parallelReviews bounds what one page asks of the Kubernetes API at once.
+	parallelReviews = 16
+	// maxSingleReviews bounds the reviews of single Merchants for one page, for people without a right on their namespaces.
+	maxSingleReviews = 300
+)
+
+// visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
+// namespace; single Merchants are reviewed only in namespaces without a right on all of them.
+func (c *console) visible(ctx context.Context, p person, all []v1alpha1.Merchant) (seen []v1alpha1.Merchant, incomplete bool, err error) {
+	subject := p.subject()
+	if everything, err := c.may(ctx, subject, verbGet, "", ""); err != nil || everything {
+		return all, false, err
+	}
+	namespaces := map[string]*atomic.Bool{}
+	for i := range all {
+		namespaces[all[i].Namespace] = new(atomic.Bool)
+	}
+	reviews, reviewing := errgroup.WithContext(ctx)
+	reviews.SetLimit(parallelReviews)
+	for namespace, allowed := range namespaces {
+		reviews.Go(func() error {
+			sees, err := c.may(reviewing, subject, verbGet, namespace, "")
+			allowed.Store(sees)
+			return err
+		})
+	}
+	if err := reviews.Wait(); err != nil {
+		return nil, false, err
+	}
+
+	single := make([]bool, len(all))
+	asked := 0
+	reviews, reviewing = errgroup.WithContext(ctx)
+	reviews.SetLimit(parallelReviews)
+	for i := range all {
+		if namespaces[all[i].Namespace].Load() {
+			single[i] = true
+			continue
+		}
+		asked++
+		if asked > maxSingleReviews {
+			incomplete = true
+			break
+		}
+		reviews.Go(func() (err error) {
+			single[i], err = c.may(reviewing, subject, verbGet, all[i].Namespace, all[i].Name)
+			return err
+		})
+	}
+	if err := reviews.Wait(); err != nil {
+		return nil, false, err
+	}
+	for i := range all {
+		if single[i] {
+			seen = append(seen, all[i])
+		}
+	}
+	return seen, incomplete, nil
+}
+
+// matching returns the Merchants whose name contains the text, by display name.
+func matching(all []v1alpha1.Merchant, text string) []v1alpha1.Merchant {
+	text = strings.ToLower(strings.TrimSpace(text))
+	found := slices.Clone(all)
+	found = slices.DeleteFunc(found, func(m v1alpha1.Merchant) bool {
+		return !strings.Contains(strings.ToLower(m.Spec.DisplayName), text) && !strings.Contains(m.Namespace+"/"+m.Name, text)
+	})
+	slices.SortFunc(found, func(a, b v1alpha1.Merchant) int {
+		return cmp.Or(cmp.Compare(strings.ToLower(a.Spec.DisplayName), strings.ToLower(b.Spec.DisplayName)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}

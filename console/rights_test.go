@@ -1,0 +1,160 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+)
+
+// A merchant that a person may not see looks like one that does not exist: in the list, on its page and in its length.
+func TestForbiddenIsMissing(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.merchant("globex")
+	f.grant(user(alice), []string{"get"}, "acme")
+	a, b := f.signedIn(alice), f.signedIn(bob)
+	path := f.URL + "/merchants/" + f.namespace + "/"
+
+	if page := a.Get(t, f.URL+"/?q="+f.namespace); !strings.Contains(page.Text, "ACME") || strings.Contains(page.Text, "GLOBEX") {
+		t.Errorf("alice may see acme only, and sees %s", page.Text)
+	}
+	if page := a.Get(t, path+"acme"); page.Status != http.StatusOK || !strings.Contains(page.Text, "ACME") {
+		t.Errorf("alice may see acme and gets %d", page.Status)
+	}
+	forbidden, missing := a.Get(t, path+"globex"), a.Get(t, path+"umbrel")
+	if forbidden.Status != http.StatusNotFound || forbidden.Text != missing.Text || missing.Status != http.StatusNotFound {
+		t.Errorf("forbidden: %d %s\nmissing: %d %s", forbidden.Status, forbidden.Text, missing.Status, missing.Text)
+	}
+	for name, page := range map[string]oidctest.Page{"list": b.Get(t, f.URL+"/"), "page": b.Get(t, path+"acme"), "search": b.Get(t, f.URL+"/?q=acme")} {
+		if strings.Contains(page.Text, "ACME") {
+			t.Errorf("bob may see nothing, and the %s shows %s", name, page.Text)
+		}
+	}
+	if page := b.Get(t, f.URL+"/"); !strings.Contains(page.Text, "<code>oidc:bob</code>") {
+		t.Errorf("the page does not say whom to give rights to: %s", page.Text)
+	}
+}
+
+func TestARightThatIsTakenAway(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	binding := f.grant(group("shop-staff"), []string{"get"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
+	if page := browser.Get(t, path); page.Status != http.StatusOK {
+		t.Fatalf("alice gets %d", page.Status)
+	}
+	if err := cluster.Client.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitRight(authz.NewSubject("anybody", []string{"oidc:shop-staff"}), "get", false, "any")
+	f.advance(f.options.RightsLifetime)
+	for _, address := range []string{path, f.URL + "/?q=" + f.namespace} {
+		if page := browser.Get(t, address); strings.Contains(page.Text, "ACME") {
+			t.Errorf("after the right was taken away %s shows %s", address, page.Text)
+		}
+	}
+}
+
+// The list asks once for each namespace, and not again within the lifetime of a decision.
+func TestTheListAsksOncePerNamespace(t *testing.T) {
+	f := newFixture(t)
+	for i := range 60 {
+		f.merchant(fmt.Sprintf("shop-%02d", i))
+	}
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	asked := f.countReviews()
+	namespaces := f.namespaces()
+	page := browser.Get(t, f.URL+"/?q="+f.namespace)
+	if !strings.Contains(page.Text, "60 merchants found") || strings.Count(page.Text, "<li>") != pageSize {
+		t.Errorf("the first page: %s", page.Text)
+	}
+	if got := asked.Load(); got > int64(1+namespaces) {
+		t.Errorf("%d reviews for 60 merchants in %d namespaces", got, namespaces)
+	}
+	before := asked.Load()
+	page = browser.Get(t, f.URL+"/?q="+f.namespace+"&page=2")
+	if strings.Count(page.Text, "<li>") != 60-pageSize || !strings.Contains(page.Text, "SHOP-59") {
+		t.Errorf("the second page: %s", page.Text)
+	}
+	if got := asked.Load() - before; got != 0 {
+		t.Errorf("%d reviews for what was decided a moment ago", got)
+	}
+	for _, number := range []string{"-1", "0", "99999999999999999999", "3", "x"} {
+		if page := browser.Get(t, f.URL+"/?page="+number); page.Status != http.StatusOK || !strings.Contains(page.Text, "<li>") {
+			t.Errorf("page %s: %d", number, page.Status)
+		}
+	}
+}
+
+func (f *fixture) namespaces() int {
+	f.t.Helper()
+	var all v1alpha1.MerchantList
+	if err := f.console.merchants.List(f.t.Context(), &all); err != nil {
+		f.t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, m := range all.Items {
+		found[m.Namespace] = true
+	}
+	return len(found)
+}
+
+// countReviews counts what the console asks the Kubernetes API from now on, with an empty cache.
+func (f *fixture) countReviews() *atomic.Int64 {
+	f.t.Helper()
+	var asked atomic.Int64
+	config := f.account()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			return next.RoundTrip(r)
+		})
+	})
+	core, err := kube.Client(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
+	return &asked
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A person may have a right on every merchant of the cluster.
+func TestClusterWideRight(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "all-merchants-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"merchant-operator.io"}, Resources: []string{"merchants"}, Verbs: []string{"get"}}},
+	}
+	f.create(role)
+	subject := user(alice)
+	subject.APIGroup = rbacv1.GroupName
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "all-merchants-"}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
+	f.create(binding)
+	t.Cleanup(func() { _ = cluster.Client.Delete(context.WithoutCancel(t.Context()), binding) })
+	f.awaitRight(authz.NewSubject("oidc:alice", nil), "get", true, "acme")
+	browser := f.signedIn(alice)
+	asked := f.countReviews()
+	if page := browser.Get(t, f.URL+"/?q="+f.namespace); !strings.Contains(page.Text, "ACME") || asked.Load() != 1 {
+		t.Errorf("%d reviews; the page: %s", asked.Load(), page.Text)
+	}
+}

@@ -1,0 +1,166 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// A login is a person's session in one browser. Its cookie is random; Redis has the cookie's SHA-256 only, so who reads Redis can
+// sign in as nobody. Like the id of a payment session the cookie begins with its bucket: all logins of a person are in one.
+type logins struct {
+	redis          *redis.Client
+	idle, lifetime time.Duration
+}
+
+// login is a person who is signed in, and the cookie they sent.
+type login struct {
+	person
+
+	cookie cookieValue
+}
+
+// errSignedOut means that there is no such login, or no longer.
+var errSignedOut = errors.New("sign in first")
+
+//go:embed *.lua
+var luaFiles embed.FS
+
+var (
+	createLogin = redis.NewScript("create_login", redis.Clock, redis.Part(luaFiles, "create_login"))
+	readLogin   = redis.NewScript("read_login", redis.Clock, redis.Part(luaFiles, "read_login"))
+	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"))
+	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"))
+)
+
+// cookieValue is two hex digits of a bucket and 32 random bytes in base64.
+type cookieValue string
+
+const secretBytes = 32
+
+// bucket is false for what cannot be a cookie of ours. Such a value costs no request to Redis.
+func (c cookieValue) bucket() (session.Bucket, bool) {
+	const hexDigits = 2
+	if len(c) != hexDigits+base64.RawURLEncoding.EncodedLen(secretBytes) {
+		return 0, false
+	}
+	if _, err := base64.RawURLEncoding.DecodeString(string(c[hexDigits:])); err != nil {
+		return 0, false
+	}
+	bucket, err := strconv.ParseUint(string(c[:hexDigits]), 16, 8)
+	return session.Bucket(bucket), err == nil && bucket < session.Buckets
+}
+
+func (c cookieValue) name() string {
+	digest := sha256.Sum256([]byte(c))
+	return hex.EncodeToString(digest[:])
+}
+
+func (p person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(p.Account)) }
+
+// loginsKey is the list of the person's logins.
+func (p person) loginsKey() string {
+	digest := sha256.Sum256([]byte(p.Account))
+	return p.keyspace().Key(redis.LoginsKey, hex.EncodeToString(digest[:]))
+}
+
+// begin signs a person in and returns the cookie. The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (l *logins) begin(ctx context.Context, p person) (cookieValue, error) {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // never fails
+	cookie := cookieValue(fmt.Sprintf("%02x%s", session.BucketOf(p.Account), base64.RawURLEncoding.EncodeToString(secret)))
+	record, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode a login: %w", err)
+	}
+	keys := []string{p.keyspace().Key(redis.LoginKey, cookie.name()), p.loginsKey()}
+	reply, err := l.redis.Run(ctx, createLogin, keys, record, l.idle.Milliseconds(), l.lifetime.Milliseconds(), cookie.name())
+	if err == nil {
+		reply.OK()
+		err = reply.Err()
+	}
+	if err != nil {
+		return "", fmt.Errorf("create a login: %w", err)
+	}
+	return cookie, nil
+}
+
+// find returns the login of a cookie, which then stays for another idle time. Errors: errSignedOut, those of Redis.
+func (l *logins) find(ctx context.Context, cookie cookieValue) (login, error) {
+	bucket, ok := cookie.bucket()
+	if !ok {
+		return login{}, errSignedOut
+	}
+	reply, err := l.redis.Run(ctx, readLogin, []string{redis.KeyspaceOf(bucket).Key(redis.LoginKey, cookie.name())}, l.idle.Milliseconds())
+	if err != nil {
+		return login{}, fmt.Errorf("read a login: %w", err)
+	}
+	record := reply.Text()
+	if err := reply.Err(); err != nil {
+		return login{}, fmt.Errorf("read a login: %w", err)
+	}
+	if record == "" {
+		return login{}, errSignedOut
+	}
+	found := login{cookie: cookie}
+	if err := json.Unmarshal([]byte(record), &found.person); err != nil {
+		return login{}, fmt.Errorf("%w: read a login: %w", redis.ErrCorrupt, err)
+	}
+	return found, nil
+}
+
+// end signs out of this browser.
+func (l *logins) end(ctx context.Context, current login) error {
+	return l.remove(ctx, current.person, []string{current.cookie.name()})
+}
+
+// endAll signs out of every browser that was signed in when this began.
+func (l *logins) endAll(ctx context.Context, current login) error {
+	reply, err := l.redis.Run(ctx, listLogins, []string{current.loginsKey()})
+	if err != nil {
+		return fmt.Errorf("list the logins: %w", err)
+	}
+	names := []string{current.cookie.name()}
+	for reply.More() {
+		names = append(names, reply.Text())
+	}
+	if err := reply.Err(); err != nil {
+		return fmt.Errorf("list the logins: %w", err)
+	}
+	const batch = 100
+	for some := range slices.Chunk(names, batch) {
+		if err := l.remove(ctx, current.person, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *logins) remove(ctx context.Context, p person, names []string) error {
+	keys, args := []string{p.loginsKey()}, make([]any, len(names))
+	for i, name := range names {
+		keys = append(keys, p.keyspace().Key(redis.LoginKey, name))
+		args[i] = name
+	}
+	reply, err := l.redis.Run(ctx, endLogins, keys, args...)
+	if err == nil {
+		reply.OK()
+		err = reply.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("end logins: %w", err)
+	}
+	return nil
+}

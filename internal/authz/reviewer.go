@@ -1,0 +1,80 @@
+package authz
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Reviewer asks the Kubernetes API what people may do, and caches the decisions. It is safe for concurrent use.
+type Reviewer struct {
+	reviews  authorizationclient.SubjectAccessReviewInterface
+	lifetime time.Duration
+	now      func() time.Time
+	cache    *decisionCache
+	flights  singleflight.Group
+}
+
+// maxReviews limits the cache of a Reviewer: about 100 bytes each.
+const maxReviews = 1 << 16
+
+// NewReviewer returns a Reviewer with an empty cache, whose decisions are valid for the lifetime.
+func NewReviewer(reviews authorizationclient.SubjectAccessReviewInterface, lifetime time.Duration, now func() time.Time) *Reviewer {
+	return &Reviewer{reviews: reviews, lifetime: lifetime, now: now, cache: newDecisionCache(maxReviews)}
+}
+
+// Subject is a person with the names that RoleBindings use.
+type Subject struct {
+	User   string
+	Groups []string
+	digest [sha256.Size]byte
+}
+
+// NewSubject returns the Subject of a user in groups.
+func NewSubject(user string, groups []string) Subject {
+	sorted := slices.Sorted(slices.Values(groups))
+	return Subject{user, sorted, sha256.Sum256([]byte(user + "\x00" + strings.Join(sorted, "\x00")))}
+}
+
+// May reports whether the subject may do this. Without a name it means every object of the namespace; without a namespace, every
+// namespace. The error is ErrUnavailable or that of ctx; nothing is decided then. Concurrent callers share one review.
+func (r *Reviewer) May(ctx context.Context, subject Subject, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	digest := sha256.Sum256(slices.Concat(subject.digest[:], []byte(strings.Join([]string{
+		attributes.Verb, attributes.Group, attributes.Resource, attributes.Namespace, attributes.Name,
+	}, "\x00"))))
+	if decided, known := r.cache.get(digest, r.now()); known {
+		return decided.err == nil, nil
+	}
+	reviewed := r.flights.DoChan(string(digest[:]), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		defer cancel()
+		started := r.now()
+		result, err := r.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: subject.User, Groups: subject.Groups, ResourceAttributes: &attributes,
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("%w: review the access of a person: %w", ErrUnavailable, err)
+		}
+		decided := decision{until: started.Add(r.lifetime)}
+		if !result.Status.Allowed || result.Status.Denied {
+			decided.err = ErrForbidden
+		}
+		r.cache.put(digest, decided, r.now())
+		return decided.err == nil, nil
+	})
+	select {
+	case result := <-reviewed:
+		allowed, _ := result.Val.(bool)
+		return allowed, result.Err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
