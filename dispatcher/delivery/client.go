@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
@@ -115,11 +117,13 @@ func failureReason(err error, connected bool) string {
 		return ReasonTimeout
 	case dialFailed:
 		return ReasonConnect
-	case connected:
+	case connected, isClosed(err): // also during the handshake: a receiver that restarts has no TLS problem
 		return ReasonNoAnswer
 	}
 	return ReasonTLS // nothing else is between the dial and the exchange
 }
+
+func isClosed(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)

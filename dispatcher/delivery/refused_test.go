@@ -38,7 +38,7 @@ func TestWhyAnAttemptFailed(t *testing.T) {
 		"a certificate of nobody":     {secure.URL, suspicious, "tls"},
 		"a certificate of another":    {strings.Replace(secure.URL, "127.0.0.1", "other.example", 1), opened, "tls"},
 		"HTTP where HTTPS should be":  {overTLS(plain.URL), opened, "tls"},
-		"a handshake that breaks off": {overTLS(speak(t, "", true)), opened, "tls"},
+		"a handshake that breaks off": {overTLS(speak(t, "", true)), opened, "no_answer"},
 		"an answer that breaks off":   {cleartext(speak(t, "HTTP/1.1 200", true)), opened, "no_answer"},
 		"no word at all":              {cleartext(speak(t, "", true)), opened, "no_answer"},
 		"something that is not HTTP":  {cleartext(speak(t, "SSH-2.0-OpenSSH_9.2\r\n", true)), opened, "no_answer"},
