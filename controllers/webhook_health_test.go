@@ -38,7 +38,7 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		f := newFixture()
 		merchant := f.merchant(aMerchant("coffee").webhook())
 		before := passes("merchant")
-		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionFalse).WithReason("EndpointFailing").WithMessage("120 h"))
+		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionFalse).WithReason("EndpointDisabled").WithMessage("120 h"))
 		f.read(merchant)
 		said := healthOf(merchant)
 		Expect(said).NotTo(BeNil())
@@ -62,7 +62,7 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		Expect(healthOf(merchant)).To(Equal(said))
 
 		By("changing it and taking it back")
-		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionTrue).WithReason("Resumed").WithMessage("Events are sent"))
+		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionTrue).WithReason("Healthy").WithMessage("Events are accepted"))
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
 		f.awaitReady(merchant)
 		Expect(healthOf(merchant)).To(HaveField("Status", metav1.ConditionTrue))
@@ -83,4 +83,32 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		f.awaitReady(merchant)
 		Expect(healthOf(merchant)).To(HaveField("Reason", "EndpointGone"))
 	})
+
+	It("of a test ends the publication of its trigger", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		published := func() string { return f.merchantRecord(Default, merchant).Webhook.TestTrigger }
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.TestTrigger = "monday" })
+		f.awaitReady(merchant)
+		Expect(published()).To(Equal("monday"))
+		f.dispatcherTested(merchant, "monday")
+		Eventually(published).Should(BeEmpty())
+		f.restart()
+		f.poke(merchant, "merchant")
+		f.awaitReady(merchant)
+		Expect(published()).To(BeEmpty(), "nothing is tested again")
+		Expect(merchant.Status.Webhook).To(HaveField("ObservedTestTrigger", "monday"))
+
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.TestTrigger = "tuesday" })
+		f.awaitReady(merchant)
+		Expect(published()).To(Equal("tuesday"))
+	})
 })
+
+// dispatcherTested applies what the dispatcher applies when it has queued a test.
+func (f *fixture) dispatcherTested(merchant *v1alpha1.Merchant, trigger string) {
+	GinkgoHelper()
+	status := v1alpha1ac.MerchantStatus().WithWebhook(v1alpha1ac.WebhookStatus().WithObservedTestTrigger(trigger))
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithStatus(status)
+	Expect(f.kube.Status().Apply(context.Background(), apply, client.FieldOwner("merchant-operator-dispatcher-test"))).To(Succeed())
+}

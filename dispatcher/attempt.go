@@ -35,7 +35,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	d.metrics.attempted(result.Reason, d.now().Sub(started))
 	switch {
 	case result.Outcome == delivery.Delivered:
-		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease) }) {
+		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease, j.endpoint.Target) }) {
 			d.metrics.finished(event.Kind, outcomeDelivered)
 		}
 		return succeeded
@@ -52,12 +52,15 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 	if !ok {
 		retry = -1
 	}
+	reason, permanent := causeOf(result)
 	failure := outbox.Failure{
 		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.endpoint.Merchant.String()},
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
 		Target:       j.endpoint.Target,
 		FailingLimit: d.options.FailingLimit,
+		Health:       reason,
+		Permanent:    permanent,
 	}
 	var effect outbox.Failed
 	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {

@@ -20,6 +20,7 @@ import (
 const (
 	pollInterval     = 200 * time.Millisecond
 	healthInterval   = 2 * time.Second
+	changesInterval  = time.Second
 	backlogInterval  = 15 * time.Second
 	rotationInterval = time.Second
 	// errorPause is the time until the next try after an error of Redis.
@@ -45,6 +46,7 @@ const (
 type index interface {
 	Endpoint(merchantID string) endpoints.Endpoint
 	KeyIDs(bucket session.Bucket) []string
+	MerchantIDs(bucket session.Bucket) []string
 	HasKey(keyID string) bool
 }
 
@@ -56,7 +58,9 @@ type sender interface {
 // reporter reports through the Kubernetes API.
 type reporter interface {
 	// Report reports the health of an endpoint to its merchant.
-	Report(ctx context.Context, endpoint endpoints.Endpoint, health health) error
+	Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error
+	// ReportTest reports that the test of an endpoint was queued.
+	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
 	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
 	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
@@ -72,6 +76,7 @@ type dispatcher struct {
 	sender    sender
 	reporter  reporter
 	rotations *rotations
+	changes   *changes
 	metrics   *metrics
 	tracer    *tracing.Tracer // nil: no tracing
 	identity  string          // names this dispatcher in its leases
@@ -84,8 +89,11 @@ type dispatcher struct {
 	polls             int
 	// healthChanged starts a health report at once.
 	healthChanged chan struct{}
-	lastUses      lastUses
-	logged        throttle
+	// nextReport and nextRefresh are the buckets with which the next round of reports begins.
+	nextReport, nextRefresh session.Bucket
+
+	lastUses lastUses
+	logged   throttle
 }
 
 func (d *dispatcher) prepare() {
@@ -131,6 +139,8 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 		d.loop(ctx, pollInterval, nil, func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) })
 	})
 	d.workers.Go(func() { d.loop(ctx, healthInterval, d.healthChanged, d.reportHealth) })
+	d.workers.Go(func() { d.loop(ctx, refreshInterval, nil, d.refreshHealth) })
+	d.workers.Go(func() { d.loop(ctx, changesInterval, d.changes.added, d.handleChanges) })
 	d.workers.Go(func() { d.loop(ctx, rotationInterval, d.rotations.added, d.recordRotations) })
 	d.workers.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
 	d.workers.Go(func() { d.loop(ctx, lastUseInterval, nil, d.publishLastUses) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +71,18 @@ func (i *fakeIndex) KeyIDs(bucket session.Bucket) []string {
 	return ids
 }
 
+func (i *fakeIndex) MerchantIDs(bucket session.Bucket) []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var ids []string
+	for id := range i.known {
+		if session.BucketOf(id) == bucket {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 func (i *fakeIndex) HasKey(keyID string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,19 +103,42 @@ func (i *fakeIndex) put(endpoint endpoints.Endpoint) {
 
 // recordingReporter remembers the reports.
 type recordingReporter struct {
-	mu   sync.Mutex
-	news []health
-	fail error
+	mu    sync.Mutex
+	made  []report
+	tests []string // triggers
+	fail  error
 }
 
-func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, h health) error {
+func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, made report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fail != nil {
 		return r.fail
 	}
-	r.news = append(r.news, h)
+	r.made = append(r.made, made)
 	return nil
+}
+
+func (r *recordingReporter) ReportTest(_ context.Context, endpoint endpoints.Endpoint) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		return r.fail
+	}
+	r.tests = append(r.tests, endpoint.TestTrigger)
+	return nil
+}
+
+func (r *recordingReporter) triggers() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tests)
+}
+
+func (r *recordingReporter) all() []report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.made)
 }
 
 // UpdateLastUses is that of the kubeReporter, which has its own test.
@@ -114,8 +150,8 @@ func (r *recordingReporter) reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var reasons []string
-	for _, h := range r.news {
-		reasons = append(reasons, h.reason)
+	for _, made := range r.made {
+		reasons = append(reasons, made.reason)
 	}
 	return reasons
 }
@@ -204,7 +240,7 @@ func (f fixture) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher 
 	t.Cleanup(client.Close)
 	return &dispatcher{
 		options: options, redis: f.connection, outbox: f.outbox, store: f.store, index: f.index, sender: client, reporter: f.reports,
-		rotations: newRotations(), metrics: newMetrics(prometheus.NewRegistry()), identity: "test", now: time.Now,
+		rotations: newRotations(), changes: newChanges(), metrics: newMetrics(prometheus.NewRegistry()), identity: "test", now: time.Now,
 	}
 }
 

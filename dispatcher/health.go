@@ -1,237 +1,174 @@
 package dispatcher
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
-// health is what a merchant sees of its endpoint: a condition and an event. The zero health is that of a merchant
-// without a webhook, which has neither.
+// health is the condition WebhookHealthy of a Merchant. The zero health is that of a merchant without a webhook, or whose
+// endpoint got no event yet: it has no condition.
 type health struct {
-	healthy         bool
+	status          metav1.ConditionStatus
 	since           time.Time
 	reason, message string
 }
 
-// Reasons of the condition WebhookHealthy, and of the events.
+func (h health) healthy() bool { return h.status == metav1.ConditionTrue }
+
+// Reasons of the condition WebhookHealthy. All but the first three are of an unhealthy endpoint.
 const (
-	reasonGone    = "EndpointGone"
-	reasonFailing = "EndpointFailing"
-	reasonResumed = "Resumed"
+	reasonHealthy = "Healthy"
+	// reasonRetrying: the first attempts failed, for less than outbox.UnhealthyAfter.
+	reasonRetrying        = "Retrying"
+	reasonEndpointChanged = "EndpointChanged"
+
+	reasonAddressRefused   = "AddressRefused"
+	reasonURLRefused       = "URLRefused"
+	reasonTLSFailed        = "TLSFailed"
+	reasonRedirected       = "Redirected"
+	reasonRejected         = "Rejected"
+	reasonRetryLater       = "RetryLater"
+	reasonServerError      = "ServerError"
+	reasonInvalidAnswer    = "InvalidAnswer"
+	reasonNoAnswer         = "NoAnswer"
+	reasonTimeout          = "Timeout"
+	reasonNameNotResolved  = "NameNotResolved"
+	reasonConnectionFailed = "ConnectionFailed"
+	reasonDeliveryFailed   = "DeliveryFailed"
+
+	reasonEndpointGone     = "EndpointGone"
+	reasonEndpointDisabled = "EndpointDisabled"
 )
 
-const resumeHint = "Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger changes."
+// messages say what happened and what to do, for each reason of an unhealthy endpoint.
+var messages = map[string]string{
+	reasonAddressRefused: "The address is not public, so nothing is sent there. Set a public spec.webhook.url, or allow the network " +
+		"with --webhook-allow-cidrs of the dispatcher.",
+	reasonURLRefused: "The URL is not allowed. Use https in spec.webhook.url, or allow http with --webhook-allow-http of the dispatcher.",
+	reasonTLSFailed: "The TLS handshake failed. The receiver needs a valid certificate of a public authority for its host name, with " +
+		"all intermediate certificates.",
+	reasonRedirected: "The receiver redirects, and redirects are not followed. Set spec.webhook.url to the final URL.",
+	reasonRejected: "The receiver rejects the event. Check the path of spec.webhook.url, the receiver's signing secret, and that no " +
+		"login is required.",
+	reasonRetryLater:       "The receiver accepts no events at the moment. Raise its limits.",
+	reasonServerError:      "The receiver fails. Look into its log.",
+	reasonInvalidAnswer:    "The answer is not of a web server. Check what listens at spec.webhook.url.",
+	reasonNoAnswer:         "The connection ended without an answer. Check the receiver, and the proxy in front of it.",
+	reasonTimeout:          "No answer within 15 seconds. The receiver must answer at once, and work later.",
+	reasonNameNotResolved:  "The host name does not resolve. Check spec.webhook.url and the DNS records.",
+	reasonConnectionFailed: "No connection is possible. Check that the receiver runs, and that its firewall allows the dispatcher.",
+	reasonDeliveryFailed:   "Events could not be sent. Look into the log of the dispatcher.",
 
-func healthOf(endpoint endpoints.Endpoint, state outbox.EndpointState) health {
-	switch {
+	reasonEndpointGone:     "The receiver answered 410 Gone, so the endpoint is disabled.",
+	reasonEndpointDisabled: "Every attempt has failed for too long, so the endpoint is disabled.",
+}
+
+// unhealthyReasons are those of an unhealthy endpoint, a closed list.
+func unhealthyReasons() []string { return slices.Sorted(maps.Keys(messages)) }
+
+// causeOf returns the reason of a failed attempt in the words of conditions, and whether retrying cannot mend it.
+func causeOf(result delivery.Result) (reason string, permanent bool) {
+	switch result.Reason {
+	case delivery.ReasonRefusedAddress:
+		return reasonAddressRefused, true
+	case delivery.ReasonRefusedScheme, delivery.ReasonBadURL:
+		return reasonURLRefused, true
+	case delivery.ReasonTLS:
+		return reasonTLSFailed, true
+	case delivery.ReasonRedirect:
+		return reasonRedirected, true
+	case delivery.ReasonGone:
+		return reasonEndpointGone, true
+	case delivery.ReasonStatus4xx:
+		switch result.Status {
+		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+			return reasonRetryLater, false
+		}
+		return reasonRejected, true
+	case delivery.ReasonStatus5xx:
+		return reasonServerError, false
+	case delivery.ReasonStatusOther:
+		return reasonInvalidAnswer, false
+	case delivery.ReasonNoAnswer:
+		return reasonNoAnswer, false
+	case delivery.ReasonTimeout:
+		return reasonTimeout, false
+	case delivery.ReasonDNS:
+		return reasonNameNotResolved, false
+	case delivery.ReasonConnect:
+		return reasonConnectionFailed, false
+	}
+	return reasonDeliveryFailed, false
+}
+
+const (
+	disabledHint = " Events become dead letters until spec.webhook.url or spec.webhook.resumeTrigger changes."
+	retriedHint  = " Failing since %s. Each event is retried for three days, then it is a dead letter."
+	testHint     = " To try the endpoint, change spec.webhook.testTrigger."
+)
+
+// healthOf is pure; now is the time of Redis, as all times of the state.
+func healthOf(endpoint endpoints.Endpoint, state outbox.EndpointState, now time.Time) health {
+	failure := state.LastFailure
+	switch since := unhealthySince(state, now); {
 	case endpoint.URL == "":
 		return health{}
-	case !state.Disabled():
-		return health{true, state.ResumedAt, reasonResumed, "Events are sent to the endpoint again."}
-	case state.Cause == outbox.EndpointGone:
-		return health{false, state.DisabledAt, reasonGone, "The endpoint answered 410 Gone. " + resumeHint}
-	}
-	return health{false, state.DisabledAt, reasonFailing,
-		"Every delivery attempt has failed since " + state.FailingSince.Format(time.RFC3339) + ". " + resumeHint}
-}
-
-// errMerchantGone says that the Merchant of an endpoint does not exist any more.
-var errMerchantGone = errors.New("the Merchant is gone")
-
-// reportHealth reports disabled endpoints, and resumes those with a new target. A failed report is repeated later, by
-// this dispatcher or another one: Redis stores what has been reported.
-func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
-	pending, err := d.pendingWork(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, work := range pending {
-		if !work.Unhealthy {
-			continue
-		}
-		states, err := d.outbox.UnhealthyEndpoints(ctx, work.Bucket)
-		if err != nil {
-			return false, err
-		}
-		for _, state := range states {
-			resumed, err := d.reportEndpoint(ctx, state)
-			if err != nil {
-				return false, err
-			}
-			more = more || resumed
-		}
-	}
-	return more, nil
-}
-
-// reportEndpoint resumes or reports an endpoint. If it is resumed, there is more to report. A webhook that was removed
-// has a new target too: none. The error is of Redis.
-func (d *dispatcher) reportEndpoint(ctx context.Context, state outbox.EndpointState) (resumed bool, err error) {
-	endpoint := d.index.Endpoint(state.MerchantID)
-	known := endpoint.State == endpoints.Published
-	switch {
-	case endpoint.State == endpoints.Undecodable:
-		return false, nil
-	case known && state.Disabled() && state.Target != endpoint.Target:
-		return d.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target)
-	case state.Disabled() && state.Reported, known && endpoint.UID == "":
-		return false, nil
-	case known:
-		if !d.report(ctx, endpoint, healthOf(endpoint, state)) {
-			return false, nil
-		}
+	case state.Disabled() && state.Cause == outbox.EndpointGone:
+		return health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointGone, messages[reasonEndpointGone] + disabledHint}
 	case state.Disabled():
-		return false, nil // the merchant is unknown, perhaps not yet published
+		return health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointDisabled, messages[reasonEndpointDisabled] + disabledHint}
+	case !since.IsZero():
+		message := describe(failure) + fmt.Sprintf(retriedHint, state.FailingSince.Format(time.RFC3339))
+		return health{metav1.ConditionFalse, since, failure.Reason, message}
+	case !state.HealthySince.IsZero():
+		return health{metav1.ConditionTrue, state.HealthySince, reasonHealthy, "The endpoint accepts events."}
+	case !state.FailingSince.IsZero():
+		return health{metav1.ConditionUnknown, state.FailingSince, reasonRetrying, "No event was accepted yet. " + describe(failure)}
+	case !state.ChangedAt.IsZero():
+		return health{metav1.ConditionUnknown, state.ChangedAt, reasonEndpointChanged, "No event was sent since the endpoint changed." + testHint}
 	}
-	return false, d.outbox.EndpointReported(ctx, state)
+	return health{}
 }
 
-// report reports the health of an endpoint, and whether that needs no repetition.
-func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health) bool {
-	err := d.reporter.Report(ctx, endpoint, h)
+// unhealthySince is when an endpoint that fails became unhealthy: at the first failure that retrying cannot mend, or after
+// UnhealthyAfter. Zero: it did not.
+func unhealthySince(state outbox.EndpointState, now time.Time) time.Time {
+	since := state.PermanentSince
+	if state.FailingSince.IsZero() {
+		return since
+	}
+	patience := state.FailingSince.Add(outbox.UnhealthyAfter)
+	if !now.Before(patience) && (since.IsZero() || patience.Before(since)) {
+		return patience
+	}
+	return since
+}
+
+func describe(failure outbox.AttemptFailure) string {
+	if status := failure.Status(); status != 0 {
+		return fmt.Sprintf("HTTP %d: %s", status, messages[failure.Reason])
+	}
+	return messages[failure.Reason]
+}
+
+// eventType is the type of the event about a change of health from the reason reported before; empty: there is none.
+func (h health) eventType(before string) string {
+	_, wasUnhealthy := messages[before]
 	switch {
-	case err == nil:
-		d.options.Log.Info("updated webhook health", "merchant", endpoint.Merchant.String(), "reason", h.reason)
-	case errors.Is(err, errMerchantGone):
-	case ctx.Err() != nil:
-		return false
-	default:
-		d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
-		return false
+	case h.status == metav1.ConditionFalse:
+		return corev1.EventTypeWarning
+	case wasUnhealthy && h.reason != reasonRetrying:
+		return corev1.EventTypeNormal
 	}
-	return true
-}
-
-// fieldOwner owns the one condition that dispatchers write. All dispatchers share it.
-const fieldOwner = "merchant-operator-dispatcher"
-
-// reportTimeout bounds one report.
-const reportTimeout = 10 * time.Second
-
-// kubeReporter writes a condition of the Merchant and creates an event, and publishes last uses of keys.
-type kubeReporter struct {
-	client    client.Client
-	identity  string // of this dispatcher, in events
-	namespace string // of published objects
-}
-
-func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeReporter, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("create a Kubernetes client: %w", err)
-		}
-	}
-	kube, err := client.New(cluster, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
-	}
-	return &kubeReporter{kube, identity, namespace}, nil
-}
-
-// Report may be repeated, also by another dispatcher: the condition stays as it is, and there is one event. The error is
-// errMerchantGone if the Merchant does not exist any more.
-func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	if err := r.writeCondition(ctx, endpoint, h); err != nil || h == (health{}) {
-		return err
-	}
-	err := r.client.Create(ctx, r.event(endpoint, h))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create an event: %w", err)
-	}
-	return nil
-}
-
-// writeCondition applies the condition that dispatchers own, or removes it.
-func (r *kubeReporter) writeCondition(ctx context.Context, endpoint endpoints.Endpoint, h health) error {
-	status := v1alpha1ac.MerchantStatus()
-	if h != (health{}) {
-		healthy := metav1.ConditionFalse
-		if h.healthy {
-			healthy = metav1.ConditionTrue
-		}
-		status.WithConditions(metav1ac.Condition().
-			WithType(v1alpha1.WebhookHealthyCondition).
-			WithStatus(healthy).
-			WithReason(h.reason).
-			WithMessage(h.message).
-			WithLastTransitionTime(metav1.NewTime(h.since)))
-	}
-	merchant, err := r.sameMerchant(ctx, endpoint)
-	if err != nil {
-		return err
-	}
-	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
-	if err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("write the condition %s: %w", v1alpha1.WebhookHealthyCondition, err)
-	}
-	return nil
-}
-
-// sameMerchant returns the metadata of the endpoint's Merchant, or errMerchantGone, also if another one has its name now.
-// The API server ignores a UID in an apply to a custom resource's status, so a patch that only tests the UID goes first.
-// It writes nothing, and needs no right to read Merchants.
-func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
-	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/metadata/uid", "value": string(endpoint.UID)}})
-	if err != nil {
-		return nil, err
-	}
-	merchant := &v1alpha1.Merchant{}
-	merchant.Namespace, merchant.Name = endpoint.Merchant.Namespace, endpoint.Merchant.Name
-	err = r.client.Status().Patch(ctx, merchant, client.RawPatch(types.JSONPatchType, test))
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-		return nil, errMerchantGone
-	case err != nil:
-		return nil, fmt.Errorf("find the Merchant: %w", err)
-	}
-	return merchant, nil
-}
-
-// event has a name derived from its content, so that it is created once.
-func (r *kubeReporter) event(endpoint endpoints.Endpoint, h health) *eventsv1.Event {
-	kind, action := corev1.EventTypeWarning, "Disable"
-	if h.healthy {
-		kind, action = corev1.EventTypeNormal, "Resume"
-	}
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: endpoint.Merchant.Namespace,
-			Name:      fmt.Sprintf("%s.%s.%x", endpoint.Merchant.Name, endpoint.MerchantID, h.since.UnixMilli()),
-		},
-		EventTime:           metav1.NewMicroTime(h.since),
-		ReportingController: fieldOwner,
-		ReportingInstance:   r.identity,
-		Type:                kind,
-		Reason:              h.reason,
-		Action:              action,
-		Note:                h.message,
-		Regarding: corev1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(),
-			Kind:       "Merchant",
-			Namespace:  endpoint.Merchant.Namespace,
-			Name:       endpoint.Merchant.Name,
-			UID:        endpoint.UID,
-		},
-	}
+	return ""
 }

@@ -52,7 +52,7 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 		return 0, "", true
 	case deadLetter:
 		d.deadLetter(ctx, lease, outbox.Details{
-			Reason: reasonDisabled, Answer: lease.Endpoint.LastAnswer, Merchant: endpoint.Merchant.String(),
+			Reason: reasonDisabled, Answer: lease.Endpoint.LastFailure.Answer, Merchant: endpoint.Merchant.String(),
 		})
 		return 0, "", true
 	case resume:

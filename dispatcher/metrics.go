@@ -28,6 +28,7 @@ type metrics struct {
 
 	dueEvents, deadLetters, disabledEndpoints prometheus.Gauge
 	overdueEvent, overdueSession              prometheus.Gauge
+	unhealthyEndpoints                        *prometheus.GaugeVec
 
 	registerInFlight func(func() int)
 }
@@ -68,7 +69,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later."),
 		deadLetters:       gauge("dead_letters", "Dead letters in Redis."),
 		disabledEndpoints: gauge("endpoints_disabled", "Disabled endpoints, which get no events."),
-		overdueEvent:      gauge("overdue_seconds", "How long the oldest due event has waited for a dispatcher; 0: no event is due."),
+		unhealthyEndpoints: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "endpoints_unhealthy",
+			Help: "Endpoints that fail or are disabled, by reason of the condition WebhookHealthy.",
+		}, []string{"reason"}),
+		overdueEvent: gauge("overdue_seconds", "How long the oldest due event has waited for a dispatcher; 0: no event is due."),
 		overdueSession: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "session", Name: "overdue_seconds",
 			Help: "How long the oldest pending session is past its expiry; 0: none is.",
@@ -102,12 +107,21 @@ func (m *metrics) initialize() {
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
+	m.unhealthy(nil)
 	m.expiredEvents(0)
 	for _, kind := range outbox.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}
 	}
+}
+
+// unhealthy sets the gauges of endpoints, given their numbers by reason.
+func (m *metrics) unhealthy(counts map[string]int) {
+	for _, reason := range unhealthyReasons() {
+		m.unhealthyEndpoints.WithLabelValues(reason).Set(float64(counts[reason]))
+	}
+	m.disabledEndpoints.Set(float64(counts[reasonEndpointGone] + counts[reasonEndpointDisabled]))
 }
 
 // failureReasons are those of attempts that may be the last.

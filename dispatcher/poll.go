@@ -75,7 +75,7 @@ func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more boo
 	return swept.More, nil
 }
 
-// countBacklog counts the waiting events and endpoints for the metrics.
+// countBacklog counts the waiting events for the metrics.
 func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 	pending, err := d.outbox.PendingWork(ctx)
 	if err != nil {
@@ -90,13 +90,11 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 		}
 		total.Due += backlog.Due
 		total.Dead += backlog.Dead
-		total.Unhealthy += backlog.Unhealthy
 		longest.Event = max(longest.Event, work.Overdue.Event)
 		longest.Session = max(longest.Session, work.Overdue.Session)
 	}
 	d.metrics.dueEvents.Set(float64(total.Due))
 	d.metrics.deadLetters.Set(float64(total.Dead))
-	d.metrics.disabledEndpoints.Set(float64(total.Unhealthy))
 	d.metrics.overdueEvent.Set(longest.Event.Seconds())
 	d.metrics.overdueSession.Set(longest.Session.Seconds())
 	return false, nil

@@ -105,10 +105,10 @@ func refusals(options ResendOptions, resent outbox.Resent) error {
 		refused += endpoint.Events
 		why := "it answered 410 Gone"
 		if endpoint.Cause == outbox.EndpointFailing {
-			why = "every attempt has failed since " + endpoint.FailingSince.Format(time.RFC3339) + ", the last answer is " + endpoint.LastAnswer
+			why = "every attempt has failed since " + endpoint.FailingSince.Format(time.RFC3339) + ", the last answer is " + endpoint.LastFailure.Answer
 		}
 		errs = append(errs, fmt.Errorf("not sent: %d of %s, whose endpoint is disabled since %s: %s; when it is repaired, "+
-			"change spec.webhook.resumeTrigger of the Merchant and wait for the condition WebhookHealthy, or add --resume",
+			"change spec.webhook.resumeTrigger of the Merchant and try again, or add --resume",
 			endpoint.Events, merchantLabel(endpoint.Merchant, endpoint.MerchantID), endpoint.DisabledAt.Format(time.RFC3339), why))
 	}
 	if unknown := len(options.IDs) - resent.Sent - refused; unknown > 0 {

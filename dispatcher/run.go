@@ -69,15 +69,17 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
-	rotations := newRotations()
-	index := endpoints.New(endpoints.Options{Log: options.Log, Registerer: registry, Rotated: rotations.add, Now: time.Now})
+	rotations, changes := newRotations(), newChanges()
+	index := endpoints.New(endpoints.Options{
+		Log: options.Log, Registerer: registry, Rotated: rotations.add, Changed: changes.add, Now: time.Now,
+	})
 	r := role{
 		options: options,
 		phase:   ops.NewPhase(),
 		synced:  index.Synced(),
 		dispatcher: &dispatcher{
 			options: options, redis: connection, outbox: outbox.New(connection), store: sessions, index: index, sender: client, reporter: reporter,
-			rotations: rotations, metrics: newMetrics(registry), tracer: tracer, identity: identity, now: time.Now,
+			rotations: rotations, changes: changes, metrics: newMetrics(registry), tracer: tracer, identity: identity, now: time.Now,
 		},
 		failed: make(chan error, 1),
 	}

@@ -33,8 +33,14 @@ type MerchantRecord struct {
 	Webhook     *v1alpha1.Webhook        `json:"webhook,omitempty"`
 }
 
-// NewMerchantRecord converts a Merchant, which the CRD has validated.
+// NewMerchantRecord converts a Merchant, which the CRD has validated. It leaves out a testTrigger that was handled, so that
+// nobody repeats the test.
 func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
+	webhook := merchant.Spec.Webhook
+	if tested := merchant.Status.Webhook; webhook != nil && tested != nil && webhook.TestTrigger == tested.ObservedTestTrigger {
+		webhook = webhook.DeepCopy()
+		webhook.TestTrigger = ""
+	}
 	return MerchantRecord{
 		Version:     recordVersion,
 		MerchantID:  ID(merchant.UID),
@@ -48,7 +54,7 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		RateLimit:   merchant.Spec.RateLimit,
 		Sessions:    merchant.Spec.Sessions,
 		Page:        merchant.Spec.Page,
-		Webhook:     merchant.Spec.Webhook,
+		Webhook:     webhook,
 	}
 }
 

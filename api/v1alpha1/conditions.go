@@ -20,8 +20,8 @@ const (
 	// that is less; else absent.
 	RotatingSoonCondition = "RotatingSoon"
 
-	// WebhookHealthyCondition of a Merchant is False while its endpoint is disabled, and True after it was enabled
-	// again. The dispatcher writes it; absent: there was never a problem.
+	// WebhookHealthyCondition of a Merchant is False while its endpoint fails or is disabled, and True after a delivery.
+	// The dispatcher writes it; absent: there is no webhook, or no event was sent yet.
 	WebhookHealthyCondition = "WebhookHealthy"
 )
 

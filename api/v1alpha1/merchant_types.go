@@ -57,6 +57,9 @@ const (
 	// EventPaymentMismatch: money arrived with another amount than the session's; it is refunded.
 	EventPaymentMismatch WebhookEvent = "session.payment_mismatch"
 	EventKeyRotated      WebhookEvent = "key.rotated"
+	// EventWebhookTest is sent for each change of spec.webhook.testTrigger. No subscription is needed, so
+	// spec.webhook.events cannot list it.
+	EventWebhookTest WebhookEvent = "webhook.test"
 )
 
 // RateLimit limits the requests of one merchant, over all its keys and all replicas of the API.
@@ -132,6 +135,12 @@ type Webhook struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ResumeTrigger string `json:"resumeTrigger,omitempty"`
+
+	// testTrigger is any text, for example a date. Each change to a text that was not used before sends one event of
+	// type webhook.test to the endpoint, whatever events lists.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	TestTrigger string `json:"testTrigger,omitempty"`
 }
 
 // PageSettings change the page on which payers pay.
@@ -203,6 +212,54 @@ type MerchantSpec struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 }
 
+// WebhookStatus is what the dispatcher has seen of an endpoint. A change of its health is written within seconds, times
+// and counts at most every ten minutes.
+type WebhookStatus struct {
+	// lastDelivery is the last event that the endpoint accepted; absent: none.
+	// +optional
+	LastDelivery *WebhookDelivery `json:"lastDelivery,omitempty"`
+
+	// lastFailure is the last attempt that failed; absent: none.
+	// +optional
+	LastFailure *WebhookFailure `json:"lastFailure,omitempty"`
+
+	// pending is the number of events that wait for delivery, now or later.
+	// +optional
+	Pending int64 `json:"pending,omitempty"`
+
+	// dead is the number of dead letters of the last 30 days.
+	// +optional
+	Dead int64 `json:"dead,omitempty"`
+
+	// observedTestTrigger is the last spec.webhook.testTrigger for which an event was queued.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	ObservedTestTrigger string `json:"observedTestTrigger,omitempty"`
+}
+
+// WebhookDelivery is an attempt that an endpoint answered with 2xx.
+type WebhookDelivery struct {
+	// time is when the attempt ended, in RFC 3339.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+}
+
+// WebhookFailure is a failed attempt.
+type WebhookFailure struct {
+	// time is when the attempt ended, in RFC 3339.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+
+	// reason is the kind of failure, one of the reasons of the condition WebhookHealthy.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Reason string `json:"reason,omitempty"`
+
+	// statusCode is the HTTP status of the answer; absent without an answer.
+	// +optional
+	StatusCode int32 `json:"statusCode,omitempty"`
+}
+
 // MerchantStatus is the observed state of a Merchant.
 type MerchantStatus struct {
 	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
@@ -220,8 +277,12 @@ type MerchantStatus struct {
 	// +optional
 	WebhookSecretName string `json:"webhookSecretName,omitempty"`
 
-	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (after the first
-	// problem of the webhook; written by the dispatcher).
+	// webhook is what the dispatcher has seen of the endpoint; absent without a webhook, and before the first event.
+	// +optional
+	Webhook *WebhookStatus `json:"webhook,omitempty"`
+
+	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (from the first
+	// event on; written by the dispatcher).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
@@ -239,6 +300,7 @@ type MerchantStatus struct {
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.spec.state`
 // +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.merchantID`
+// +kubebuilder:printcolumn:name="Webhook",type=string,JSONPath=`.status.conditions[?(@.type=="WebhookHealthy")].reason`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"

@@ -12,9 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -134,7 +136,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("merchant").
-		For(&v1alpha1.Merchant{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
+		For(&v1alpha1.Merchant{}, builder.WithPredicates(predicate.Or(reconciler.Changes(conditionsOf), webhookTested))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.Merchant{})).
@@ -151,6 +153,18 @@ func publishedNames(object client.Object) []string {
 // merchantOf returns the Merchant of the published object.
 func (r *Reconciler) merchantOf(ctx context.Context, object client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.MerchantList{}, client.MatchingFields{reconciler.PublishedNameIndex: object.GetName()})
+}
+
+// webhookTested passes the dispatcher's report that it has queued a test, after which the trigger is published no more.
+var webhookTested = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return observedTestTrigger(e.ObjectOld) != observedTestTrigger(e.ObjectNew)
+}}
+
+func observedTestTrigger(object client.Object) string {
+	if merchant, ok := object.(*v1alpha1.Merchant); ok && merchant.Status.Webhook != nil {
+		return merchant.Status.Webhook.ObservedTestTrigger
+	}
+	return ""
 }
 
 func conditionsOf(object client.Object) []metav1.Condition {

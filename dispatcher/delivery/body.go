@@ -25,6 +25,8 @@ func Encode(event outbox.Event) ([]byte, error) {
 	switch subject := event.Subject(); {
 	case subject == outbox.AboutKey && event.Key != nil:
 		data = keyDataOf(event)
+	case subject == outbox.AboutTest && event.Test != nil:
+		data = testData{Trigger: event.Test.Trigger, Merchant: merchantDataOf(event)}
 	case subject == outbox.AboutSession && event.Session != nil && event.Session.Payment == nil,
 		subject == outbox.AboutPayment && event.Session != nil && event.Session.Payment != nil:
 		data = sessionDataOf(event)
@@ -115,6 +117,12 @@ func keyDataOf(event outbox.Event) keyData {
 		RotatedAt:  milliseconds(event.OccurredAt),
 		Merchant:   merchantDataOf(event),
 	}
+}
+
+// testData is a test of the endpoint.
+type testData struct {
+	Trigger  string       `json:"trigger"`
+	Merchant merchantData `json:"merchant"`
 }
 
 type merchantData struct {

@@ -82,6 +82,7 @@ func TestAnIncompleteEventIsRefused(t *testing.T) {
 		"nothing":                      {},
 		"a kind alone":                 {Kind: v1alpha1.EventSessionExpired},
 		"a rotation alone":             {Kind: v1alpha1.EventKeyRotated},
+		"a test alone":                 {Kind: v1alpha1.EventWebhookTest},
 		"a rotation with a session":    {Kind: v1alpha1.EventKeyRotated, Session: ofSession.Session},
 		"a late payment without one":   {Kind: v1alpha1.EventLatePayment, Session: ofSession.Session},
 		"a mismatch without a payment": {Kind: v1alpha1.EventPaymentMismatch, Session: ofSession.Session},
@@ -219,6 +220,10 @@ func golden(t testing.TB) map[string]outbox.Event {
 		"key.rotated": rotated(outbox.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),
+		"webhook.test": {
+			ID: "evt_test_acmecoffee23_0123456789abcdef", Kind: v1alpha1.EventWebhookTest, MerchantID: merchantID, MerchantName: "Acme Coffee",
+			OccurredAt: ended, Test: &outbox.WebhookTest{Trigger: "2026-11-21"},
+		},
 		"key.rotated.own": rotated(outbox.KeyRotation{
 			KeyID: "abcdefgh2345", Generation: 3, Cause: v1alpha1.RotationTrigger,
 		}),

@@ -1,5 +1,5 @@
 // Package endpoints knows, from the published objects, where each merchant's events go and which secrets sign them. It
-// also reports rotated keys. It stores nothing but this index and sends nothing.
+// also reports rotated keys and changed endpoints. It stores nothing but this index and sends nothing.
 package endpoints
 
 import (
@@ -48,24 +48,31 @@ type Endpoint struct {
 	Secrets []published.SigningSecret
 	// Target changes with the URL and with spec.webhook.resumeTrigger: the state of an endpoint belongs to one target.
 	Target string
+	// TestTrigger asks for a test of the endpoint; empty: there is none to make.
+	TestTrigger string
 
 	events []v1alpha1.WebhookEvent
 }
 
-// Wants reports whether the merchant subscribes to events of the kind. A webhook without a list of kinds gets all but
-// session.created, which would double the number of events.
+// Wants reports whether the merchant gets events of the kind. A webhook without a list of kinds gets all but
+// session.created, which would double the number of events. A test needs no subscription.
 func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
-	if e.URL == "" {
+	switch {
+	case e.URL == "":
 		return false
-	}
-	if len(e.events) == 0 {
+	case kind == v1alpha1.EventWebhookTest:
+		return true
+	case len(e.events) == 0:
 		return kind != v1alpha1.EventSessionCreated
 	}
 	return slices.Contains(e.events, kind)
 }
 
 // targetOf returns a digest, because a URL may contain a merchant's own token.
-func targetOf(webhook v1alpha1.Webhook) string {
+func targetOf(webhook *v1alpha1.Webhook) string {
+	if webhook == nil {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(webhook.URL + "\x00" + webhook.ResumeTrigger))
 	return hex.EncodeToString(sum[:16])
 }
@@ -79,6 +86,7 @@ type Endpoints struct {
 	secrets     map[string]published.WebhookRecord  // by the name of the published object
 	keys        map[string]string                   // merchant ids, by the name of the key's published object
 	rotations   rotations
+	changed     func(merchantID string)
 
 	now func() time.Time
 
@@ -94,6 +102,9 @@ type Options struct {
 	// Rotated is called for each key with a rotation when it is first seen and when it changes, with the name payers
 	// see of its merchant. It blocks the watch and the index: it must be quick and must not call the index.
 	Rotated func(key published.KeyRecord, merchantName string)
+	// Changed is called with a bare merchant id when the endpoint of a known merchant gets another target or none, and for
+	// each version with a TestTrigger. What is said of Rotated holds here too.
+	Changed func(merchantID string)
 	// Now is the clock of overlaps and of Age.
 	Now func() time.Time
 }
@@ -107,6 +118,7 @@ func New(options Options) *Endpoints {
 		secrets:     map[string]published.WebhookRecord{},
 		keys:        map[string]string{},
 		rotations:   rotations{report: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
+		changed:     options.Changed,
 		now:         options.Now,
 	}
 	e.Informers = kube.NewInformers(kube.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, e.sources()...)
@@ -142,7 +154,8 @@ func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 		return endpoint
 	}
 	endpoint.URL = merchant.Webhook.URL
-	endpoint.Target = targetOf(*merchant.Webhook)
+	endpoint.Target = targetOf(merchant.Webhook)
+	endpoint.TestTrigger = merchant.Webhook.TestTrigger
 	endpoint.events = merchant.Webhook.Events
 	if record, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {
 		endpoint.Secrets = record.SigningSecrets(e.now())

@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -26,17 +27,19 @@ type fixture struct {
 	clock   *clock.FakePassiveClock
 	log     *bytes.Buffer
 	rotated *[]string
+	changed *[]string
 }
 
 func newFixture() fixture {
-	f := fixture{clock: clock.NewFakePassiveClock(now), log: &bytes.Buffer{}, rotated: &[]string{}}
+	f := fixture{clock: clock.NewFakePassiveClock(now), log: &bytes.Buffer{}, rotated: &[]string{}, changed: &[]string{}}
 	f.Endpoints = New(Options{
 		Log:        slog.New(slog.NewTextHandler(f.log, nil)),
 		Registerer: prometheus.NewRegistry(),
 		Rotated: func(key published.KeyRecord, merchantName string) {
 			*f.rotated = append(*f.rotated, key.Source.Name+" of "+merchantName)
 		},
-		Now: f.clock.Now,
+		Changed: func(merchantID string) { *f.changed = append(*f.changed, merchantID) },
+		Now:     f.clock.Now,
 	})
 	return f
 }
@@ -150,6 +153,8 @@ func TestWants(t *testing.T) {
 		{asked, v1alpha1.EventSessionCreated, true},
 		{asked, v1alpha1.EventSessionExpired, true},
 		{asked, v1alpha1.EventSessionCompleted, false},
+		{asked, v1alpha1.EventWebhookTest, true},
+		{Endpoint{}, v1alpha1.EventWebhookTest, false},
 	} {
 		if got := test.endpoint.Wants(test.kind); got != test.want {
 			t.Errorf("asked for %v, %s: %t", test.endpoint.events, test.kind, got)
@@ -164,12 +169,12 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 		"another URL": {URL: "https://shop.example/other"},
 		"resumed":     {URL: hook.URL, ResumeTrigger: "1"},
 	} {
-		if other, taken := seen[targetOf(webhook)]; taken {
+		if other, taken := seen[targetOf(&webhook)]; taken {
 			t.Errorf("%s is the target of %s", desc, other)
 		}
-		seen[targetOf(webhook)] = desc
+		seen[targetOf(&webhook)] = desc
 	}
-	if targetOf(v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}) != targetOf(*hook) {
+	if targetOf(&v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}) != targetOf(hook) {
 		t.Error("another signing secret is no other target")
 	}
 }
@@ -188,5 +193,40 @@ func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
 	f.key(t, "late", 3)
 	if diff := cmp.Diff([]string{"early of Acme", "late of Acme"}, *f.rotated); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestChangedEndpointsAreReported(t *testing.T) {
+	f := newFixture()
+	for i, step := range []struct {
+		webhook *v1alpha1.Webhook
+		changes bool
+	}{
+		{nil, false}, // seen first
+		{hook, true},
+		{hook, false},
+		{&v1alpha1.Webhook{URL: hook.URL, Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}}, false},
+		{&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "1"}, true},
+		{&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "1"}, true}, // until it is handled
+		{hook, false},
+		{&v1alpha1.Webhook{URL: hook.URL, ResumeTrigger: "1"}, true},
+		{nil, true},
+	} {
+		*f.changed = nil
+		f.publish(t, merchant(step.webhook))
+		if got := len(*f.changed) == 1; got != step.changes {
+			t.Errorf("step %d: changed %v, want %t", i, *f.changed, step.changes)
+		}
+	}
+	f.publish(t, merchant(&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "2"}))
+	if e := f.Endpoint(published.ID("acme-uid")); e.TestTrigger != "2" {
+		t.Errorf("got %+v", e)
+	}
+	id := published.ID("acme-uid")
+	if ids := f.MerchantIDs(session.BucketOf(id)); len(ids) != 1 || ids[0] != id {
+		t.Errorf("merchants of its bucket: %v", ids)
+	}
+	if ids := f.MerchantIDs((session.BucketOf(id) + 1) % session.Buckets); len(ids) != 0 {
+		t.Errorf("merchants of another bucket: %v", ids)
 	}
 }

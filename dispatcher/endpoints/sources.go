@@ -57,8 +57,12 @@ func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) e
 	record.IPAllowlist = nil // nothing here needs it
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	before, known := e.merchants[name]
 	e.merchants[name] = record
 	delete(e.undecodable, name)
+	if known && targetOf(before.Webhook) != targetOf(record.Webhook) || record.Webhook != nil && record.Webhook.TestTrigger != "" {
+		e.changed(record.MerchantID)
+	}
 	e.rotations.takeMerchant(record)
 	return nil
 }
@@ -121,6 +125,19 @@ func (e *Endpoints) forgetKey(name string) {
 	defer e.mu.Unlock()
 	delete(e.keys, name)
 	e.rotations.forgetKey(name)
+}
+
+// MerchantIDs returns the ids of the published merchants whose state is in a bucket.
+func (e *Endpoints) MerchantIDs(bucket session.Bucket) []string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var ids []string
+	for _, merchant := range e.merchants {
+		if session.BucketOf(merchant.MerchantID) == bucket {
+			ids = append(ids, merchant.MerchantID)
+		}
+	}
+	return ids
 }
 
 // KeyIDs returns the ids of the published keys whose state is in a bucket.

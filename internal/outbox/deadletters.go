@@ -34,7 +34,7 @@ type DeadLetterFilter struct {
 func (f DeadLetterFilter) full(n int) bool { return f.Limit > 0 && n >= f.Limit }
 
 func (f DeadLetterFilter) selects(letter DeadLetter) bool {
-	return (f.MerchantID == "" || f.MerchantID == letter.Event.MerchantID) && (f.Merchant == "" || f.Merchant == letter.Merchant)
+	return f.Merchant == "" || f.Merchant == letter.Merchant
 }
 
 // buckets are those in which such a dead letter may be.
@@ -70,9 +70,13 @@ const deadPage = 100
 // deadLettersIn reads the newest of a bucket, as many as the filter asks for.
 func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filter DeadLetterFilter) ([]DeadLetter, error) {
 	space := redis.KeyspaceOf(bucket)
+	key := space.Key(redis.DeadLettersKey)
+	if filter.MerchantID != "" {
+		key = space.Key(redis.MerchantDeadLettersKey, filter.MerchantID)
+	}
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
-		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{space.Key(redis.DeadLettersKey)},
+		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{key},
 			skip, deadPage, space.Key(redis.EventKey), retention.Milliseconds())
 		if err != nil {
 			return nil, err
@@ -145,10 +149,55 @@ func (o *Outbox) Resend(ctx context.Context, ids ...string) (Resent, error) {
 	return resent, nil
 }
 
+// findDeadLettersLua finds the merchants of dead letters. KEYS[1] are the bucket's; ARGV[1] is what the keys of the bucket's events
+// begin with, from ARGV[2] on ids. The reply has an empty merchant for an id that is not of a readable dead letter here.
+const findDeadLettersLua = `
+local merchants = {}
+for i = 2, #ARGV do
+  local merchant = call('ZSCORE', KEYS[1], ARGV[i]) and redis.pcall('HGET', ARGV[1] .. ARGV[i], 'm')
+  merchants[i - 1] = type(merchant) == 'string' and merchant or ''
+end
+return {'OK', merchants}
+`
+
+// resendIn sends those of a bucket again.
 func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
 	space := redis.KeyspaceOf(bucket)
-	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey)}
-	args := []any{space.Key(redis.EndpointKey)}
+	args := []any{space.Key(redis.EventKey)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := o.redis.Run(ctx, findDeadLettersScript, []string{space.Key(redis.DeadLettersKey)}, args...)
+	if err != nil {
+		return err
+	}
+	reply.OK()
+	merchants := reply.List()
+	byMerchant := map[string][]string{}
+	for _, id := range ids {
+		merchantID := merchants.Text()
+		byMerchant[merchantID] = append(byMerchant[merchantID], id)
+	}
+	if err := errors.Join(reply.Err(), merchants.Err()); err != nil {
+		return err
+	}
+	delete(byMerchant, "")
+	for merchantID, letters := range byMerchant {
+		if err := o.resendOf(ctx, merchantID, letters, resent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resendOf sends those of a merchant again.
+func (o *Outbox) resendOf(ctx context.Context, merchantID string, ids []string, resent *Resent) error {
+	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	keys := []string{
+		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey),
+		space.Key(redis.MerchantDeadLettersKey, merchantID), space.Key(redis.EndpointKey, merchantID),
+	}
+	args := []any{merchantID}
 	for _, id := range ids {
 		keys, args = append(keys, space.Key(redis.EventKey, id)), append(args, id)
 	}

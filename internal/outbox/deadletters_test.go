@@ -137,7 +137,7 @@ func TestDeadLettersOfADisabledEndpointAreNotSentAgain(t *testing.T) {
 	if err != nil || resent.Sent != 1 || len(resent.Disabled) != 1 {
 		t.Fatalf("%+v, %v; want one sent and one endpoint", resent, err)
 	}
-	if e := resent.Disabled[0]; e.MerchantID != s.asks.MerchantID || e.Merchant != "shops/acme" || e.Events != 2 || e.Cause != outbox.EndpointGone || e.LastAnswer != "410" {
+	if e := resent.Disabled[0]; e.MerchantID != s.asks.MerchantID || e.Merchant != "shops/acme" || e.Events != 2 || e.Cause != outbox.EndpointGone || e.LastFailure.Answer != "410" {
 		t.Errorf("the endpoint is %+v", e)
 	}
 	if resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, ""); err != nil || !resumed {
@@ -175,7 +175,7 @@ func TestTheBacklogIsCounted(t *testing.T) {
 	s.fail(t, "here", gone)
 	s.event(t)
 	backlog, err := s.Backlog(t.Context(), s.bucket())
-	if want := (outbox.Backlog{Due: 2, Dead: 2, Unhealthy: 1}); err != nil || backlog != want {
+	if want := (outbox.Backlog{Due: 2, Dead: 2}); err != nil || backlog != want {
 		t.Errorf("%+v, %v; want %+v", backlog, err, want)
 	}
 }
@@ -188,7 +188,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 	ctx := t.Context()
 	for name, err := range map[string]error{
 		"lease":       second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":     s.Delivered(ctx, lease),
+		"deliver":     s.Delivered(ctx, lease, "here"),
 		"fail":        second(s.Failed(ctx, lease, outbox.Failure{})),
 		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
 		"dead letter": s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
@@ -197,8 +197,10 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"count":       second(s.Backlog(ctx, s.bucket())),
 		"look":        second(s.PendingWork(ctx)),
 		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
-		"unhealthy":   second(s.UnhealthyEndpoints(ctx, s.bucket())),
-		"report":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}),
+		"watched":     second(s.WatchedEndpoints(ctx, s.bucket())),
+		"endpoints":   second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
+		"report":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
+		"forget":      s.ForgetEndpoint(ctx, s.asks.MerchantID),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)

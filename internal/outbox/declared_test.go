@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -35,17 +33,22 @@ func everyBranch(t *testing.T, s fixture) {
 	s.fail(t, "here", nil)
 	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
 	s.event(t)
-	must(t, s.Delivered(ctx, s.one(t)))
+	must(t, s.Delivered(ctx, s.one(t), "here"))
 	s.event(t)
 	must(t, s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: s.one(t)}))
 	must(t, s.Drop(ctx, s.one(t)))
 	s.fail(t, "here", gone)
-	must(t, second(s.UnhealthyEndpoints(ctx, s.bucket())))
-	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
+	must(t, s.EndpointReported(ctx, s.state(t), "EndpointGone", false))
+	must(t, s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
-	must(t, s.EndpointReported(ctx, s.unhealthy(t)[0]))
-	must(t, s.redis.ZAdd(ctx, s.tag+"unhealthy", goredis.Z{Score: 1, Member: storetest.ID()}).Err())
-	must(t, second(s.UnhealthyEndpoints(ctx, s.bucket())))
+	s.event(t)
+	must(t, s.Delivered(ctx, s.one(t), "there"))
+	must(t, s.UnwatchEndpoint(ctx, s.asks.MerchantID))
+	must(t, second(s.WatchedEndpoints(ctx, s.bucket())))
+	must(t, s.ForgetEndpoint(ctx, s.asks.MerchantID))
+	test := outbox.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", "1", storetest.RotatedAt)
+	must(t, second(s.RecordTest(ctx, test)))
+	must(t, second(s.RecordTest(ctx, test)))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	must(t, second(s.Resend(ctx, letters...)))
 }

@@ -3,7 +3,9 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -18,53 +20,108 @@ const (
 	EndpointFailing = "failing"
 )
 
-// EndpointState is what Redis remembers of a merchant's endpoint while something is wrong with it. That of a
-// healthy one has only its MerchantID.
+// UnhealthyAfter is how long an endpoint may only fail until it is unhealthy, whatever the reason.
+const UnhealthyAfter = 5 * time.Minute
+
+// ReportInterval is what one report of a change of health uses up of a merchant's budget, and ReportBurst how many may be made
+// at once. So an endpoint that alternates causes no more than a report each minute.
+const (
+	ReportInterval = time.Minute
+	ReportBurst    = 5
+)
+
+// EndpointState is what Redis remembers of a merchant's endpoint. That of one which got no event yet has only its MerchantID.
 type EndpointState struct {
 	MerchantID string
-	// Target is the fingerprint of where the attempts went that failed, or go since it was resumed.
+	// Target is the fingerprint of where the attempts went, or go since it was changed.
 	Target string
 	// FailingSince is when the first attempt failed after the last one that delivered; zero: none did.
 	FailingSince time.Time
+	// PermanentSince is the first of these failures that retrying cannot mend; zero: none is.
+	PermanentSince time.Time
 	// DisabledAt is since when no events are sent, and Cause why; zero: they are.
 	DisabledAt time.Time
 	Cause      string
-	// LastAnswer is that of the last attempt that failed: an HTTP status, or the reason why there was none.
-	LastAnswer string
-	// ResumedAt is since when events are sent again, until that is reported; else zero.
-	ResumedAt time.Time
-	// Reported: that it is disabled has been reported to the merchant's people.
-	Reported bool
+	// ChangedAt is when the target was changed, until the next attempt; else zero.
+	ChangedAt time.Time
+	// HealthySince is the first delivery after the endpoint was last unhealthy, or another; zero: none yet.
+	HealthySince time.Time
+
+	// LastDelivery and LastFailure are those of any target; zero: none.
+	LastDelivery time.Time
+	LastFailure  AttemptFailure
+
+	// Pending are the merchant's events that wait for delivery, now or later, and Dead its dead letters. A lease leaves them out.
+	Pending, Dead int64
+
+	// Reported is what was reported last of the endpoint, and when; empty: nothing.
+	Reported Report
+	// paid is until when the reports of changes are paid for.
+	paid time.Time
+}
+
+// AttemptFailure is a failed attempt: its reason in the words of conditions, and the answer, an HTTP status or the reason why there
+// was none.
+type AttemptFailure struct {
+	Time           time.Time
+	Reason, Answer string
+}
+
+// Status returns the HTTP status of the answer; 0: there was none.
+func (f AttemptFailure) Status() int {
+	status, _ := strconv.Atoi(f.Answer)
+	return status
+}
+
+// Report is what was reported of an endpoint.
+type Report struct {
+	// Reason is that of the condition.
+	Reason        string
+	At            time.Time
+	Pending, Dead int64
 }
 
 // Disabled reports whether no events may be sent to the Target.
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
+// MayReportChange reports whether the merchant's budget allows another report of a change; now is the time of Redis.
+func (e EndpointState) MayReportChange(now time.Time) bool {
+	return !now.Before(e.paid.Add(-(ReportBurst - 1) * ReportInterval))
+}
+
 // endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
-	"TARGET=target", "SINCE=since", "DISABLED=disabled", "CAUSE=cause", "ANSWER=answer", "RESUMED=resumed", "REPORTED=reported")
+	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy",
+	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
+	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "PAID=paid")
 
-// listUnhealthyLua reads the endpoints of a bucket that are disabled, or resumed and not reported yet, and those that were. KEYS[1]
-// lists their merchants; ARGV[1] is what the keys of the bucket's endpoints begin with, which are only read.
-const listUnhealthyLua = `
-local unhealthy = {}
-for _, merchant in ipairs(call('ZRANGE', KEYS[1], 0, -1)) do
-  unhealthy[#unhealthy + 1] = {merchant, read_endpoint(ARGV[1] .. merchant)}
-end
-return {'OK', unhealthy}
+// endpointLimits are the constants of the scripts.
+var endpointLimits = strings.NewReplacer(
+	"UNHEALTHY_AFTER", strconv.FormatInt(UnhealthyAfter.Milliseconds(), 10),
+	"REPORT_INTERVAL", strconv.FormatInt(ReportInterval.Milliseconds(), 10))
+
+// forgetEndpointLua forgets an endpoint. KEYS are the endpoint and the bucket's watched ones; ARGV[1] is the merchant id.
+const forgetEndpointLua = `
+call('DEL', KEYS[1])
+call('ZREM', KEYS[2], ARGV[1])
+return {'OK'}
 `
 
 // endpointOf decodes the fields.
 func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 	state := EndpointState{
-		MerchantID:   merchantID,
-		Target:       fields.OptionalText(),
-		FailingSince: fields.OptionalMillis(),
-		DisabledAt:   fields.OptionalMillis(),
-		Cause:        fields.OptionalText(),
-		LastAnswer:   fields.OptionalText(),
-		ResumedAt:    fields.OptionalMillis(),
-		Reported:     fields.OptionalText() == "1",
+		MerchantID:     merchantID,
+		Target:         fields.OptionalText(),
+		FailingSince:   fields.OptionalMillis(),
+		PermanentSince: fields.OptionalMillis(),
+		DisabledAt:     fields.OptionalMillis(),
+		Cause:          fields.OptionalText(),
+		ChangedAt:      fields.OptionalMillis(),
+		HealthySince:   fields.OptionalMillis(),
+		LastDelivery:   fields.OptionalMillis(),
+		LastFailure:    AttemptFailure{fields.OptionalMillis(), fields.OptionalText(), fields.OptionalText()},
+		Reported:       Report{fields.OptionalText(), fields.OptionalMillis(), fields.OptionalInt(), fields.OptionalInt()},
+		paid:           fields.OptionalMillis(),
 	}
 	if err := fields.Err(); err != nil {
 		return EndpointState{}, err
@@ -74,11 +131,11 @@ func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 
 func endpointKeys(merchantID string) []string {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	return []string{space.Key(redis.EndpointKey, merchantID), space.Key(redis.UnhealthyKey)}
+	return []string{space.Key(redis.EndpointKey, merchantID), space.Key(redis.WatchedKey)}
 }
 
-// ResumeEndpoint lets events be sent again if the merchant's endpoint was disabled for another target than this
-// one, with an empty target for any, and reports whether it was. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// ResumeEndpoint forgets how a merchant's endpoint fared if that was at another target than this one, so that events are sent to a
+// disabled endpoint again, and reports whether it was. An empty target enables a disabled endpoint at the same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) (bool, error) {
 	reply, err := o.redis.Run(ctx, resumeEndpointScript, endpointKeys(merchantID), target, merchantID)
 	if err != nil {
@@ -92,56 +149,89 @@ func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) 
 	return resumed, nil
 }
 
-// UnhealthyEndpoints returns the endpoints of a bucket that are disabled, or were resumed and that is not reported
-// yet. Those that cannot be decoded are left out. The error is redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) UnhealthyEndpoints(ctx context.Context, bucket session.Bucket) ([]EndpointState, error) {
-	space := redis.KeyspaceOf(bucket)
-	reply, err := o.redis.Run(ctx, listUnhealthyScript, []string{space.Key(redis.UnhealthyKey)}, space.Key(redis.EndpointKey))
-	if err != nil {
-		return nil, fmt.Errorf("list unhealthy endpoints: %w", err)
-	}
-	reply.OK()
-	rows := reply.List()
-	if err := reply.Err(); err != nil {
-		return nil, fmt.Errorf("list unhealthy endpoints: %w", err)
-	}
-	var states []EndpointState
-	for rows.More() {
-		row := rows.List()
-		merchantID, fields := row.Text(), row.List()
-		state, err := endpointOf(merchantID, &fields)
-		switch {
-		case err != nil || row.Err() != nil:
-		case state.Disabled() || !state.ResumedAt.IsZero():
-			states = append(states, state)
-		default: // it is healthy again; only a script that declares its key may take it off the list
-			if err := o.EndpointReported(ctx, state); err != nil {
-				return states, err
-			}
-		}
-	}
-	return states, nil
+// Endpoints are states of endpoints of one bucket, and the time of Redis.
+type Endpoints struct {
+	Now    time.Time
+	States []EndpointState
 }
 
-// EndpointReported remembers that this state has been reported, unless it has changed since. The error is redis.ErrCorrupt or
+// endpointPage is how many endpoints are read in one script.
+const endpointPage = 200
+
+// WatchedEndpoints returns the endpoints of a bucket that fail, are disabled, or have a change of health to report. Those that
+// cannot be decoded are left out. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) WatchedEndpoints(ctx context.Context, bucket session.Bucket) (Endpoints, error) {
+	return o.readEndpoints(ctx, bucket, nil)
+}
+
+// Endpoints returns those of merchants of a bucket. Errors are those of WatchedEndpoints.
+func (o *Outbox) Endpoints(ctx context.Context, bucket session.Bucket, merchantIDs ...string) (Endpoints, error) {
+	var all Endpoints
+	for page := range slices.Chunk(merchantIDs, endpointPage) {
+		some, err := o.readEndpoints(ctx, bucket, page)
+		if err != nil {
+			return all, err
+		}
+		all = Endpoints{some.Now, append(all.States, some.States...)}
+	}
+	return all, nil
+}
+
+func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merchantIDs []string) (Endpoints, error) {
+	space := redis.KeyspaceOf(bucket)
+	args := []any{space.Key(redis.EndpointKey), space.Key(redis.MerchantDeadLettersKey), retention.Milliseconds()}
+	for _, id := range merchantIDs {
+		args = append(args, id)
+	}
+	reply, err := o.redis.Run(ctx, readEndpointsScript, []string{space.Key(redis.WatchedKey), space.Key(redis.QueueKey)}, args...)
+	if err != nil {
+		return Endpoints{}, fmt.Errorf("read endpoints: %w", err)
+	}
+	reply.OK()
+	found := Endpoints{Now: reply.Millis()}
+	rows := reply.List()
+	if err := reply.Err(); err != nil {
+		return Endpoints{}, fmt.Errorf("read endpoints: %w", err)
+	}
+	for rows.More() {
+		row := rows.List()
+		merchantID, pending, dead, fields := row.Text(), row.Int(), row.Int(), row.List()
+		state, err := endpointOf(merchantID, &fields)
+		if err != nil || row.Err() != nil {
+			continue
+		}
+		state.Pending, state.Dead = pending, dead
+		found.States = append(found.States, state)
+	}
+	return found, nil
+}
+
+// EndpointReported remembers that this state was reported, with the reason, and whether it was healthy: then it is watched no more,
+// unless it has failed since. If another dispatcher has reported meanwhile, a report must follow. The error is redis.ErrCorrupt or
 // redis.ErrUnavailable.
-func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState) error {
-	reply, err := o.redis.Run(ctx, reportEndpointScript, endpointKeys(state.MerchantID),
-		optionalTime(state.DisabledAt), optionalTime(state.ResumedAt), state.MerchantID)
+func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reason string, healthy bool) error {
+	return o.markEndpoint(ctx, state.MerchantID, reportEndpointScript,
+		redis.Flag(healthy), redis.Flag(true), state.Reported.Reason, reason, state.Pending, state.Dead)
+}
+
+// UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy. Errors are those of EndpointReported.
+func (o *Outbox) UnwatchEndpoint(ctx context.Context, merchantID string) error {
+	return o.markEndpoint(ctx, merchantID, reportEndpointScript, redis.Flag(true), redis.Flag(false))
+}
+
+// ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of EndpointReported.
+func (o *Outbox) ForgetEndpoint(ctx context.Context, merchantID string) error {
+	return o.markEndpoint(ctx, merchantID, forgetEndpointScript)
+}
+
+func (o *Outbox) markEndpoint(ctx context.Context, merchantID string, script *redis.Script, args ...any) error {
+	reply, err := o.redis.Run(ctx, script, endpointKeys(merchantID), append([]any{merchantID}, args...)...)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("mark an endpoint as reported: %w", err)
+		return fmt.Errorf("mark an endpoint: %w", err)
 	}
 	return nil
-}
-
-// optionalTime writes a time in milliseconds, and nothing for none.
-func optionalTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(t.UnixMilli(), 10)
 }

@@ -1,7 +1,10 @@
--- Expects clock. Defines read_endpoint() and endpoint_keep_ms. A healthy endpoint has no hash.
+-- Expects clock. Defines read_endpoint(), endpoint_keep_ms and unhealthy_after_ms.
 
 -- Longer than any quiet merchant rests between two events.
 local endpoint_keep_ms = 34560000000
+
+-- An endpoint that only fails for this long is unhealthy, whatever the reason.
+local unhealthy_after_ms = UNHEALTHY_AFTER
 
 local function read_endpoint(key)
   return call('HMGET', key, ENDPOINT_FIELDS)

@@ -1,17 +1,20 @@
 package outbox_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // fail lets a new event of the merchant fail, sent to the target.
 func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
 	t.Helper()
 	id := s.event(t)
-	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
+	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout", Answer: "timeout"}, Health: "Timeout", Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
 	if change != nil {
 		change(&failure)
 	}
@@ -24,20 +27,28 @@ func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure))
 	return failed
 }
 
-// endpoint is how the next event finds the endpoint, which it leaves as it is.
-func (s fixture) endpoint(t *testing.T) outbox.EndpointState {
+// deliver lets a new event of the merchant arrive at the target.
+func (s fixture) deliver(t *testing.T, target string) {
 	t.Helper()
 	s.event(t)
-	lease := s.one(t)
-	must(t, s.Drop(t.Context(), lease))
-	return lease.Endpoint
+	must(t, s.Delivered(t.Context(), s.one(t), target))
 }
 
-func (s fixture) unhealthy(t *testing.T) []outbox.EndpointState {
+func (s fixture) state(t *testing.T) outbox.EndpointState {
 	t.Helper()
-	states, err := s.UnhealthyEndpoints(t.Context(), s.bucket())
+	found, err := s.Endpoints(t.Context(), s.bucket(), s.asks.MerchantID)
 	must(t, err)
-	return states
+	if len(found.States) != 1 || found.States[0].MerchantID != s.asks.MerchantID {
+		t.Fatalf("found %+v", found)
+	}
+	return found.States[0]
+}
+
+func (s fixture) watched(t *testing.T) bool {
+	t.Helper()
+	found, err := s.WatchedEndpoints(t.Context(), s.bucket())
+	must(t, err)
+	return slices.ContainsFunc(found.States, func(state outbox.EndpointState) bool { return state.MerchantID == s.asks.MerchantID })
 }
 
 // failingFor sets the clock of the endpoint back.
@@ -47,19 +58,21 @@ func (s fixture) failingFor(t *testing.T, long time.Duration) {
 	must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "since", since).Err())
 }
 
-func gone(f *outbox.Failure) { f.Gone = true }
+func gone(f *outbox.Failure) { f.Gone, f.Permanent = true, true }
+
+func permanent(f *outbox.Failure) { f.Permanent, f.Health, f.Answer = true, "Rejected", "401" }
 
 func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", nil)
-	first := s.endpoint(t).FailingSince
+	first := s.state(t).FailingSince
 	if first.IsZero() {
 		t.Fatal("the first failure is not remembered")
 	}
 	if failed := s.fail(t, "here", nil); failed.Disabled {
 		t.Fatal("disabled at once")
 	}
-	if again := s.endpoint(t); !again.FailingSince.Equal(first) || again.Disabled() {
+	if again := s.state(t); !again.FailingSince.Equal(first) || again.Disabled() {
 		t.Errorf("after another failure: %+v, failing since %s", again, first)
 	}
 	s.failingFor(t, 120*time.Hour-time.Minute)
@@ -70,7 +83,7 @@ func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 	if failed := s.fail(t, "here", nil); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
 		t.Fatalf("after 120 h: %+v", failed)
 	}
-	if state := s.endpoint(t); !state.Disabled() || state.Cause != outbox.EndpointFailing || state.Target != "here" || state.Reported {
+	if state := s.state(t); !state.Disabled() || state.Cause != outbox.EndpointFailing || state.Target != "here" || !s.watched(t) {
 		t.Errorf("found %+v", state)
 	}
 	if failed := s.fail(t, "here", nil); failed.Disabled { // an attempt that was under way
@@ -80,26 +93,53 @@ func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 
 func TestASuccessEndsTheFailing(t *testing.T) {
 	s := newFixture(t)
-	s.fail(t, "here", nil)
+	s.fail(t, "here", permanent)
 	s.failingFor(t, 200*time.Hour)
-	s.event(t)
-	must(t, s.Delivered(t.Context(), s.one(t)))
-	if state := s.endpoint(t); state != (outbox.EndpointState{MerchantID: s.asks.MerchantID}) {
+	s.deliver(t, "here")
+	state := s.state(t)
+	if !state.FailingSince.IsZero() || !state.PermanentSince.IsZero() || state.HealthySince.IsZero() || !state.LastDelivery.Equal(state.HealthySince) {
 		t.Errorf("found %+v", state)
+	}
+	if last := state.LastFailure; last.Reason != "Rejected" || last.Status() != 401 || last.Time.IsZero() {
+		t.Errorf("the last failure is %+v", last)
 	}
 	if failed := s.fail(t, "here", nil); failed.Disabled {
 		t.Error("the failures before the success still count")
 	}
 }
 
+// An endpoint that fails now and then, and is not unhealthy for that, is healthy since its first delivery.
+func TestAFewFailuresDoNotEndTheHealth(t *testing.T) {
+	s := newFixture(t)
+	s.deliver(t, "here")
+	since := s.state(t).HealthySince
+	s.fail(t, "here", nil)
+	s.deliver(t, "here")
+	if state := s.state(t); !state.HealthySince.Equal(since) {
+		t.Errorf("healthy since %s, then since %s", since, state.HealthySince)
+	}
+	for what, failing := range map[string]func(){
+		"for five minutes": func() { s.fail(t, "here", nil); s.failingFor(t, outbox.UnhealthyAfter) },
+		"permanently":      func() { s.fail(t, "here", permanent) },
+		"elsewhere":        func() { s.fail(t, "there", nil) },
+	} {
+		must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "healthy", 1).Err())
+		failing()
+		s.deliver(t, "here")
+		if state := s.state(t); state.HealthySince.UnixMilli() == 1 {
+			t.Errorf("failed %s: healthy since before", what)
+		}
+	}
+}
+
 func TestFailuresElsewhereDoNotCount(t *testing.T) {
 	s := newFixture(t)
-	s.fail(t, "here", nil)
+	s.fail(t, "here", permanent)
 	s.failingFor(t, 200*time.Hour)
 	if failed := s.fail(t, "there", nil); failed.Disabled {
 		t.Error("disabled for what another target did")
 	}
-	if state := s.endpoint(t); state.Target != "there" || time.Since(state.FailingSince) > time.Hour {
+	if state := s.state(t); state.Target != "there" || !state.PermanentSince.IsZero() || time.Since(state.FailingSince) > time.Hour {
 		t.Errorf("found %+v", state)
 	}
 }
@@ -109,13 +149,11 @@ func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
 	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
 		t.Fatalf("%+v", failed)
 	}
-	if state := s.endpoint(t); !state.Disabled() || state.Cause != outbox.EndpointGone {
+	if state := s.state(t); !state.Disabled() || state.Cause != outbox.EndpointGone {
 		t.Errorf("found %+v", state)
 	}
-	// A straggler does not bring it back.
-	s.event(t)
-	must(t, s.Delivered(t.Context(), s.one(t)))
-	if !s.endpoint(t).Disabled() {
+	s.deliver(t, "here") // an attempt that was under way
+	if !s.state(t).Disabled() {
 		t.Error("a success that was under way has enabled it")
 	}
 }
@@ -128,19 +166,20 @@ func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
 		return resumed
 	}
 	if resume("here") {
-		t.Error("resumed what was never disabled")
+		t.Error("resumed what got no event yet")
 	}
 	s.fail(t, "here", gone)
 	if resume("here") {
 		t.Error("resumed for the same target")
 	}
-	if !resume("there") {
-		t.Error("not resumed for another target")
+	if !resume("there") || resume("there") {
+		t.Error("not resumed once for another target")
 	}
-	if resume("elsewhere") {
-		t.Error("resumed twice")
+	s.fail(t, "there", gone)
+	if !resume("") || resume("") { // whatever its target, but only if it is disabled
+		t.Error("not resumed once for the same target")
 	}
-	if state := s.endpoint(t); state.Disabled() || !state.FailingSince.IsZero() || state.ResumedAt.IsZero() {
+	if state := s.state(t); state.Target != "there" || state.Disabled() || !state.FailingSince.IsZero() || !state.PermanentSince.IsZero() || state.ChangedAt.IsZero() || !s.watched(t) {
 		t.Errorf("found %+v", state)
 	}
 	if failed := s.fail(t, "there", gone); !failed.Disabled {
@@ -148,55 +187,96 @@ func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
 	}
 }
 
-// Whoever passes the news on may crash at any point, and another one has to see what is left to say.
-func TestNewsOfAnEndpointWaitUntilTheyArePassedOn(t *testing.T) {
+// A healthy endpoint is watched until its health is reported, an unhealthy one until it is healthy.
+func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	s := newFixture(t)
-	if states := s.unhealthy(t); len(states) != 0 {
-		t.Errorf("unhealthy are %+v", states)
+	s.deliver(t, "here")
+	if !s.watched(t) {
+		t.Fatal("the first delivery is not to be reported")
 	}
-	s.fail(t, "here", gone)
-	disabled := s.unhealthy(t)
-	if len(disabled) != 1 || disabled[0].MerchantID != s.asks.MerchantID || disabled[0].Reported {
-		t.Fatalf("unhealthy are %+v", disabled)
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	s.deliver(t, "here")
+	if s.watched(t) {
+		t.Fatal("a healthy endpoint is watched")
 	}
-	must(t, s.EndpointReported(t.Context(), disabled[0]))
-	if states := s.unhealthy(t); len(states) != 1 || !states[0].Reported {
-		t.Errorf("after it was reported: %+v", states)
+	s.fail(t, "here", permanent)
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
+	failing := s.state(t)
+	if !s.watched(t) || failing.Reported.Reason != "Rejected" || failing.Reported.At.IsZero() {
+		t.Fatalf("after it was reported: %+v", failing)
 	}
-	if _, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "there"); err != nil {
-		t.Fatal(err)
+	must(t, s.UnwatchEndpoint(t.Context(), s.asks.MerchantID)) // late: it has failed since
+	if !s.watched(t) {
+		t.Fatal("a failing endpoint is not watched")
 	}
-	resumed := s.unhealthy(t)
-	if len(resumed) != 1 || resumed[0].Disabled() || resumed[0].ResumedAt.IsZero() || resumed[0].Reported {
-		t.Fatalf("after it was resumed: %+v", resumed)
+	s.deliver(t, "here")
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	if s.watched(t) {
+		t.Error("it is watched after its recovery was reported")
 	}
-	must(t, s.EndpointReported(t.Context(), disabled[0])) // late
-	if states := s.unhealthy(t); len(states) != 1 {
-		t.Errorf("old news have taken the place of new ones: %+v", states)
-	}
-	must(t, s.EndpointReported(t.Context(), resumed[0]))
-	if states := s.unhealthy(t); len(states) != 0 {
-		t.Errorf("after all was reported: %+v", states)
-	}
-	if n := s.redis.Exists(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID).Val(); n != 0 {
-		t.Error("a healthy endpoint is remembered")
+	must(t, s.ForgetEndpoint(t.Context(), s.asks.MerchantID))
+	if state := s.state(t); s.watched(t) || state.Target != "" || !state.LastDelivery.IsZero() || state.Reported != (outbox.Report{}) {
+		t.Errorf("forgotten, it is %+v", state)
 	}
 }
 
-func TestAResumedEndpointThatIsDisabledAgainHasThatToTell(t *testing.T) {
+// Nobody knows whose report the API server has got last.
+func TestReportsOfTwoDispatchersAtOnceAreRepeated(t *testing.T) {
 	s := newFixture(t)
-	s.fail(t, "here", gone)
-	_, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "there")
-	must(t, err)
-	resumed := s.unhealthy(t)[0]
-	s.event(t)
-	must(t, s.Delivered(t.Context(), s.one(t)))
-	if states := s.unhealthy(t); len(states) != 1 {
-		t.Fatalf("a success has hidden that it was resumed: %+v", states)
+	s.deliver(t, "here")
+	before := s.state(t)
+	s.fail(t, "here", permanent)
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
+	must(t, s.EndpointReported(t.Context(), before, "Healthy", true))
+	if state := s.state(t); state.Reported.Reason != "" || !s.watched(t) {
+		t.Errorf("found %+v", state)
 	}
-	s.fail(t, "there", gone)
-	must(t, s.EndpointReported(t.Context(), resumed))
-	if states := s.unhealthy(t); len(states) != 1 || !states[0].Disabled() || states[0].Reported || !states[0].ResumedAt.IsZero() {
-		t.Errorf("unhealthy are %+v", states)
+}
+
+func TestReportsOfChangesHaveABudget(t *testing.T) {
+	s := newFixture(t)
+	s.deliver(t, "here")
+	for i := range outbox.ReportBurst {
+		if state := s.state(t); !state.MayReportChange(s.redis.Time(t.Context()).Val()) {
+			t.Fatalf("report %d is refused", i+1)
+		}
+		must(t, s.EndpointReported(t.Context(), s.state(t), fmt.Sprint("reason ", i), false))
 	}
+	now := s.redis.Time(t.Context()).Val()
+	state := s.state(t)
+	if state.MayReportChange(now) || !state.MayReportChange(now.Add(outbox.ReportInterval)) {
+		t.Error("the budget is not used up, or not for a minute")
+	}
+	must(t, s.EndpointReported(t.Context(), state, state.Reported.Reason, false)) // no change
+	if !s.state(t).MayReportChange(now.Add(outbox.ReportInterval)) {
+		t.Error("a report without a change costs")
+	}
+}
+
+func TestEventsAreCountedByMerchant(t *testing.T) {
+	s := newFixture(t)
+	other := s
+	other.asks = storetest.MerchantOf(s.bucket())
+	want := func(when string, of fixture, pending, dead int64) {
+		t.Helper()
+		if state := of.state(t); state.Pending != pending || state.Dead != dead {
+			t.Errorf("%s: %d pending, %d dead; want %d and %d", when, state.Pending, state.Dead, pending, dead)
+		}
+	}
+	want("at first", s, 0, 0)
+	ids := []string{s.deadLetter(t, "dns"), s.deadLetter(t, "dns")}
+	s.fail(t, "here", nil)
+	other.deadLetter(t, "dns")
+	want("with dead letters", s, 1, 2)
+	want("of the neighbour", other, 0, 1)
+	resent, err := s.Resend(t.Context(), ids...)
+	if err != nil || resent.Sent != 2 {
+		t.Fatalf("sent %d again: %v", resent.Sent, err)
+	}
+	want("right after they were sent again", s, 3, 0)
+	want("of the neighbour, after that", other, 0, 1)
+	for _, lease := range s.leaseFor(t, time.Hour, 10) {
+		must(t, s.Delivered(t.Context(), lease, "here"))
+	}
+	want("after their delivery", s, 1, 0)
 }

@@ -24,6 +24,8 @@ type Event struct {
 	Session *SessionChange
 	// Key is the subject of key.rotated, else nil.
 	Key *KeyRotation
+	// Test is the subject of webhook.test, else nil.
+	Test *WebhookTest
 }
 
 // Bucket is where the event is kept: with everything else of its merchant.
@@ -54,6 +56,23 @@ type KeyRotation struct {
 	Prefix     string
 	Generation int64
 	Cause      v1alpha1.RotationCause
+}
+
+// WebhookTest is what the platform team asked for: an event to try the endpoint.
+type WebhookTest struct {
+	// Trigger is spec.webhook.testTrigger.
+	Trigger string
+}
+
+// NewWebhookTest returns the event of a test. Its id is derived from the merchant and the trigger.
+func NewWebhookTest(merchantID, merchantName, trigger string, occurredAt time.Time) Event {
+	return Event{
+		ID:         fmt.Sprintf("evt_test_%s_%s", merchantID, digest(trigger)),
+		Kind:       v1alpha1.EventWebhookTest,
+		MerchantID: merchantID, MerchantName: merchantName,
+		OccurredAt: occurredAt,
+		Test:       &WebhookTest{Trigger: trigger},
+	}
 }
 
 // NewKeyRotated returns the event of a rotation. Its id is derived from the key id and the generation.
@@ -92,8 +111,8 @@ func SessionEventIDOf(sessionID string, mark Mark) string {
 	return "evt_" + strings.TrimPrefix(sessionID, "ps_") + "_" + string(mark)
 }
 
-// digest returns 16 hex digits of the reference's SHA-256: rails choose references, ids are ours.
-func digest(paymentRef string) string {
-	sum := sha256.Sum256([]byte(paymentRef))
+// digest returns 16 hex digits of the text's SHA-256: others choose payment references and triggers, ids are ours.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }

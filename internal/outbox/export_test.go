@@ -5,8 +5,8 @@ import "github.com/merchant-operator/merchant-operator/internal/redis"
 // Scripts are all of this package.
 func Scripts() []*redis.Script {
 	return []*redis.Script{
-		rotationScript, leaseScript, forgetScript, endScript, failScript, deferScript, deadLetterScript,
-		listDeadLettersScript, resendDeadLettersScript, pendingWorkScript, countBacklogScript,
-		resumeEndpointScript, listUnhealthyScript, reportEndpointScript,
+		rotationScript, testScript, leaseScript, forgetScript, endScript, failScript, deferScript, deadLetterScript,
+		listDeadLettersScript, findDeadLettersScript, resendDeadLettersScript, pendingWorkScript, countBacklogScript,
+		resumeEndpointScript, readEndpointsScript, reportEndpointScript, forgetEndpointScript,
 	}
 }

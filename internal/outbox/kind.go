@@ -18,6 +18,8 @@ const (
 	AboutPayment
 	// AboutKey: Event.Key is set.
 	AboutKey
+	// AboutTest: Event.Test is set.
+	AboutTest
 )
 
 // subjects are those of all kinds. A new kind is a line here, the change that records it, its name in api/v1alpha1 and its
@@ -31,6 +33,7 @@ var subjects = map[v1alpha1.WebhookEvent]Subject{
 	v1alpha1.EventLatePayment:      AboutPayment,
 	v1alpha1.EventPaymentMismatch:  AboutPayment,
 	v1alpha1.EventKeyRotated:       AboutKey,
+	v1alpha1.EventWebhookTest:      AboutTest,
 }
 
 // Kinds returns all kinds of events, sorted.

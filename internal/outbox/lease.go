@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -46,6 +47,12 @@ func (l Lease) space() redis.Keyspace { return redis.KeyspaceOf(l.bucket) }
 func (l Lease) keys() []string {
 	space := l.space()
 	return []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, l.Event.ID)}
+}
+
+// deadLetterKeys are those of the dead letters of the bucket and of the merchant, who is in the queue also if the event cannot be read.
+func (l Lease) deadLetterKeys() []string {
+	merchantID, _, _ := strings.Cut(l.queued, ":")
+	return []string{l.space().Key(redis.DeadLettersKey), l.space().Key(redis.MerchantDeadLettersKey, merchantID)}
 }
 
 // Leased are the events of one bucket that were due.

@@ -21,11 +21,11 @@ var outboxOperations = []struct {
 	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
-	{"unhealthy", func(ctx context.Context, s fixture, _ outbox.Lease) error {
-		return second(s.UnhealthyEndpoints(ctx, s.bucket()))
+	{"watched", func(ctx context.Context, s fixture, _ outbox.Lease) error {
+		return second(s.WatchedEndpoints(ctx, s.bucket()))
 	}},
 	{"report", func(ctx context.Context, s fixture, _ outbox.Lease) error {
-		return s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID})
+		return s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)
 	}},
 	{"resume", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
@@ -36,7 +36,7 @@ var outboxOperations = []struct {
 	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"})
 	}},
-	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease) }},
+	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease, "here") }},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
 	{"list", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))

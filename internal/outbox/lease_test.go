@@ -118,7 +118,7 @@ func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
 	}
 	// It comes back from the dead, and is too late for everything.
 	wantStale(t, s, crashed[0])
-	if err := s.Delivered(t.Context(), taken[0]); err != nil {
+	if err := s.Delivered(t.Context(), taken[0], "here"); err != nil {
 		t.Errorf("the one who holds it: %v", err)
 	}
 	wantStale(t, s, crashed[0])
@@ -128,7 +128,7 @@ func wantStale(t *testing.T, s fixture, stale outbox.Lease) {
 	t.Helper()
 	before := s.everything(t)
 	for name, err := range map[string]error{
-		"delivered":   s.Delivered(t.Context(), stale),
+		"delivered":   s.Delivered(t.Context(), stale, "here"),
 		"dropped":     s.Drop(t.Context(), stale),
 		"dead letter": s.DeadLetter(t.Context(), stale, outbox.Details{Reason: "late"}),
 		"failed":      second(s.Failed(t.Context(), stale, outbox.Failure{Details: outbox.Details{Reason: "late"}, Gone: true, Target: "t"})),

@@ -1,5 +1,5 @@
 -- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.
--- KEYS[1] is the bucket's dead letters. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
+-- KEYS[1] is the dead letters of a bucket or of a merchant. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
 -- events begin with, ARGV[4] how long dead letters are kept in ms.
 
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[4])

@@ -37,6 +37,7 @@ var (
 // The scripts and their parts. A part uses what those before it define.
 var (
 	rotationScript          = redis.NewScript("record_rotation", redis.Clock, queue, part("record_rotation"))
+	testScript              = redis.NewScript("record_test", redis.Clock, queue, part("record_webhook_test"))
 	leaseScript             = redis.NewScript("lease_events", redis.Clock, queue, endpoint, part("lease"))
 	forgetScript            = redis.NewScript("forget_event", redis.Clock, queue, forgetLua)
 	endScript               = redis.NewScript("end_event", redis.Clock, queue, endpoint, part("end"))
@@ -44,15 +45,19 @@ var (
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
 	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
 	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
+	findDeadLettersScript   = redis.NewScript("find_dead_letters", redis.Clock, findDeadLettersLua)
 	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))
 	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))
 	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, backlogLua)
 	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))
-	listUnhealthyScript     = redis.NewScript("list_unhealthy_endpoints", redis.Clock, endpoint, listUnhealthyLua)
+	readEndpointsScript     = redis.NewScript("read_endpoints", redis.Clock, endpoint, part("read_endpoints"))
 	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, endpoint, part("report_endpoint"))
+	forgetEndpointScript    = redis.NewScript("forget_endpoint", redis.Clock, forgetEndpointLua)
 )
 
-func part(name string) string { return endpointFields.In(redis.Part(files, name)) }
+func part(name string) string {
+	return endpointLimits.Replace(endpointFields.In(redis.Part(files, name)))
+}
 
 func allBuckets() []session.Bucket {
 	buckets := make([]session.Bucket, session.Buckets)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -31,6 +32,11 @@ type Failure struct {
 	Target string
 	// FailingLimit is how long an endpoint may do nothing but fail before it is disabled.
 	FailingLimit time.Duration
+
+	// Health is the reason in the words of conditions.
+	Health string
+	// Permanent: retrying cannot mend it, so the endpoint is unhealthy at once.
+	Permanent bool
 }
 
 // Failed is what a failed attempt led to.
@@ -48,13 +54,13 @@ local lost = call('TYPE', KEYS[3]).ok ~= 'hash' and events.release(ARGV[1])
 return {'OK', lost and 1 or 0}
 `
 
-// deadLetterLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters;
-// ARGV the leased event as the queue has it, the reason, the endpoint's last answer, and the merchant's name for people.
+// deadLetterLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters
+// of the bucket and of the merchant; ARGV the leased event as the queue has it, the reason, the endpoint's last answer, and the merchant's name for people.
 const deadLetterLua = `
 if not held(KEYS[3], ARGV[1]) then
   return {'STALE'}
 end
-dead_letter(KEYS[4], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 return {'OK'}
 `
 
@@ -67,10 +73,10 @@ end
 return {'OK'}
 `
 
-// Delivered ends an event that was delivered, and with it the failing of its endpoint. Errors: ErrLeaseLost,
+// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint. Errors: ErrLeaseLost,
 // redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) Delivered(ctx context.Context, lease Lease) error {
-	return o.runLeased(ctx, "end a delivered event", endScript, lease, []string{lease.space().Key(redis.EndpointKey, lease.Event.MerchantID)})
+func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) error {
+	return o.runLeased(ctx, "end a delivered event", endScript, lease, endpointKeys(lease.Event.MerchantID), target, lease.Event.MerchantID)
 }
 
 // Drop ends an event that nobody wants. Errors are those of Delivered.
@@ -80,7 +86,7 @@ func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 
 // DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
 func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) error {
-	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, []string{lease.space().Key(redis.DeadLettersKey)},
+	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, lease.deadLetterKeys(),
 		details.Reason, details.Answer, details.Merchant)
 }
 
@@ -96,12 +102,11 @@ func (o *Outbox) runLeased(ctx context.Context, what string, script *redis.Scrip
 // Errors are those of Delivered.
 func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
-	space, merchantID := lease.space(), lease.Event.MerchantID
-	keys := append(lease.keys(),
-		space.Key(redis.DeadLettersKey), space.Key(redis.EndpointKey, merchantID), space.Key(redis.UnhealthyKey))
+	merchantID := lease.Event.MerchantID
+	keys := slices.Concat(lease.keys(), lease.deadLetterKeys(), endpointKeys(merchantID))
 	reply, err := o.redis.Run(ctx, failScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,
 		failure.Target, failure.FailingLimit.Milliseconds(), redis.Flag(failure.Gone), merchantID,
-		failure.Answer, failure.Merchant)
+		failure.Answer, failure.Merchant, failure.Health, redis.Flag(failure.Permanent))
 	if err := leaseError(what, &reply, err); err != nil {
 		return Failed{}, err
 	}

@@ -19,7 +19,7 @@ func (s fixture) leftOf(t *testing.T, id string) (hash, due, dead bool) {
 func TestAnEventEndsWithItsDelivery(t *testing.T) {
 	s := newFixture(t)
 	for name, end := range map[string]func(outbox.Lease) error{
-		"delivered": func(l outbox.Lease) error { return s.Delivered(t.Context(), l) },
+		"delivered": func(l outbox.Lease) error { return s.Delivered(t.Context(), l, "here") },
 		"dropped":   func(l outbox.Lease) error { return s.Drop(t.Context(), l) },
 	} {
 		id := s.event(t)

@@ -15,8 +15,8 @@ type PendingWork struct {
 	Bucket session.Bucket
 	// Events are due, to be leased; Sessions have passed their expiry and are still pending.
 	Events, Sessions bool
-	// Unhealthy: there are endpoints for UnhealthyEndpoints.
-	Unhealthy bool
+	// Endpoints: there are some for WatchedEndpoints.
+	Endpoints bool
 	// Overdue is how long the first of what is due has waited.
 	Overdue Overdue
 }
@@ -68,7 +68,7 @@ func pollKeys(buckets ...session.Bucket) []string {
 	keys := make([]string, 0, 3*len(buckets))
 	for _, bucket := range buckets {
 		space := redis.KeyspaceOf(bucket)
-		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.UnhealthyKey))
+		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey))
 	}
 	return keys
 }
@@ -79,7 +79,7 @@ func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork
 	for i, bucket := range buckets {
 		event, expired := reply.Int(), reply.Int()
 		all[i] = PendingWork{
-			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Unhealthy: reply.Int() > 0,
+			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0,
 			Overdue: Overdue{Event: overdueOf(event), Session: overdueOf(expired)},
 		}
 	}
@@ -95,26 +95,23 @@ func overdueOf(ms int64) time.Duration { return time.Duration(max(0, ms)) * time
 type Backlog struct {
 	// Due are events that wait for delivery, now or later; Dead those that were given up.
 	Due, Dead int64
-	// Unhealthy are endpoints that are disabled, or were resumed a moment ago.
-	Unhealthy int64
 }
 
-// backlogLua counts what waits. KEYS are the queue, the dead letters and the unhealthy endpoints; ARGV[1] how long dead letters are
-// kept in ms.
+// backlogLua counts what waits. KEYS are the queue and the dead letters; ARGV[1] how long dead letters are kept in ms.
 const backlogLua = `
-return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf'), call('ZCARD', KEYS[3])}
+return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf')}
 `
 
 // Backlog counts what waits in a bucket. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket) (Backlog, error) {
 	space := redis.KeyspaceOf(bucket)
-	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DeadLettersKey), space.Key(redis.UnhealthyKey)}
+	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DeadLettersKey)}
 	reply, err := o.redis.Run(ctx, countBacklogScript, keys, retention.Milliseconds())
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}
 	reply.OK()
-	backlog := Backlog{Due: reply.Int(), Dead: reply.Int(), Unhealthy: reply.Int()}
+	backlog := Backlog{Due: reply.Int(), Dead: reply.Int()}
 	if err := reply.Err(); err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}

@@ -67,7 +67,7 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 
 	_, err := s.Failed(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour})
 	must(t, err)
-	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Unhealthy: true})
+	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Endpoints: true})
 }
 
 func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
@@ -87,12 +87,12 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 	s := newFixture(t)
 	s.event(t)
 	other := (s.bucket() + 1) % session.Buckets
-	for _, key := range []string{"due", "expiry", "unhealthy"} {
+	for _, key := range []string{"due", "expiry", "watched"} {
 		must(t, s.redis.Set(t.Context(), storetest.TagOf(other)+key, "no zset", 0).Err())
 	}
 	want := map[session.Bucket]outbox.PendingWork{
 		s.bucket(): {Bucket: s.bucket(), Events: true},
-		other:      {Bucket: other, Events: true, Sessions: true, Unhealthy: true},
+		other:      {Bucket: other, Events: true, Sessions: true, Endpoints: true},
 	}
 	if diff := cmp.Diff(want, s.look(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -114,7 +114,7 @@ func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
 	}
 	other := s.leaseFor(t, 2*time.Hour, 1)[0]
 	wantTurn("both leased", first)
-	must(t, s.Delivered(t.Context(), lease))
+	must(t, s.Delivered(t.Context(), lease, "here"))
 	wantTurn("the first delivered", second)
 	must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: other, Delay: time.Minute}))
 	wantTurn("the second put off", second)

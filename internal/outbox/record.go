@@ -22,6 +22,8 @@ const (
 	retention = 30 * 24 * time.Hour
 	// rotationRetention is longer than any key should go without a rotation.
 	rotationRetention = 400 * 24 * time.Hour
+	// testRetention is longer than it takes to publish that a test was handled, which stops its repetition.
+	testRetention = retention
 )
 
 // errUnsupported says that a newer program wrote an event: its format or its kind is not known here.
@@ -36,6 +38,7 @@ var errUnsupported = errors.New("an event of a newer version")
 //
 //	r, v, w  paymentRef, amountCents and paidAt of the refused payment, for late_payment and payment_mismatch
 //	n, K, P, G, C  merchant name, key id, prefix, generation and cause, for key.rotated
+//	n, T     merchant name and trigger, for webhook.test
 //
 // rotationFields are those of key.rotated; sessions.lua writes those of a session.
 func rotationFields(event Event) []any {
@@ -72,6 +75,8 @@ func ParseEvent(id string, fields map[string]string) (Event, error) {
 	switch event.Subject() {
 	case AboutKey:
 		event.MerchantName, event.Key = read.text("n"), read.keyRotation()
+	case AboutTest:
+		event.MerchantName, event.Test = read.text("n"), &WebhookTest{Trigger: read.text("T")}
 	case AboutPayment:
 		event.Session = read.sessionChange(&event)
 		event.Session.Payment = &RefusedPayment{
@@ -154,18 +159,32 @@ func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time)
 	args := []any{
 		event.Key.Generation, rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.MerchantID,
 	}
-	space := redis.KeyspaceOf(event.Bucket())
-	keys := []string{
-		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, event.ID), space.Key(redis.RotationKey, event.Key.KeyID),
+	key := redis.KeyspaceOf(event.Bucket()).Key(redis.RotationKey, event.Key.KeyID)
+	return o.record(ctx, rotationScript, event, key, append(args, rotationFields(event)...))
+}
+
+// RecordTest records the event, made by NewWebhookTest, unless it was the last one recorded of this merchant. It reports whether the
+// event was recorded. Errors are those of RecordRotation.
+func (o *Outbox) RecordTest(ctx context.Context, event Event) (bool, error) {
+	args := []any{
+		digest(event.Test.Trigger), testRetention.Milliseconds(), event.MerchantID,
+		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.MerchantID, "n", event.MerchantName, "T", event.Test.Trigger,
 	}
-	reply, err := o.redis.Run(ctx, rotationScript, keys, append(args, rotationFields(event)...)...)
+	return o.record(ctx, testScript, event, redis.KeyspaceOf(event.Bucket()).Key(redis.TestKey, event.MerchantID), args)
+}
+
+// record runs a script that records an event unless lastKey says that it was.
+func (o *Outbox) record(ctx context.Context, script *redis.Script, event Event, lastKey string, args []any) (bool, error) {
+	space := redis.KeyspaceOf(event.Bucket())
+	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, event.ID), lastKey}
+	reply, err := o.redis.Run(ctx, script, keys, args...)
 	if err != nil {
-		return false, fmt.Errorf("record a rotation: %w", err)
+		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)
 	}
 	reply.OK()
 	recorded := reply.Int() == 1
 	if err := reply.Err(); err != nil {
-		return false, fmt.Errorf("record a rotation: %w", err)
+		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)
 	}
 	return recorded, nil
 }

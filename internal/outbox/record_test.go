@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,5 +177,69 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 		if event, err := outbox.ParseEvent(eventID, harmed); err == nil {
 			t.Errorf("with garbage for %s it is read as %+v", name, event)
 		}
+	}
+}
+
+// testsOf returns the tests of the merchant's webhook by the ids of their events. Each must be on its way.
+func testsOf(t *testing.T, merchantID string) map[string]outbox.Event {
+	t.Helper()
+	c, tag := storetest.Inspect(t, shared), storetest.Tag(merchantID)
+	events := map[string]outbox.Event{}
+	for _, key := range c.Keys(t.Context(), tag+"event:evt_test_"+merchantID+"_*").Val() {
+		id := strings.TrimPrefix(key, tag+"event:")
+		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
+		must(t, err)
+		if _, _, there := storetest.Queued(t, c, tag, id); !there {
+			t.Errorf("%s is not in the queue", id)
+		}
+		events[id] = event
+	}
+	return events
+}
+
+func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
+	s := storetest.New(t, shared.URL())
+	merchantID := storetest.ID()
+	want := map[string]outbox.Event{}
+	for i, step := range []struct {
+		trigger  string
+		recorded bool
+	}{
+		{"monday", true}, {"monday", false}, {"tuesday: \u2028", true}, {"tuesday: \u2028", false},
+		{"monday", false}, // its event still waits
+	} {
+		event := outbox.NewWebhookTest(merchantID, "Acme Coffee", step.trigger, storetest.RotatedAt.Add(time.Duration(i)*time.Hour))
+		recorded, err := s.RecordTest(t.Context(), event)
+		if err != nil || recorded != step.recorded {
+			t.Errorf("%d: recorded %v, %v; want %v", i, recorded, err, step.recorded)
+		}
+		if step.recorded {
+			want[event.ID] = event
+		}
+	}
+	if diff := gocmp.Diff(want, testsOf(t, merchantID)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Every dispatcher sees every test.
+func TestManyWhoSeeATestRecordItOnce(t *testing.T) {
+	s := storetest.New(t, shared.URL())
+	merchantID := storetest.ID()
+	var recorded atomic.Int32
+	var seeing sync.WaitGroup
+	for i := range 40 {
+		seeing.Go(func() {
+			event := outbox.NewWebhookTest(merchantID, "Acme Coffee", "monday", storetest.RotatedAt.Add(time.Duration(i)))
+			if first, err := s.RecordTest(t.Context(), event); err != nil {
+				t.Error(err)
+			} else if first {
+				recorded.Add(1)
+			}
+		})
+	}
+	seeing.Wait()
+	if n, events := recorded.Load(), testsOf(t, merchantID); n != 1 || len(events) != 1 {
+		t.Errorf("recorded %d times, %d events", n, len(events))
 	}
 }

@@ -55,12 +55,16 @@ const (
 	DueKey   = "due"
 	// DeadLettersKey holds the dead letters by the time they were given up, in milliseconds.
 	DeadLettersKey = "dead"
-	// EndpointKey + merchant id is the hash of what is wrong with a merchant's endpoint.
+	// MerchantDeadLettersKey + merchant id holds the same of one merchant.
+	MerchantDeadLettersKey = "dead:"
+	// EndpointKey + merchant id is the hash of how a merchant's endpoint fares.
 	EndpointKey = "endpoint:"
-	// UnhealthyKey holds the merchants whose endpoint is disabled, or was resumed and that is not reported yet, by time.
-	UnhealthyKey = "unhealthy"
+	// WatchedKey holds the merchants whose endpoint fails, is disabled, or has a change of health to report, by time.
+	WatchedKey = "watched"
 	// RotationKey + key id holds the generation of one ApiKey in the last key.rotated.
 	RotationKey = "rotation:"
+	// TestKey + merchant id holds the fingerprint of the last testTrigger that was recorded.
+	TestKey = "test:"
 
 	// LoginKey + hash of a cookie holds one login of a person at the console. Its bucket is that of the person's account.
 	LoginKey = "login:"

@@ -129,6 +129,14 @@ func (r *Reply) OptionalText() string {
 	return r.Text()
 }
 
+// OptionalInt reads a number; 0: it is missing.
+func (r *Reply) OptionalInt() int64 {
+	if r.Absent() {
+		return 0
+	}
+	return r.Int()
+}
+
 // OptionalMillis reads a time in Unix milliseconds; zero: it is missing.
 func (r *Reply) OptionalMillis() time.Time {
 	if r.Absent() {

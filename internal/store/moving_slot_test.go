@@ -101,7 +101,7 @@ func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 		if before {
 			m.say("%s came again after its delivery was recorded", lease.Event.ID)
 		}
-		if m.call("deliver", m.Delivered(ctx, lease)) {
+		if m.call("deliver", m.Delivered(ctx, lease, "here")) {
 			m.mu.Lock()
 			m.delivered[lease.Event.ID] = lease.Event
 			m.mu.Unlock()

@@ -3,7 +3,14 @@ package system
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -117,4 +124,63 @@ func TestARotatedKeyIsReported(t *testing.T) {
 	if types := hooks.Types(id); types[0] != "key.rotated" {
 		t.Errorf("events: %v", types)
 	}
+}
+
+// The way of a test: Merchant, operator, dispatcher, receiver, and back into the status.
+func TestAPlatformEngineerTestsAWebhook(t *testing.T) {
+	t.Parallel()
+	s := newTenant(t)
+	status := atomic.Int32{}
+	status.Store(http.StatusUnauthorized)
+	hooks := newReceiver(t, func(int, *http.Request) int { return int(status.Load()) })
+	s.till(subscribe(hooks, v1alpha1.EventSessionCompleted))
+	var merchant v1alpha1.Merchant
+	read := func() {
+		if err := s.Kube.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "coffee"}, &merchant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	test := func(trigger, reason string) {
+		t.Helper()
+		read()
+		s.Change(&merchant, func() { merchant.Spec.Webhook.TestTrigger = trigger })
+		s.Eventually("the Merchant says "+reason, func() bool {
+			read()
+			health := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)
+			return health != nil && health.Reason == reason && merchant.Status.Webhook.ObservedTestTrigger == trigger
+		})
+	}
+	read()
+	if merchant.Status.Webhook != nil || meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition) != nil {
+		t.Errorf("before the first event: %+v", merchant.Status)
+	}
+	test("monday", "Rejected")
+	if failure := merchant.Status.Webhook.LastFailure; failure == nil || failure.StatusCode != http.StatusUnauthorized || merchant.Status.Webhook.LastDelivery != nil {
+		t.Errorf("status.webhook is %+v", merchant.Status.Webhook)
+	}
+	status.Store(http.StatusNoContent)
+	test("tuesday", "Healthy")
+	secret := s.signingSecret("coffee")
+	ids := map[string]bool{}
+	for _, attempt := range hooks.Attempts() {
+		s.verify(secret, attempt)
+		ids[attempt.ID] = true
+		if !strings.Contains(attempt.Body, `"type":"webhook.test"`) {
+			t.Errorf("got %s", attempt.Body)
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("got the events %v, want one for each trigger", ids)
+	}
+	events := &eventsv1.EventList{}
+	s.Eventually("both changes are events", func() bool {
+		if err := s.Kube.List(t.Context(), events, client.InNamespace(s.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+		types := map[string]string{}
+		for _, event := range events.Items {
+			types[event.Reason] = event.Type
+		}
+		return types["Rejected"] == corev1.EventTypeWarning && types["Healthy"] == corev1.EventTypeNormal
+	})
 }

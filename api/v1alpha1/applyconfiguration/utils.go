@@ -46,6 +46,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SessionSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Webhook"):
 		return &apiv1alpha1.WebhookApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WebhookDelivery"):
+		return &apiv1alpha1.WebhookDeliveryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WebhookFailure"):
+		return &apiv1alpha1.WebhookFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WebhookStatus"):
+		return &apiv1alpha1.WebhookStatusApplyConfiguration{}
 
 	}
 	return nil

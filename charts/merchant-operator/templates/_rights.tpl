@@ -70,7 +70,7 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 
 {{/* In every namespace that is managed. */}}
 {{- define "merchant-operator.dispatcherRules" -}}
-# Write the condition WebhookHealthy of Merchants, and an event about it.
+# Write the condition WebhookHealthy and status.webhook of Merchants, and events about them.
 - apiGroups: [merchant-operator.io]
   resources: [merchants/status]
   verbs: [patch]

@@ -210,6 +210,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: webhook
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookStatus
     - name: webhookSecretName
       type:
         scalar: string
@@ -298,11 +301,50 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+    - name: testTrigger
+      type:
+        scalar: string
     - name: url
       type:
         scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookDelivery
+  map:
+    fields:
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookEvent
   scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookFailure
+  map:
+    fields:
+    - name: reason
+      type:
+        scalar: string
+    - name: statusCode
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookStatus
+  map:
+    fields:
+    - name: dead
+      type:
+        scalar: numeric
+    - name: lastDelivery
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookDelivery
+    - name: lastFailure
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookFailure
+    - name: observedTestTrigger
+      type:
+        scalar: string
+    - name: pending
+      type:
+        scalar: numeric
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

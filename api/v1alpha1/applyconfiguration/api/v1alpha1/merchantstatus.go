@@ -18,8 +18,10 @@ type MerchantStatusApplyConfiguration struct {
 	MerchantID *string `json:"merchantID,omitempty"`
 	// webhookSecretName is the Secret that last received the signing secret of the webhook; absent without a webhook.
 	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
-	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (after the first
-	// problem of the webhook; written by the dispatcher).
+	// webhook is what the dispatcher has seen of the endpoint; absent without a webhook, and before the first event.
+	Webhook *WebhookStatusApplyConfiguration `json:"webhook,omitempty"`
+	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (from the first
+	// event on; written by the dispatcher).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -50,6 +52,14 @@ func (b *MerchantStatusApplyConfiguration) WithMerchantID(value string) *Merchan
 // If called multiple times, the WebhookSecretName field is set to the value of the last call.
 func (b *MerchantStatusApplyConfiguration) WithWebhookSecretName(value string) *MerchantStatusApplyConfiguration {
 	b.WebhookSecretName = &value
+	return b
+}
+
+// WithWebhook sets the Webhook field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Webhook field is set to the value of the last call.
+func (b *MerchantStatusApplyConfiguration) WithWebhook(value *WebhookStatusApplyConfiguration) *MerchantStatusApplyConfiguration {
+	b.Webhook = value
 	return b
 }
 

@@ -26,6 +26,9 @@ type WebhookApplyConfiguration struct {
 	// resumeTrigger is any text, for example a date. Each change enables an endpoint that was disabled, because it
 	// failed for too long or answered 410.
 	ResumeTrigger *string `json:"resumeTrigger,omitempty"`
+	// testTrigger is any text, for example a date. Each change to a text that was not used before sends one event of
+	// type webhook.test to the endpoint, whatever events lists.
+	TestTrigger *string `json:"testTrigger,omitempty"`
 }
 
 // WebhookApplyConfiguration constructs a declarative configuration of the Webhook type for use with
@@ -73,5 +76,13 @@ func (b *WebhookApplyConfiguration) WithRotationTrigger(value string) *WebhookAp
 // If called multiple times, the ResumeTrigger field is set to the value of the last call.
 func (b *WebhookApplyConfiguration) WithResumeTrigger(value string) *WebhookApplyConfiguration {
 	b.ResumeTrigger = &value
+	return b
+}
+
+// WithTestTrigger sets the TestTrigger field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TestTrigger field is set to the value of the last call.
+func (b *WebhookApplyConfiguration) WithTestTrigger(value string) *WebhookApplyConfiguration {
+	b.TestTrigger = &value
 	return b
 }

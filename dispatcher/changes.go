@@ -1,0 +1,100 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// changes are the merchants whose endpoint was changed, or is to be tested. Every dispatcher sees each, and what it does
+// about it may be repeated.
+type changes struct {
+	added chan struct{}
+
+	mu      sync.Mutex
+	pending map[string]bool // by merchant id
+}
+
+func newChanges() *changes {
+	return &changes{added: make(chan struct{}, 1), pending: map[string]bool{}}
+}
+
+// add does not wait for Redis, because a watch calls it.
+func (c *changes) add(merchantID string) {
+	c.mu.Lock()
+	c.pending[merchantID] = true
+	c.mu.Unlock()
+	wake(c.added)
+}
+
+// take returns the merchants and forgets them.
+func (c *changes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := slices.Collect(maps.Keys(c.pending))
+	clear(c.pending)
+	return taken
+}
+
+// handleChanges sends the tests and reports the changes that it has seen. What fails is done again later.
+func (d *dispatcher) handleChanges(ctx context.Context) (more bool, err error) {
+	var failures []error
+	for _, merchantID := range d.changes.take() {
+		if err := d.handleChange(ctx, merchantID); err != nil {
+			failures = append(failures, err)
+			d.changes.add(merchantID)
+		}
+	}
+	return false, errors.Join(failures...)
+}
+
+func (d *dispatcher) handleChange(ctx context.Context, merchantID string) error {
+	endpoint := d.index.Endpoint(merchantID)
+	if endpoint.TestTrigger != "" {
+		if err := d.sendTest(ctx, endpoint); err != nil {
+			return err
+		}
+	}
+	found, err := d.outbox.Endpoints(ctx, session.BucketOf(merchantID), merchantID)
+	if err != nil {
+		return err
+	}
+	for _, state := range found.States {
+		left := 1
+		if _, err := d.reportChange(ctx, state, found.Now, &left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendTest queues the event of a test once, and says so in the Merchant's status. Then the operator publishes the trigger no
+// more, so that not even a dispatcher with another Redis repeats it.
+func (d *dispatcher) sendTest(ctx context.Context, endpoint endpoints.Endpoint) error {
+	event := outbox.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, d.now())
+	recorded, err := d.outbox.RecordTest(ctx, event)
+	if errors.Is(err, redis.ErrUnavailable) {
+		return err
+	}
+	if err != nil {
+		d.options.Log.Error("could not queue the test of a webhook", "merchant", endpoint.Merchant.String(), "error", err)
+		return nil
+	}
+	if recorded {
+		d.options.Log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "eventID", event.ID)
+	}
+	if endpoint.UID == "" {
+		return nil
+	}
+	if err := d.reporter.ReportTest(ctx, endpoint); err != nil && !errors.Is(err, errMerchantGone) {
+		return err
+	}
+	return nil
+}

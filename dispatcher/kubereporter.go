@@ -1,0 +1,163 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+)
+
+const (
+	// fieldOwner owns the condition and the part of status that dispatchers write. All dispatchers share it.
+	fieldOwner = "merchant-operator-dispatcher"
+	// testFieldOwner owns observedTestTrigger, which a report of health neither writes nor removes.
+	testFieldOwner = fieldOwner + "-test"
+)
+
+// reportTimeout bounds one report.
+const reportTimeout = 10 * time.Second
+
+// kubeReporter writes the status of Merchants and creates events, and publishes last uses of keys.
+type kubeReporter struct {
+	client    client.Client
+	identity  string // of this dispatcher, in events
+	namespace string // of published objects
+}
+
+func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeReporter, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+		}
+	}
+	kube, err := client.New(cluster, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+	}
+	return &kubeReporter{kube, identity, namespace}, nil
+}
+
+// Report may be repeated, also by another dispatcher: the status stays as it is, and there is one event. The error is
+// errMerchantGone if the Merchant does not exist any more.
+func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := r.applyStatus(ctx, endpoint, fieldOwner, statusOf(made)); err != nil {
+		return err
+	}
+	if endpoint.URL == "" { // nothing is left of the webhook
+		return r.applyStatus(ctx, endpoint, testFieldOwner, v1alpha1ac.MerchantStatus())
+	}
+	if made.eventType == "" {
+		return nil
+	}
+	err := r.client.Create(ctx, r.event(endpoint, made))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create an event: %w", err)
+	}
+	return nil
+}
+
+// ReportTest says in the status that the event of a test was queued. Errors are those of Report.
+func (r *kubeReporter) ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	status := v1alpha1ac.MerchantStatus().WithWebhook(v1alpha1ac.WebhookStatus().WithObservedTestTrigger(endpoint.TestTrigger))
+	return r.applyStatus(ctx, endpoint, testFieldOwner, status)
+}
+
+// statusOf returns the part of the status that dispatchers own.
+func statusOf(made report) *v1alpha1ac.MerchantStatusApplyConfiguration {
+	status := v1alpha1ac.MerchantStatus()
+	if made.health == (health{}) {
+		return status
+	}
+	webhook := v1alpha1ac.WebhookStatus().WithPending(made.state.Pending).WithDead(made.state.Dead)
+	if last := made.state.LastDelivery; !last.IsZero() {
+		webhook.WithLastDelivery(v1alpha1ac.WebhookDelivery().WithTime(metav1.NewTime(last)))
+	}
+	if last := made.state.LastFailure; !last.Time.IsZero() {
+		failure := v1alpha1ac.WebhookFailure().WithTime(metav1.NewTime(last.Time)).WithReason(last.Reason)
+		if status := last.Status(); status != 0 {
+			failure.WithStatusCode(int32(status))
+		}
+		webhook.WithLastFailure(failure)
+	}
+	return status.WithWebhook(webhook).WithConditions(metav1ac.Condition().
+		WithType(v1alpha1.WebhookHealthyCondition).
+		WithStatus(made.status).
+		WithReason(made.reason).
+		WithMessage(made.message).
+		WithLastTransitionTime(metav1.NewTime(made.since)))
+}
+
+func (r *kubeReporter) applyStatus(ctx context.Context, endpoint endpoints.Endpoint, owner client.FieldOwner, status *v1alpha1ac.MerchantStatusApplyConfiguration) error {
+	merchant, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
+	if err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, owner); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
+
+// sameMerchant returns the metadata of the endpoint's Merchant, or errMerchantGone, also if another one has its name now.
+// The API server ignores a UID in an apply to a custom resource's status, so a patch that only tests the UID goes first.
+// It writes nothing, and needs no right to read Merchants.
+func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
+	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/metadata/uid", "value": string(endpoint.UID)}})
+	if err != nil {
+		return nil, err
+	}
+	merchant := &v1alpha1.Merchant{}
+	merchant.Namespace, merchant.Name = endpoint.Merchant.Namespace, endpoint.Merchant.Name
+	err = r.client.Status().Patch(ctx, merchant, client.RawPatch(types.JSONPatchType, test))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return nil, errMerchantGone
+	case err != nil:
+		return nil, fmt.Errorf("find the Merchant: %w", err)
+	}
+	return merchant, nil
+}
+
+// event has a name derived from its content, so that it is created once.
+func (r *kubeReporter) event(endpoint endpoints.Endpoint, made report) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: endpoint.Merchant.Namespace,
+			Name:      fmt.Sprintf("%s.%s.%x", endpoint.Merchant.Name, endpoint.MerchantID, made.since.UnixMilli()),
+		},
+		EventTime:           metav1.NewMicroTime(made.since),
+		ReportingController: fieldOwner,
+		ReportingInstance:   r.identity,
+		Type:                made.eventType,
+		Reason:              made.reason,
+		Action:              "Deliver",
+		Note:                made.message,
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(),
+			Kind:       "Merchant",
+			Namespace:  endpoint.Merchant.Namespace,
+			Name:       endpoint.Merchant.Name,
+			UID:        endpoint.UID,
+		},
+	}
+}

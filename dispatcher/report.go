@@ -1,0 +1,160 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// The budget of this dispatcher for reports to Merchants, which etcd stores. It does not depend on traffic.
+const (
+	// changesPerRound bounds the reports of changed health in a round of healthInterval.
+	changesPerRound = 20
+	// refreshInterval is how often times and counts of one bucket are refreshed, refreshAge the least age of a report that is,
+	// and refreshesPerRound how many at most, the oldest first.
+	refreshAge        = 10 * time.Minute
+	refreshInterval   = refreshAge / session.Buckets
+	refreshesPerRound = 10
+)
+
+// report is what a Merchant's status says of its endpoint.
+type report struct {
+	health
+	state outbox.EndpointState
+	// eventType is that of the event beside it; empty: none.
+	eventType string
+}
+
+// errMerchantGone says that the Merchant of an endpoint does not exist any more.
+var errMerchantGone = errors.New("the Merchant is gone")
+
+// reportHealth reports changed health, and resumes endpoints with a new target. A failed report is repeated later, by
+// this dispatcher or another one: Redis stores what has been reported.
+func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
+	pending, err := d.pendingWork(ctx)
+	if err != nil {
+		return false, err
+	}
+	first := slices.IndexFunc(pending, func(work outbox.PendingWork) bool { return work.Bucket >= d.nextReport })
+	first = max(first, 0)
+	left, unhealthy := changesPerRound, map[string]int{}
+	for _, work := range slices.Concat(pending[first:], pending[:first]) {
+		if !work.Endpoints {
+			continue
+		}
+		found, err := d.outbox.WatchedEndpoints(ctx, work.Bucket)
+		if err != nil {
+			return false, err
+		}
+		for _, state := range found.States {
+			made, err := d.reportChange(ctx, state, found.Now, &left)
+			if err != nil {
+				return false, err
+			}
+			if made.status == metav1.ConditionFalse {
+				unhealthy[made.reason]++
+			}
+		}
+		if left > 0 {
+			d.nextReport = work.Bucket + 1 // else it begins here the next time
+		}
+	}
+	d.metrics.unhealthy(unhealthy)
+	return false, nil
+}
+
+// reportChange reports the health of an endpoint if it is not what was reported last, and returns it. The error is of Redis.
+func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, left *int) (health, error) {
+	endpoint := d.index.Endpoint(state.MerchantID)
+	switch {
+	case state.Target == "": // there is nothing to report of it
+		return health{}, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
+	case endpoint.State == endpoints.Withdrawn:
+		return health{}, d.outbox.ForgetEndpoint(ctx, state.MerchantID)
+	case endpoint.State != endpoints.Published || endpoint.UID == "":
+		return health{}, nil // perhaps not published yet
+	case endpoint.URL != "" && state.Target != "" && state.Target != endpoint.Target:
+		if _, err := d.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
+			return health{}, err
+		}
+		wake(d.healthChanged)
+		return health{}, nil
+	}
+	h := healthOf(endpoint, state, now)
+	switch {
+	case h.reason == state.Reported.Reason && h.healthy():
+		return h, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
+	case h.reason == state.Reported.Reason && endpoint.URL != "", *left == 0, !state.MayReportChange(now):
+		return h, nil
+	}
+	return h, d.report(ctx, endpoint, h, state, left)
+}
+
+// refreshHealth reports times and counts of one bucket again that have changed.
+func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
+	bucket := d.nextRefresh
+	d.nextRefresh = (bucket + 1) % session.Buckets
+	found, err := d.outbox.Endpoints(ctx, bucket, d.index.MerchantIDs(bucket)...)
+	if err != nil {
+		return false, err
+	}
+	slices.SortFunc(found.States, func(a, b outbox.EndpointState) int { return a.Reported.At.Compare(b.Reported.At) })
+	left := refreshesPerRound
+	for _, state := range found.States {
+		endpoint := d.index.Endpoint(state.MerchantID)
+		h := healthOf(endpoint, state, found.Now)
+		if left == 0 || h.reason == "" || h.reason != state.Reported.Reason || !outdated(state, found.Now) {
+			continue // a changed reason is for reportHealth
+		}
+		if err := d.report(ctx, endpoint, h, state, &left); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func outdated(state outbox.EndpointState, now time.Time) bool {
+	last := state.Reported
+	return now.Sub(last.At) >= refreshAge && (state.LastDelivery.After(last.At) || state.LastFailure.Time.After(last.At) ||
+		state.Pending != last.Pending || state.Dead != last.Dead)
+}
+
+// report writes the health of an endpoint into its Merchant's status, and remembers that. The error is of Redis.
+func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState, left *int) error {
+	if h.reason != "" || state.Reported.Reason != "" {
+		*left--
+		err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state.Reported.Reason)})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !errors.Is(err, errMerchantGone):
+			d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+			return nil
+		case err == nil && h.reason != state.Reported.Reason:
+			d.logHealth(endpoint, h, state)
+		}
+	}
+	if endpoint.URL == "" {
+		return d.outbox.ForgetEndpoint(ctx, state.MerchantID)
+	}
+	return d.outbox.EndpointReported(ctx, state, h.reason, h.healthy())
+}
+
+func (d *dispatcher) logHealth(endpoint endpoints.Endpoint, h health, state outbox.EndpointState) {
+	log := d.options.Log.With("merchant", endpoint.Merchant.String())
+	switch h.status {
+	case metav1.ConditionFalse:
+		log.Warn("webhook is unhealthy", "reason", h.reason, "answer", state.LastFailure.Answer)
+	case metav1.ConditionTrue:
+		log.Info("webhook is healthy")
+	default:
+		log.Info("webhook health is unknown", "reason", h.reason)
+	}
+}
