@@ -53,7 +53,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 }
 
 // transportHeaders are of HTTP itself and not in the document.
-var transportHeaders = []string{"Connection", "Content-Length", "Content-Type", "Date"}
+var transportHeaders = []string{"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date"}
 
 // checkDocumented fails the test when an answer is not as the document says: its status, each of its
 // headers, its body. Requests it has no operation for get 404, 405 or a preflight's 204.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"regexp"
+	"net/url"
+	"strings"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
@@ -48,6 +50,10 @@ type Options struct {
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
+	// QRContent is what the QR codes of payers' pages hold: the payload (default), or the address of the page itself.
+	QRContent string
+	// PublicURL is the https address under which payers reach the public listener; needed for QRContentLink. Default none.
+	PublicURL string
 	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix
 	// PublicRateLimit limits the public reads of one client address in each of the 64 buckets of sessions. Default 50 per second,
@@ -113,6 +119,7 @@ func DefaultOptions() Options {
 			Reread: time.Minute, Heartbeat: 15 * time.Second, WriteTimeout: 10 * time.Second, Drain: 10 * time.Second,
 		},
 		QRScheme:         "pay",
+		QRContent:        QRContentPayload,
 		PublicRateLimit:  v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		InternalCacheTTL: 10 * time.Second,
 		SettlementWait:   300 * time.Millisecond,
@@ -122,8 +129,33 @@ func DefaultOptions() Options {
 	}
 }
 
-// schemeForm is the syntax of a scheme in RFC 3986, section 3.1.
-var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+// What the QR codes of payers' pages hold.
+const (
+	QRContentPayload = "Payload"
+	QRContentLink    = "Link"
+)
+
+// validateQR checks what QR codes are made of.
+func (o Options) validateQR() error {
+	if err := payer.CheckScheme(o.QRScheme); err != nil {
+		return fmt.Errorf("--qr-scheme: %w", err)
+	}
+	if o.QRContent != QRContentPayload && o.QRContent != QRContentLink {
+		return fmt.Errorf("--qr-content must be %s or %s", QRContentPayload, QRContentLink)
+	}
+	if o.PublicURL == "" {
+		if o.QRContent == QRContentLink {
+			return errors.New("set --public-url, which --qr-content=Link needs")
+		}
+		return nil
+	}
+	public, err := url.Parse(o.PublicURL)
+	if err != nil || public.Scheme != "https" || public.Hostname() == "" || public.User != nil ||
+		strings.Trim(public.Path, "/") != "" || strings.ContainsAny(o.PublicURL, "?#") {
+		return errors.New("--public-url must be an https URL without a path, such as https://pay.example.com")
+	}
+	return nil
+}
 
 // Validate names the flag of an invalid option. The store validates its own options.
 func (o Options) Validate() error {
@@ -145,8 +177,6 @@ func (o Options) Validate() error {
 		return errors.New("Streams: Reread, Heartbeat and WriteTimeout must be positive")
 	case o.Streams.Drain < 0 || o.Streams.Drain >= o.ShutdownTimeout:
 		return errors.New("Streams.Drain must not be negative, and shorter than ShutdownTimeout")
-	case !schemeForm.MatchString(o.QRScheme):
-		return fmt.Errorf("--qr-scheme %q is not a URI scheme; use for example pay", o.QRScheme)
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
 		return errors.New("--public-rate and --public-burst must be at least 1")
 	case o.InternalCacheTTL <= 0:
@@ -155,6 +185,9 @@ func (o Options) Validate() error {
 		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
+	}
+	if err := o.validateQR(); err != nil {
+		return err
 	}
 	return o.Ops.Validate()
 }

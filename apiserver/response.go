@@ -142,13 +142,25 @@ const unavailableSeconds = "2"
 // statusClientGone is recorded for a request whose client has disconnected, as in nginx.
 const statusClientGone = 499
 
-// respondError responds with an error. It is the only place where request errors are logged.
+// respondError responds with an error.
 func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		w.WriteHeader(statusClientGone)
+	response, answered := b.beginError(w, r, err)
+	if answered {
 		return
 	}
-	response := errorResponseTo(err)
+	if err := respond(w, response.status, httpserver.ErrorBody{Error: response.message}); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// beginError sets the headers of the response to an error, and logs it if it is ours: no other place logs errors of requests. A client
+// that has disconnected is answered already.
+func (b base) beginError(w http.ResponseWriter, r *http.Request, err error) (response errorResponse, answered bool) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		w.WriteHeader(statusClientGone)
+		return errorResponse{}, true
+	}
+	response = errorResponseTo(err)
 	switch response.status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = bearerOnly
@@ -163,9 +175,7 @@ func (b base) respondError(w http.ResponseWriter, r *http.Request, err error) {
 		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,
 			"status", response.status, "requestID", w.Header().Get(requestIDHeader), "error", err)
 	}
-	if err := respond(w, response.status, httpserver.ErrorBody{Error: response.message}); err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-	}
+	return response, false
 }
 
 // uniform makes all 401 responses equal. Otherwise headers would reveal that a key was rotated after it was admitted, or that

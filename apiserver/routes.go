@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -29,6 +30,7 @@ type publicAPI struct {
 	drained     <-chan struct{} // closed when this replica drains
 	wrongKeys   *wrongKeys
 	refusals    *refusalLog // nil: refused keys are not logged
+	pages       *payerPages
 	qrScheme    string
 	now         func() time.Time
 }
@@ -36,14 +38,27 @@ type publicAPI struct {
 // publicHandler serves the routes of the public listener. HEAD is handled by GET, and OPTIONS of any /api/v1/ path is a CORS
 // preflight.
 func (a *publicAPI) publicHandler() http.Handler {
-	return a.observe(cors(a.canonical(a.mux(map[string]methods{
+	routes := a.mux(map[string]methods{
 		"/api/v1/sessions":             {http.MethodPost: a.withKey(a.createSession)},
 		"/api/v1/sessions/{id}":        {http.MethodGet: a.withKey(a.getSession)},
 		"/api/v1/sessions/{id}/cancel": {http.MethodPost: a.withKey(a.cancelSession)},
 		"/api/v1/public/sessions/{id}": {http.MethodGet: a.publicSession},
 		"/api/v1/merchant/me":          {http.MethodGet: a.withKey(a.merchantMe)},
 		"/api/v1/keys/rotate":          {http.MethodPost: a.withKey(a.rotateKey)},
+		"/pay/{id}":                    {http.MethodGet: a.page(a.paymentPage)},
+		"/pay/{id}/qr.svg":             {http.MethodGet: a.page(a.qrCode)},
 		"/openapi.yaml":                {http.MethodGet: openAPI},
+	})
+	// By themselves, as no ServeMux can tell /pay/static/{file} from /pay/{id}/qr.svg.
+	assets := a.mux(map[string]methods{
+		"/pay/static/{file}": {http.MethodGet: a.pageAsset},
+	})
+	return a.observe(cors(a.canonical(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, payer.AssetPrefix) {
+			assets.ServeHTTP(w, r)
+			return
+		}
+		routes.ServeHTTP(w, r)
 	}))))
 }
 

@@ -163,6 +163,10 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("options: %w", err)
 	}
+	pages, err := newPayerPages(r.options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pages of payers: %w", err)
+	}
 	shared := base{
 		log:       r.options.Log,
 		metrics:   newMetrics(r.registry),
@@ -183,6 +187,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		live:        r.live,
 		streams:     r.options.Streams,
 		drained:     r.draining,
+		pages:       pages,
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
 	}

@@ -160,14 +160,22 @@ func TestARedisThatMayEvictIsRefused(t *testing.T) {
 
 func TestOptionsThatCannotWork(t *testing.T) {
 	for name, change := range map[string]func(*apiserver.Options){
-		"no Redis":             func(o *apiserver.Options) { o.RedisURL = "" },
-		"no namespace":         func(o *apiserver.Options) { o.CredentialsNamespace = "" },
-		"no public address":    func(o *apiserver.Options) { o.PublicAddress = "" },
-		"no internal address":  func(o *apiserver.Options) { o.InternalAddress = "" },
-		"no ops address":       func(o *apiserver.Options) { o.Ops.Address = "" },
-		"no QR scheme":         func(o *apiserver.Options) { o.QRScheme = "" },
-		"a QR scheme with ://": func(o *apiserver.Options) { o.QRScheme = "pay://" },
-		"an invalid proxy":     func(o *apiserver.Options) { o.TrustedProxies = []netip.Prefix{{}} },
+		"no Redis":                    func(o *apiserver.Options) { o.RedisURL = "" },
+		"no namespace":                func(o *apiserver.Options) { o.CredentialsNamespace = "" },
+		"no public address":           func(o *apiserver.Options) { o.PublicAddress = "" },
+		"no internal address":         func(o *apiserver.Options) { o.InternalAddress = "" },
+		"no ops address":              func(o *apiserver.Options) { o.Ops.Address = "" },
+		"no QR scheme":                func(o *apiserver.Options) { o.QRScheme = "" },
+		"a QR scheme with ://":        func(o *apiserver.Options) { o.QRScheme = "pay://" },
+		"a QR scheme of browsers":     func(o *apiserver.Options) { o.QRScheme = "javascript" },
+		"an unknown QR content":       func(o *apiserver.Options) { o.QRContent = "link" },
+		"QR links without a URL":      func(o *apiserver.Options) { o.QRContent = apiserver.QRContentLink },
+		"a public URL over HTTP":      func(o *apiserver.Options) { o.PublicURL = "http://pay.example.com" },
+		"a public URL without a host": func(o *apiserver.Options) { o.PublicURL = "https://" },
+		"a public URL with a path":    func(o *apiserver.Options) { o.PublicURL = "https://example.com/pay" },
+		"a public URL with a query":   func(o *apiserver.Options) { o.PublicURL = "https://example.com?x" },
+		"a public URL with user info": func(o *apiserver.Options) { o.PublicURL = "https://me@example.com" },
+		"an invalid proxy":            func(o *apiserver.Options) { o.TrustedProxies = []netip.Prefix{{}} },
 		"a proxy of 4in6": func(o *apiserver.Options) {
 			o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}
 		},

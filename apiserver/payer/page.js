@@ -1,0 +1,98 @@
+// The page of a payment. It shows and hides what the server has rendered, and makes no text of its own.
+const payment = document.getElementById("payment");
+const remaining = document.getElementById("remaining");
+const announcement = document.getElementById("announcement");
+
+const section = (status) => payment.querySelector(`section[data-state="${status}"]`);
+
+// A screen reader says a text that is new, so the same one is not set twice.
+function announce(text) {
+  if (announcement.textContent !== text) {
+    announcement.textContent = text;
+  }
+}
+
+function show(status) {
+  const shown = payment.dataset.status;
+  const next = section(status);
+  if (status === shown) {
+    return;
+  }
+  if (!next) { // the session is gone
+    location.reload();
+    return;
+  }
+  section(shown).hidden = true;
+  next.hidden = false;
+  payment.dataset.status = status;
+  document.title = next.dataset.title;
+  announce(next.querySelector("h1").textContent);
+  if (status !== "PENDING") {
+    clearInterval(ticking);
+    hide("check", true);
+    hide("offline", true);
+  }
+}
+
+function hide(id, hidden) {
+  document.getElementById(id).hidden = hidden;
+}
+
+// The time left is counted from what the server said, never from the clock of the device, which may be a day off.
+let endsAt = 0;
+let left = Infinity;
+
+function setExpiresIn(seconds) {
+  endsAt = performance.now() + seconds * 1000;
+  tick();
+}
+
+function clock(seconds) {
+  const two = (n) => String(n).padStart(2, "0");
+  const hours = Math.floor(seconds / 3600);
+  const minutes = Math.floor(seconds / 60) % 60;
+  return (hours ? `${hours}:${two(minutes)}` : minutes) + `:${two(seconds % 60)}`;
+}
+
+// Only the server knows whether a session has expired: at the end of the time the page asks, and says no more than that it is over.
+function tick() {
+  const before = left;
+  left = Math.max(0, Math.ceil((endsAt - performance.now()) / 1000));
+  if (left === before) {
+    return;
+  }
+  remaining.textContent = clock(left);
+  for (const seconds of [300, 60, 0]) {
+    if (before > seconds && left <= seconds && before !== Infinity) {
+      announce(remaining.getAttribute(`data-announce-${seconds}`));
+    }
+  }
+  if (left === 0) {
+    client?.check();
+  }
+}
+
+let client;
+let ticking;
+if (payment.dataset.status === "PENDING") {
+  setExpiresIn(Number(payment.dataset.expiresIn));
+  ticking = setInterval(tick, 500);
+  hide("updates", false);
+  hide("check", true);
+  client = watchStatus(payment.dataset.statusUrl, {
+    onStatus: ({ status, expiresIn }) => {
+      if (expiresIn !== undefined) {
+        setExpiresIn(expiresIn);
+      }
+      show(status);
+    },
+    onExpiresIn: setExpiresIn,
+    onConnection: (online) => {
+      hide("offline", online);
+      hide("check", online);
+      if (!online) {
+        announce(document.getElementById("offline").textContent);
+      }
+    },
+  });
+}

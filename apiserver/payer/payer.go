@@ -1,0 +1,220 @@
+// Package payer renders what a payer sees: the page of a payment in the payer's language, its stylesheet and script, and the QR code.
+// It knows neither Redis nor requests; the handlers of package apiserver read the session and write the answer.
+package payer
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/text/language"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+//go:embed page.html page.css page.js statusclient.js texts/*.json
+var files embed.FS
+
+// Pages renders pages. It is immutable, and safe for concurrent use.
+type Pages struct {
+	templates    *template.Template
+	translations []translation
+	matcher      language.Matcher
+	style        stylesheet
+	script       Asset
+}
+
+// New reads the embedded templates, texts and assets.
+func New() (*Pages, error) {
+	p := &Pages{}
+	var err error
+	if p.templates, err = template.ParseFS(files, "page.html"); err != nil {
+		return nil, fmt.Errorf("parse page.html: %w", err)
+	}
+	if p.translations, p.matcher, err = readTranslations(); err != nil {
+		return nil, err
+	}
+	if p.style, err = newStylesheet(); err != nil {
+		return nil, err
+	}
+	p.script, err = newScript()
+	return p, err
+}
+
+// Payment is what the page shows of a session.
+type Payment struct {
+	ID           session.ID
+	MerchantName string
+	AmountCents  int64
+	// Currency is an ISO 4217 code.
+	Currency string
+	Status   session.Status
+	// ExpiresIn is the time left to pay.
+	ExpiresIn time.Duration
+	// Payload opens the payment app. QRText is what the QR code holds: the payload, or the address of the page.
+	Payload, QRText string
+	// AccentColor is "#rrggbb", and ReturnURL an https URL; both may be empty.
+	AccentColor, ReturnURL string
+}
+
+// Path is the path of a session's page.
+func Path(id session.ID) string { return "/pay/" + id.String() }
+
+// paymentPage is what the template needs of a payment.
+type paymentPage struct {
+	head
+
+	Path, StatusURL  string
+	Merchant, Amount string
+	Status           session.Status
+	States           []state
+	ExpiresIn        int64 // seconds
+	TimeLeft         string
+	OpenApp          template.URL
+	QR               Code
+	ReturnURL        string
+}
+
+// head is what all pages have.
+type head struct {
+	translation
+
+	Title      string
+	Stylesheet string
+	Script     string
+}
+
+// state is one section of the page.
+type state struct {
+	Status  session.Status
+	Heading string
+	Title   string // of the document
+	Warning string // what matters most
+	Texts   []string
+	Hidden  bool
+	Icon    string // done, stop or over
+}
+
+// Payment renders the page of a payment in the language that fits the header Accept-Language best.
+func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error) {
+	in := p.translation(acceptLanguage)
+	page := paymentPage{
+		head:      head{in, "", p.style.path(payment.AccentColor), p.script.Path},
+		Path:      Path(payment.ID),
+		StatusURL: "/api/v1/public/sessions/" + payment.ID.String(),
+		Merchant:  payment.MerchantName,
+		Amount:    in.money(payment.AmountCents, payment.Currency),
+		Status:    payment.Status,
+		States:    statesOf(in, payment),
+		ExpiresIn: int64((payment.ExpiresIn + time.Second - 1) / time.Second),
+	}
+	page.Title = page.States[slices.IndexFunc(page.States, func(s state) bool { return !s.Hidden })].Title
+	page.TimeLeft = clock(page.ExpiresIn)
+	if returns, err := url.Parse(payment.ReturnURL); err == nil && returns.Scheme == "https" {
+		page.ReturnURL = payment.ReturnURL
+	}
+	if payment.Status == session.Pending {
+		var err error
+		if page.OpenApp, err = appLink(payment.Payload); err != nil {
+			return nil, err
+		}
+		if page.QR, err = NewCode(payment.QRText); err != nil {
+			return nil, err
+		}
+	}
+	return p.render("payment", page)
+}
+
+// statesOf are the sections of a page: all of them while the session is pending, so that the page needs no reload; then only its own.
+func statesOf(in translation, payment *Payment) []state {
+	all := []state{
+		{Status: session.Pending, Heading: in.Scan, Texts: []string{in.ScanText}},
+		{Status: session.Completed, Heading: in.Paid, Texts: []string{in.PaidText}, Icon: "done"},
+		{Status: session.Failed, Heading: in.Failed, Warning: in.AlreadyPaid, Texts: []string{in.FailedText}, Icon: "stop"},
+		{Status: session.Expired, Heading: in.Expired, Warning: in.AlreadyPaid, Texts: []string{in.LateRefund, in.NotPaid}, Icon: "over"},
+		{Status: session.Cancelled, Heading: in.Cancelled, Warning: in.AlreadyPaid, Texts: []string{in.CancelledText, in.LateRefund}, Icon: "stop"},
+	}
+	var states []state
+	for _, s := range all {
+		s.Hidden = s.Status != payment.Status
+		if s.Hidden && payment.Status != session.Pending {
+			continue
+		}
+		// The name may be of another direction than the heading. A title has no markup, so characters isolate it.
+		const firstStrongIsolate, popIsolate = "\u2068", "\u2069"
+		s.Title = s.Heading + " · " + firstStrongIsolate + payment.MerchantName + popIsolate
+		states = append(states, s)
+	}
+	return states
+}
+
+// problemPage is what the template needs of a page without a payment.
+type problemPage struct {
+	head
+
+	Texts []string
+	Again bool // offer to check again
+}
+
+// Problem renders the page for a session that cannot be shown: 404, 429, or any other status for a service that is unavailable.
+func (p *Pages) Problem(acceptLanguage string, status int) ([]byte, error) {
+	in := p.translation(acceptLanguage)
+	page := problemPage{head: head{in, in.Unavailable, p.style.path(""), ""}, Texts: []string{in.UnavailableText, in.AlreadyPaid}, Again: true}
+	switch status {
+	case http.StatusNotFound:
+		page.Title, page.Texts, page.Again = in.NotFound, []string{in.NotFoundText, in.AlreadyPaid}, false
+	case http.StatusTooManyRequests:
+		page.Title, page.Texts = in.Limited, []string{in.LimitedText}
+	}
+	return p.render("problem", page)
+}
+
+func (p *Pages) render(name string, page any) ([]byte, error) {
+	var rendered bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&rendered, name, page); err != nil {
+		return nil, fmt.Errorf("render the %s page: %w", name, err)
+	}
+	return rendered.Bytes(), nil
+}
+
+// clock writes seconds as 9:05 or 1:09:05, which needs no translation. page.js does the same.
+func clock(seconds int64) string {
+	hours, minutes, seconds := seconds/3600, seconds/60%60, seconds%60
+	if hours > 0 {
+		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds)
+	}
+	return fmt.Sprintf("%d:%02d", minutes, seconds)
+}
+
+// schemeForm is the syntax of a scheme in RFC 3986, section 3.1.
+var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// CheckScheme refuses schemes that cannot be in a link of the page: browsers run or show what follows some of them.
+func CheckScheme(scheme string) error {
+	if !schemeForm.MatchString(scheme) {
+		return fmt.Errorf("%q is not a URI scheme; use for example pay", scheme)
+	}
+	if slices.Contains([]string{"javascript", "vbscript", "data", "blob", "file", "about"}, strings.ToLower(scheme)) {
+		return fmt.Errorf("%q is a scheme of browsers; use one of a payment app, for example pay", scheme)
+	}
+	return nil
+}
+
+// appLink is a payload as a link. html/template removes links of schemes that it does not know, unless they were checked.
+func appLink(payload string) (template.URL, error) {
+	scheme, rest, _ := strings.Cut(payload, "://qr/")
+	if err := CheckScheme(scheme); err != nil {
+		return "", fmt.Errorf("link of the payment app: %w", err)
+	}
+	if _, err := session.ParseID(rest); err != nil {
+		return "", fmt.Errorf("link of the payment app: %w", err)
+	}
+	return template.URL(payload), nil //nolint:gosec // scheme and rest were checked
+}

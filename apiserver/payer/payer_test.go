@@ -1,0 +1,367 @@
+package payer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+func newPages(t *testing.T) *Pages {
+	t.Helper()
+	pages, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// newPayment is a payment with everything that a page can show.
+func newPayment(status session.Status) *Payment {
+	id := session.NewID(5)
+	return &Payment{
+		ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: status, ExpiresIn: 871*time.Second + 1,
+		Payload: "pay://qr/" + id.String(), QRText: "pay://qr/" + id.String(),
+		AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks?a=1&b=2",
+	}
+}
+
+var (
+	final  = []session.Status{session.Completed, session.Failed, session.Expired, session.Cancelled}
+	states = append([]session.Status{session.Pending}, final...)
+)
+
+func TestThePendingPage(t *testing.T) {
+	pages, payment := newPages(t), newPayment(session.Pending)
+	rendered, err := pages.Payment("en", payment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := parse(t, rendered)
+	main := one(t, page, "main")
+	for name, want := range map[string]string{
+		"id": "payment", "data-status": "PENDING", "data-status-url": "/api/v1/public/sessions/" + payment.ID.String(), "data-expires-in": "872",
+	} {
+		if got := attribute(main, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for i, section := range all(page, "section") {
+		if got := attribute(section, "data-state"); got != string(states[i]) {
+			t.Errorf("section %d is of %s, want %s", i, got, states[i])
+		}
+		if hidden := has(section, "hidden"); hidden != (i > 0) {
+			t.Errorf("the section of %s is hidden: %v", states[i], hidden)
+		}
+	}
+	text := text(main)
+	for _, want := range []string{"Payment to Acme Coffee", "€12.50", "Time left 14:32", "Check again"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not on the page: %s", want, text)
+		}
+	}
+	links := links(page)
+	if want := []string{payment.Payload, "/pay/" + payment.ID.String()}; !slices.Equal(links[:1], want[:1]) || !slices.Contains(links, want[1]) {
+		t.Errorf("the links are %v, want %v among them", links, want)
+	}
+	code, err := NewCode(payment.QRText)
+	if err != nil || !bytes.Contains(rendered, []byte(code.Path)) {
+		t.Errorf("the QR code is not on the page: %v", err)
+	}
+	if read, _ := scan(t, code); read != payment.Payload {
+		t.Errorf("the QR code holds %q", read)
+	}
+}
+
+func TestTheFinalPagesSayWhatToDo(t *testing.T) {
+	pages := newPages(t)
+	const again, refunded = "do not pay again", "is refunded"
+	for status, want := range map[session.Status][]string{
+		session.Completed: {"Paid", "You can close this page"},
+		session.Failed:    {"Payment failed", again, "ask the shop for a new code"},
+		session.Expired:   {"This code has expired", again, refunded, "ask the shop for a new code"},
+		session.Cancelled: {"Payment cancelled", again, refunded},
+	} {
+		rendered, err := pages.Payment("en", newPayment(status))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := parse(t, rendered)
+		shown := text(one(t, page, "main"))
+		for _, part := range append(want, "Payment to Acme Coffee", "€12.50") {
+			if !strings.Contains(shown, part) {
+				t.Errorf("%s: %q is not on the page: %s", status, part, shown)
+			}
+		}
+		if section := one(t, page, "section"); attribute(section, "data-state") != string(status) || has(section, "hidden") {
+			t.Errorf("%s: another section is shown", status)
+		}
+		if got := links(page); !slices.Equal(got, []string{"https://shop.example/thanks?a=1&b=2"}) {
+			t.Errorf("%s: the links are %v, want the way back to the shop only", status, got)
+		}
+		if bytes.Contains(rendered, []byte("pay://")) || strings.Contains(string(rendered), `class="qr"`) {
+			t.Errorf("%s: the page still leads to a payment", status)
+		}
+		if title := text(one(t, page, "title")); !strings.HasPrefix(title, want[0]) {
+			t.Errorf("%s: the title is %q", status, title)
+		}
+	}
+}
+
+func TestTheOtherPagesSayWhatToDo(t *testing.T) {
+	pages := newPages(t)
+	for status, want := range map[int][]string{
+		http.StatusNotFound:            {"Payment not found", "Check the link", "do not pay again"},
+		http.StatusTooManyRequests:     {"Too many requests", "Wait a moment", "Check again"},
+		http.StatusServiceUnavailable:  {"Temporarily unavailable", "Wait a moment", "do not pay again", "Check again"},
+		http.StatusInternalServerError: {"Temporarily unavailable", "Check again"},
+	} {
+		rendered, err := pages.Problem("en", status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := text(one(t, parse(t, rendered), "main"))
+		for _, part := range want {
+			if !strings.Contains(shown, part) {
+				t.Errorf("%d: %q is not on the page: %s", status, part, shown)
+			}
+		}
+		if bytes.Contains(rendered, []byte("<script")) {
+			t.Errorf("%d: the page has a script", status)
+		}
+	}
+}
+
+// Whoever writes the Merchant, or the session in Redis, must not get markup, a script or the rest of the line.
+func TestHostileTextsStayTexts(t *testing.T) {
+	pages := newPages(t)
+	for _, name := range []string{
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</bdi></p><h1>Paid</h1>`, `{{.Payload}}`, "' onload='x", "\u202eeeffoC emcA", "<!--",
+		strings.Repeat("A", 4000), "\x00\xff", "Z\u0351\u0352\u0353", "javascript:alert(1)",
+	} {
+		for _, status := range states {
+			payment := newPayment(status)
+			plain, err := pages.Payment("ar", payment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			payment.MerchantName = name
+			hostile, err := pages.Payment("ar", payment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, after := outline(parse(t, plain)), outline(parse(t, hostile)); before != after {
+				t.Errorf("%.20q changes the page from\n%s\nto\n%s", name, before, after)
+			}
+		}
+	}
+	payment := newPayment(session.Completed)
+	for _, returnURL := range []string{"javascript:alert(1)", "http://shop.example", "data:text/html,x", "//shop.example", "/relative", "%", " https://x"} {
+		payment.ReturnURL = returnURL
+		rendered, err := pages.Payment("en", payment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := links(parse(t, rendered)); len(got) > 0 {
+			t.Errorf("%s: the page links to %v", returnURL, got)
+		}
+	}
+}
+
+func TestASchemeOfBrowsersIsNoPaymentApp(t *testing.T) {
+	for _, scheme := range []string{"javascript", "JavaScript", "data", "vbscript", "file", "blob", "", "1pay", "pay:", "p ay"} {
+		if CheckScheme(scheme) == nil {
+			t.Errorf("%q is accepted", scheme)
+		}
+		payment := newPayment(session.Pending)
+		payment.Payload = scheme + "://qr/" + payment.ID.String()
+		if _, err := newPages(t).Payment("en", payment); err == nil {
+			t.Errorf("%q is linked", payment.Payload)
+		}
+	}
+	for _, scheme := range []string{"pay", "web+pay", "Acme.Pay-2", "https"} {
+		if err := CheckScheme(scheme); err != nil {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
+// A payer in a cellar has a slow connection.
+func TestAPageIsSmall(t *testing.T) {
+	pages := newPages(t)
+	const limit = 15 << 10
+	for _, in := range pages.translations {
+		payment := newPayment(session.Pending)
+		payment.QRText = "https://payments.a-long-name.example.com/pay/" + payment.ID.String()
+		rendered, err := pages.Payment(in.Lang, payment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accented, _ := pages.style.with("#0b6e4f")
+		var total int
+		for _, part := range [][]byte{rendered, accented.Content, pages.script.Content} {
+			total += gzipped(t, part)
+		}
+		if total > limit {
+			t.Errorf("%s: %d bytes, want at most %d", in.Lang, total, limit)
+		}
+		var loaded []string
+		page := parse(t, rendered)
+		for _, name := range []string{"link", "script", "img", "iframe", "source", "video", "object", "embed"} {
+			for _, element := range all(page, name) {
+				loaded = append(loaded, attribute(element, "href")+attribute(element, "src"))
+			}
+		}
+		if want := []string{pages.style.path(payment.AccentColor), pages.script.Path}; !slices.Equal(loaded, want) {
+			t.Errorf("the page loads %v, want %v", loaded, want)
+		}
+	}
+}
+
+func gzipped(t *testing.T, content []byte) int {
+	t.Helper()
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	if _, err := writer.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return compressed.Len()
+}
+
+// The policy of the page allows no style and no script in it.
+func TestThePageHasNothingInline(t *testing.T) {
+	rendered, err := newPages(t).Payment("en", newPayment(session.Pending))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := parse(t, rendered)
+	if len(all(page, "style")) > 0 {
+		t.Error("there is a style")
+	}
+	for element := range page.Descendants() {
+		for _, a := range element.Attr {
+			if a.Key == "style" || strings.HasPrefix(a.Key, "on") {
+				t.Errorf("<%s> has %s", element.Data, a.Key)
+			}
+		}
+	}
+	for _, script := range all(page, "script") {
+		if text(script) != "" {
+			t.Errorf("a script is inline: %s", text(script))
+		}
+	}
+}
+
+func TestAssets(t *testing.T) {
+	pages := newPages(t)
+	css, js := strings.TrimPrefix(pages.style.base.Path, AssetPrefix), strings.TrimPrefix(pages.script.Path, AssetPrefix)
+	for _, test := range []struct {
+		name, accent   string
+		current, found bool
+	}{
+		{css, "", true, true},
+		{css, "0b6e4f", true, true},
+		{js, "", true, true},
+		{"page-000000000000.css", "", false, true}, // of another version
+		{"page-000000000000.js", "", false, true},
+		{css, "777777", false, false}, // contrasts nowhere
+		{css, "#0b6e4f", false, false},
+		{css, "0b6e4f;}*{x:y", false, false},
+		{js, "0b6e4f", false, false},
+		{"other.css", "", false, false},
+		{"page.html", "", false, false},
+		{"", "", false, false},
+		{"../payer.go", "", false, false},
+	} {
+		asset, current, found := pages.Asset(test.name, test.accent)
+		if current != test.current || found != test.found || (found && len(asset.Content) == 0) {
+			t.Errorf("%s?accent=%s: current %v, found %v", test.name, test.accent, current, found)
+		}
+	}
+}
+
+// parse reads a page as a browser does.
+func parse(t *testing.T, page []byte) *html.Node {
+	t.Helper()
+	root, err := html.Parse(bytes.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func all(root *html.Node, element string) []*html.Node {
+	var found []*html.Node
+	for node := range root.Descendants() {
+		if node.Type == html.ElementNode && node.Data == element {
+			found = append(found, node)
+		}
+	}
+	return found
+}
+
+func one(t *testing.T, root *html.Node, element string) *html.Node {
+	t.Helper()
+	found := all(root, element)
+	if len(found) != 1 {
+		t.Fatalf("%d elements <%s>, want one", len(found), element)
+	}
+	return found[0]
+}
+
+func attribute(node *html.Node, name string) string {
+	for _, a := range node.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func has(node *html.Node, name string) bool {
+	return slices.ContainsFunc(node.Attr, func(a html.Attribute) bool { return a.Key == name })
+}
+
+func links(root *html.Node) []string {
+	var found []string
+	for _, link := range all(root, "a") {
+		found = append(found, attribute(link, "href"))
+	}
+	return found
+}
+
+// text is what can be read of an element, with single spaces.
+func text(root *html.Node) string {
+	var words []string
+	for node := range root.Descendants() {
+		if node.Type == html.TextNode {
+			words = append(words, strings.Fields(node.Data)...)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// outline are the elements of a page with the names of their attributes.
+func outline(root *html.Node) string {
+	var outline strings.Builder
+	for node := range root.Descendants() {
+		if node.Type == html.ElementNode {
+			outline.WriteString("<" + node.Data)
+			for _, a := range node.Attr {
+				outline.WriteString(" " + a.Key)
+			}
+			outline.WriteString(">")
+		}
+	}
+	return outline.String()
+}

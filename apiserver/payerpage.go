@@ -1,0 +1,199 @@
+package apiserver
+
+import (
+	"compress/gzip"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// payerPages are the pages of payers.
+type payerPages struct {
+	*payer.Pages
+
+	// linkBase begins the address of a page in QR codes, without a slash at its end; empty: QR codes hold the payload.
+	linkBase    string
+	compressors sync.Pool // of *gzip.Writer, each of which takes 800 KB to make
+}
+
+func newPayerPages(options Options) (*payerPages, error) {
+	pages, err := payer.New()
+	if err != nil {
+		return nil, err
+	}
+	p := &payerPages{Pages: pages}
+	if options.QRContent == QRContentLink {
+		p.linkBase = strings.TrimSuffix(options.PublicURL, "/")
+	}
+	p.compressors.New = func() any { return gzip.NewWriter(nil) }
+	return p, nil
+}
+
+// pagePolicy allows a page its own assets, and to ask for its own status.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
+
+// page is a handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
+func (a *publicAPI) page(serve handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		header := w.Header()
+		header.Set("Content-Security-Policy", pagePolicy)
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		failure := serve(w, r)
+		if failure == nil {
+			return nil
+		}
+		status := errorResponseTo(failure).status
+		if status < http.StatusInternalServerError && status != http.StatusNotFound && status != http.StatusTooManyRequests {
+			return failure
+		}
+		problem, err := a.pages.Problem(acceptLanguage(r), status)
+		if err != nil {
+			return err
+		}
+		if _, answered := a.beginError(w, r, failure); !answered {
+			a.pages.write(w, r, status, htmlContent, problem)
+		}
+		return nil
+	}
+}
+
+const (
+	htmlContent = "text/html; charset=utf-8"
+	svgContent  = "image/svg+xml"
+)
+
+// paymentPage serves the page on which a payer pays. Whoever has the session id may see it.
+func (a *publicAPI) paymentPage(w http.ResponseWriter, r *http.Request) error {
+	payment, err := a.payment(w, r)
+	if err != nil {
+		return err
+	}
+	return a.respondPayment(w, r, http.StatusOK, payment)
+}
+
+func (a *publicAPI) respondPayment(w http.ResponseWriter, r *http.Request, status int, payment *payer.Payment) error {
+	rendered, err := a.pages.Payment(acceptLanguage(r), payment)
+	if err != nil {
+		return err
+	}
+	a.pages.write(w, r, status, htmlContent, rendered)
+	return nil
+}
+
+// qrCode serves the QR code of a session by itself. One that has ended has none, so that nobody pays it: the answer is its page.
+func (a *publicAPI) qrCode(w http.ResponseWriter, r *http.Request) error {
+	width := payer.DefaultCodeWidth
+	if size := r.URL.Query().Get("size"); size != "" {
+		var err error
+		width, err = strconv.Atoi(size)
+		if err != nil || width < payer.MinCodeWidth || width > payer.MaxCodeWidth {
+			return requestError("size must be an integer from " + strconv.Itoa(payer.MinCodeWidth) + " to " + strconv.Itoa(payer.MaxCodeWidth))
+		}
+	}
+	payment, err := a.payment(w, r)
+	if err != nil {
+		return err
+	}
+	if payment.Status != session.Pending {
+		return a.respondPayment(w, r, http.StatusGone, payment)
+	}
+	code, err := payer.NewCode(payment.QRText)
+	if err != nil {
+		return err
+	}
+	a.pages.write(w, r, http.StatusOK, svgContent, code.SVG(width))
+	return nil
+}
+
+// payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
+func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Payment, error) {
+	id, err := session.ParseID(r.PathValue("id"))
+	if err != nil {
+		return nil, errNoSession
+	}
+	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return nil, err
+	}
+	quota, read, err := a.store.PublicSession(r.Context(),
+		store.PublicAdmission{Subject: clientaddr.LimitKey(address), Limit: a.publicLimit}, id)
+	a.setQuotaHeaders(w, addressQuota, quota, err)
+	if err != nil {
+		return nil, err
+	}
+	payment := &payer.Payment{
+		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
+		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: a.qrPayload(id),
+	}
+	payment.QRText = payment.Payload
+	if a.pages.linkBase != "" {
+		payment.QRText = a.pages.linkBase + payer.Path(id)
+	}
+	if merchant := a.directory.Merchant(read.MerchantID); merchant != nil {
+		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL
+	}
+	return payment, nil
+}
+
+// pageAsset serves the stylesheet and the script of pages.
+func (a *publicAPI) pageAsset(w http.ResponseWriter, r *http.Request) error {
+	asset, current, found := a.pages.Asset(r.PathValue("file"), r.URL.Query().Get("accent"))
+	if !found {
+		return errNoRoute
+	}
+	header := w.Header()
+	if current {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	header.Set("Vary", "Accept-Encoding")
+	if asset.Gzipped == nil || !acceptsGzip(r) {
+		a.pages.write(w, r, http.StatusOK, asset.ContentType, asset.Content)
+		return nil
+	}
+	header.Set("Content-Type", asset.ContentType)
+	header.Set("Content-Encoding", "gzip")
+	_, _ = w.Write(asset.Gzipped)
+	return nil
+}
+
+// write answers with a body, compressed if the client accepts that.
+func (p *payerPages) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	if !acceptsGzip(r) {
+		w.WriteHeader(status)
+		_, _ = w.Write(body) // the client may have disconnected
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	compressor, _ := p.compressors.Get().(*gzip.Writer)
+	defer p.compressors.Put(compressor)
+	compressor.Reset(w)
+	_, _ = compressor.Write(body)
+	_ = compressor.Close()
+}
+
+// acceptsGzip reports whether the client names gzip among the encodings it accepts.
+func acceptsGzip(r *http.Request) bool {
+	for _, line := range r.Header["Accept-Encoding"] {
+		for encoding := range strings.SplitSeq(line, ",") {
+			name, parameters, _ := strings.Cut(encoding, ";")
+			quality, given := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
+			if weight, err := strconv.ParseFloat(quality, 64); strings.EqualFold(strings.TrimSpace(name), "gzip") && (!given || (err == nil && weight > 0)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func acceptLanguage(r *http.Request) string { return strings.Join(r.Header["Accept-Language"], ",") }

@@ -1,0 +1,231 @@
+package apiserver_test
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
+
+// wantPage fails the test unless the answer is a page with the headers that protect it.
+func (a result) wantPage(t *testing.T, status int, parts ...string) result {
+	t.Helper()
+	a.want(t, status)
+	for name, want := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": pagePolicy, "Cache-Control": "no-store",
+		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Cross-Origin-Opener-Policy": "same-origin", "Set-Cookie": "", "Access-Control-Allow-Origin": "",
+	} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for _, part := range parts {
+		if !strings.Contains(string(a.raw), part) {
+			t.Errorf("%q is not on the page: %s", part, a.raw)
+		}
+	}
+	return a
+}
+
+func TestThePageOfASession(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) {
+		r.Page = &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"}
+	})
+	key := f.key("till", acme)
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250, "orderRef": "1001", "customerEmail": "ada@example.com"}`).text("sessionId")
+
+	got := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `lang="en"`, "Acme acme", "€12.50", `data-status="PENDING"`,
+		`href="pay://qr/`+id+`"`, `?accent=0b6e4f"`, `href="/pay/`+id+`"`)
+	for _, secret := range []string{"1001", "ada@example.com", acme.MerchantID, key} {
+		if strings.Contains(string(got.raw), secret) {
+			t.Errorf("the page has %s", secret)
+		}
+	}
+	if got.header.Get("RateLimit") == "" {
+		t.Error("the page is not counted in the limit of the address")
+	}
+	german := r.call(http.MethodGet, "/pay/"+id, "", "", "Accept-Language", "sv", "Accept-Language", "de-AT;q=0.9")
+	german.wantPage(t, http.StatusOK, `lang="de"`, "12,50\u00a0€")
+	head := r.call(http.MethodHead, "/pay/"+id, "", "").wantPage(t, http.StatusOK)
+	if len(head.raw) > 0 {
+		t.Errorf("HEAD has a body: %s", head.raw)
+	}
+
+	// The currency is that of the session's creation, the look that of now.
+	acme.Currency, acme.Page = "JPY", nil
+	f.changeMerchant(acme)
+	eventually(t, "the merchant has changed", func() bool {
+		return !strings.Contains(string(r.call(http.MethodGet, "/pay/"+id, "", "").raw), "accent=")
+	})
+	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "€12.50")
+	yen := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).text("sessionId")
+	r.call(http.MethodGet, "/pay/"+yen, "", "").wantPage(t, http.StatusOK, "¥1,250")
+
+	r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Payment cancelled", "do not pay again")
+}
+
+func TestThePageOfASessionThatIsPaid(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
+		r.Page = &v1alpha1.PageSettings{ReturnURL: "https://shop.example/thanks"}
+	}))
+	rail := f.rail("bank")
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	r.report(id, rail, paid(1)).want(t, http.StatusOK)
+	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Paid", `href="https://shop.example/thanks"`)
+}
+
+func TestPagesForSessionsThatAreNotThere(t *testing.T) {
+	r := newFixture(t).start()
+	bodies := map[string]bool{}
+	for _, id := range []string{"x", "ps_00", "ps_000000000000000000000000AA", "ps_3f000000000000000000000000", "%00", "<script>", "..%2f", strings.Repeat("a", 3000)} {
+		for _, path := range []string{"/pay/" + id, "/pay/" + id + "/qr.svg"} {
+			got := r.call(http.MethodGet, path, "", "", "Accept-Language", "fr")
+			got.wantPage(t, http.StatusNotFound, "Paiement introuvable", `lang="fr"`)
+			bodies[string(got.raw)] = true
+		}
+	}
+	if len(bodies) != 1 {
+		t.Errorf("%d different pages: an unknown session differs from a malformed one", len(bodies))
+	}
+	for _, path := range []string{"/pay", "/pay/", "/pay/x/", "/pay/x/y", "/pay/x/qr.png", "/pay/static/", "/pay/static/x/y"} {
+		r.call(http.MethodGet, path, "", "").wantError(t, http.StatusNotFound, "path not found")
+	}
+}
+
+func TestPagesWhenThereIsNoAnswer(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	redis := redistest.Start(t)
+	r := f.start(func(o *apiserver.Options) {
+		o.RedisURL, o.PublicRateLimit = redis.URL(), v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 3}
+	})
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	eventually(t, "the limit is exceeded", func() bool {
+		return r.call(http.MethodGet, "/pay/"+id, "", "").status == http.StatusTooManyRequests
+	})
+	got := r.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", "").wantPage(t, http.StatusTooManyRequests, "Too many requests")
+	if got.header.Get("Retry-After") == "" {
+		t.Error("429 without Retry-After")
+	}
+	redis.Stop()
+	got = r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusServiceUnavailable, "Temporarily unavailable", "do not pay again")
+	if got.header.Get("Retry-After") == "" {
+		t.Error("503 without Retry-After")
+	}
+}
+
+func TestTheQRCodeBySize(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) {
+		o.QRContent, o.PublicURL = apiserver.QRContentLink, "https://pay.example.com/"
+	})
+	created := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`)
+	id := created.text("sessionId")
+	if payload := created.text("qrPayload"); payload != "pay://qr/"+id {
+		t.Errorf("qrPayload is %q", payload)
+	}
+	path := "/pay/" + id + "/qr.svg"
+	for size, width := range map[string]string{"": "320", "?size=96": "96", "?size=2048": "2048"} {
+		got := r.call(http.MethodGet, path+size, "", "").want(t, http.StatusOK)
+		if got.header.Get("Content-Type") != "image/svg+xml" || got.header.Get("Cache-Control") != "no-store" ||
+			got.header.Get("Content-Security-Policy") != pagePolicy || !strings.Contains(string(got.raw), `width="`+width+`" height="`+width+`"`) {
+			t.Errorf("size %q: %v %s", size, got.header, got.raw)
+		}
+	}
+	for _, size := range []string{"95", "2049", "-1", "0", "1e3", "3.5", "x", "99999999999999999999", "%00"} {
+		r.call(http.MethodGet, path+"?size="+size, "", "").wantError(t, http.StatusBadRequest, "size must be an integer from 96 to 2048")
+	}
+	r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, path, "", "").wantPage(t, http.StatusGone, "Payment cancelled")
+}
+
+// assetsOf are the addresses of stylesheet and script on a page.
+var assetsOf = regexp.MustCompile(`(?:href|src)="(/pay/static/[^"]+)"`)
+
+func TestTheAssetsOfAPage(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
+		r.Page = &v1alpha1.PageSettings{AccentColor: "#0B6E4F"}
+	}))
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	page := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK)
+	var types []string
+	for _, found := range assetsOf.FindAllStringSubmatch(string(page.raw), -1) {
+		got := r.call(http.MethodGet, found[1], "", "").want(t, http.StatusOK)
+		types = append(types, got.header.Get("Content-Type"))
+		if cached := got.header.Get("Cache-Control"); cached != "public, max-age=31536000, immutable" {
+			t.Errorf("%s has Cache-Control %q", found[1], cached)
+		}
+	}
+	if !slices.Equal(types, []string{"text/css; charset=utf-8", "text/javascript; charset=utf-8"}) {
+		t.Errorf("the page loads %v", types)
+	}
+	// A page of another version, while replicas are replaced.
+	if got := r.call(http.MethodGet, "/pay/static/page-000000000000.css", "", "").want(t, http.StatusOK); got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("an asset of another version is kept: %s", got.header.Get("Cache-Control"))
+	}
+	for _, path := range []string{"page-1.css?accent=777777", "page-1.css?accent=red", "page-1.js?accent=0b6e4f", "x.css", "page-1.html"} {
+		r.call(http.MethodGet, "/pay/static/"+path, "", "").wantError(t, http.StatusNotFound, "path not found")
+	}
+}
+
+// The client of this test decides about compression by itself, as a browser does.
+func TestAPageIsCompressedIfThatIsAccepted(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	page := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK)
+	const limit = 15 << 10
+	total := 0
+	paths := []string{"/pay/" + id}
+	for _, found := range assetsOf.FindAllStringSubmatch(string(page.raw), -1) {
+		paths = append(paths, found[1])
+	}
+	for _, path := range paths {
+		for accepted, compressed := range map[string]bool{
+			"gzip": true, "br, GZIP;q=0.5": true, "deflate, gzip": true, "identity": false, "gzip;q=0": false, "gzip;q=0.0, br": false, "x-gzip": false,
+		} {
+			got := r.call(http.MethodGet, path, "", "", "Accept-Encoding", accepted).want(t, http.StatusOK)
+			if (got.header.Get("Content-Encoding") == "gzip") != compressed {
+				t.Errorf("%s, Accept-Encoding %q: Content-Encoding %q", path, accepted, got.header.Get("Content-Encoding"))
+				continue
+			}
+			if !compressed {
+				continue
+			}
+			if accepted == "gzip" {
+				total += len(got.raw)
+			}
+			reader, err := gzip.NewReader(strings.NewReader(string(got.raw)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if content, err := io.ReadAll(reader); err != nil || len(content) < len(got.raw) {
+				t.Errorf("%s: %d bytes of %d, %v", path, len(content), len(got.raw), err)
+			}
+		}
+	}
+	if len(paths) != 3 || total > limit {
+		t.Errorf("%d bytes in %d requests, want at most %d in 3", total, len(paths), limit)
+	}
+}
