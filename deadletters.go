@@ -12,8 +12,8 @@ func deadLettersCommand() *cobra.Command {
 		Short: "List and resend webhook events that could not be delivered",
 		Long: "An event becomes a dead letter after its last attempt, when its endpoint answers 410, or while its\n" +
 			"endpoint is disabled. It is kept for 30 days.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // so that other words are an error
+		Args: needCommand,
+		RunE: printHelp,
 	}
 	cmd.AddCommand(listDeadLettersCommand(), resendDeadLettersCommand())
 	return cmd

@@ -58,6 +58,23 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 }
 
+// needCommand refuses a word that is none of the commands below cmd.
+func needCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			names = append(names, sub.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q; use %s %s", args[0], cmd.CommandPath(), strings.Join(names, "|"))
+}
+
+// printHelp makes a command without work of its own runnable: cobra checks the words behind no other.
+func printHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
 // logLevel is a flag with a level.
 type logLevel slog.Level
 

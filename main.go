@@ -37,6 +37,8 @@ func newCommand() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              needCommand,
+		RunE:              printHelp,
 	}
 	root.SetFlagErrorFunc(flagError)
 	level := logLevel(slog.LevelInfo)

@@ -14,6 +14,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -163,12 +165,8 @@ func (o Options) Validate() error {
 		return err
 	}
 	switch {
-	case o.CredentialsNamespace == "":
-		return errors.New("set --credentials-namespace")
 	case o.RedisURL == "":
 		return errors.New("set --redis-url or REDIS_URL")
-	case o.PublicAddress == "" || o.InternalAddress == "":
-		return errors.New("set --public-address and --internal-address")
 	case o.MaxConnections < 1:
 		return errors.New("--max-connections must be at least 1")
 	case o.Streams.Max < 1 || o.Streams.MaxPerAddress < 1:
@@ -181,13 +179,22 @@ func (o Options) Validate() error {
 		return errors.New("--public-rate and --public-burst must be at least 1")
 	case o.InternalCacheTTL <= 0:
 		return errors.New("InternalCacheTTL must be positive")
-	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
-		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
+	case o.SettlementReplicas < 0:
+		return errors.New("--settlement-replicas must not be negative")
+	case o.SettlementWait < time.Millisecond:
+		return errors.New("--settlement-wait must be at least 1ms")
+	case o.DrainDelay < 0:
+		return errors.New("--drain-delay must not be negative")
+	case o.ShutdownTimeout <= 0:
+		return errors.New("ShutdownTimeout must be positive")
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
 	}
-	if err := o.validateQR(); err != nil {
-		return err
-	}
-	return o.Ops.Validate()
+	return errors.Join(
+		kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace),
+		httpserver.CheckAddress("--public-address", o.PublicAddress),
+		httpserver.CheckAddress("--internal-address", o.InternalAddress),
+		o.validateQR(),
+		o.Ops.Validate(),
+	)
 }

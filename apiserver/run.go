@@ -29,7 +29,7 @@ import (
 // when requests had to be aborted.
 func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
-		return fmt.Errorf("options: %w", err)
+		return err
 	}
 	tracer, stopTracing, err := tracing.Start(ctx, "apiserver", options.Spans, options.Log)
 	if err != nil {
@@ -42,7 +42,7 @@ func Run(ctx context.Context, options Options) error {
 		Log: options.Log, Registerer: registry, Tracer: tracer,
 	})
 	if err != nil {
-		return fmt.Errorf("open the connection to Redis: %w", err)
+		return err
 	}
 	defer func() { _ = client.Close() }()
 	sessions, err := store.New(client, store.Options{SessionRetention: options.SessionRetention})

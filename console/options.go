@@ -13,6 +13,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -96,18 +97,18 @@ func (o Options) Validate() error {
 	switch {
 	case o.RedisURL == "":
 		return errors.New("set --redis-url or REDIS_URL")
-	case o.Address == "":
-		return errors.New("set --console-address")
 	case o.LoginIdle < time.Minute || o.LoginLifetime < o.LoginIdle:
 		return errors.New("--login-idle must be at least 1m, and --login-lifetime at least as long")
 	case o.RightsLifetime <= 0:
 		return errors.New("RightsLifetime must be positive")
-	case o.DrainDelay < 0 || o.ShutdownTimeout <= 0:
-		return errors.New("--drain-delay must not be negative, and ShutdownTimeout must be positive")
+	case o.DrainDelay < 0:
+		return errors.New("--drain-delay must not be negative")
+	case o.ShutdownTimeout <= 0:
+		return errors.New("ShutdownTimeout must be positive")
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
 	}
-	return errors.Join(checkOrigin("--external-url", o.ExternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate())
+	return errors.Join(httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate())
 }
 
 func (o ProviderOptions) validate() error {

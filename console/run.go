@@ -50,7 +50,7 @@ type console struct {
 // listener failed, or if requests had to be aborted.
 func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
-		return fmt.Errorf("options: %w", err)
+		return err
 	}
 	tracer, stopTracing, err := tracing.Start(ctx, "console", options.Spans, options.Log)
 	if err != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, options Options) error {
 	registry := ops.NewRegistry()
 	connection, err := redis.Open(redis.Options{URL: options.RedisURL, Log: options.Log, Registerer: registry, Tracer: tracer})
 	if err != nil {
-		return fmt.Errorf("open the connection to Redis: %w", err)
+		return err
 	}
 	defer func() { _ = connection.Close() }()
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -30,7 +31,7 @@ func opsOptions(o Options) (metricsserver.Options, error) {
 	}
 	secured, err := httpserver.TLS(o.Ops.CertificateDir)
 	if err != nil {
-		return options, err
+		return options, fmt.Errorf("--ops-cert-dir: %w", err)
 	}
 	options.SecureServing = true
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {

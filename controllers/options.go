@@ -3,11 +3,13 @@ package controllers
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -54,12 +56,25 @@ func DefaultOptions() Options {
 	}
 }
 
+// validate names the flag of an invalid option.
 func (o Options) validate() error {
-	switch {
-	case o.CredentialsNamespace == "":
-		return errors.New("set --credentials-namespace")
-	case o.Clock == nil || o.Log == nil || o.newClient == nil:
+	if o.Clock == nil || o.Log == nil || o.newClient == nil {
 		return errors.New("options: incomplete; start from DefaultOptions")
 	}
-	return o.Ops.Validate()
+	errs := []error{kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Ops.Validate()}
+	for _, namespace := range o.WatchNamespaces {
+		errs = append(errs, kube.CheckNamespace("--watch-namespaces", namespace))
+	}
+	if o.LeaderElectionNamespace != "" {
+		errs = append(errs, kube.CheckNamespace("--leader-election-namespace", o.LeaderElectionNamespace))
+	}
+	return errors.Join(errs...)
+}
+
+// checkLease: without a namespace the lease is in that of the pod, which is in this file.
+func (o Options) checkLease(podNamespaceFile string) error {
+	if _, err := os.Stat(podNamespaceFile); o.LeaderElect && o.LeaderElectionNamespace == "" && err != nil {
+		return errors.New("set --leader-election-namespace, or --leader-elect=false: this process does not run in a pod")
+	}
+	return nil
 }

@@ -41,10 +41,13 @@ const passTimeout = time.Minute
 // Run runs the operator until ctx ends. If it returns an error, the process must end, because the lease may be lost.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
-		return fmt.Errorf("start the operator: %w", err)
+		return err
 	}
 	cluster, err := kube.Load(o.Kubeconfig, "operator")
 	if err != nil {
+		return err
+	}
+	if err := o.checkLease("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err != nil {
 		return err
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())

@@ -14,19 +14,36 @@ import (
 )
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
-	for desc, edit := range map[string]func(*Options){
-		"no credentials namespace": func(o *Options) { o.CredentialsNamespace = "" },
-		"no ops address":           func(o *Options) { o.Ops.Address = "" },
-		"no clock":                 func(o *Options) { o.Clock = nil },
-		"no log":                   func(o *Options) { o.Log = nil },
+	for desc, test := range map[string]struct {
+		edit func(*Options)
+		want string
+	}{
+		"no credentials namespace": {func(o *Options) { o.CredentialsNamespace = "" }, "--credentials-namespace must be"},
+		"no ops address":           {func(o *Options) { o.Ops.Address = "" }, "--ops-address must be"},
+		"no clock":                 {func(o *Options) { o.Clock = nil }, "start from DefaultOptions"},
+		"no log":                   {func(o *Options) { o.Log = nil }, "start from DefaultOptions"},
 	} {
 		t.Run(desc, func(t *testing.T) {
 			options := DefaultOptions()
-			edit(&options)
-			if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "start the operator") {
-				t.Errorf("Run: %v", err)
+			test.edit(&options)
+			if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Run: %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestALeaderOutsideAPodNeedsANamespaceForItsLease(t *testing.T) {
+	options := DefaultOptions()
+	if err := options.checkLease("/nowhere"); err == nil || !strings.Contains(err.Error(), "set --leader-election-namespace, or --leader-elect=false") {
+		t.Errorf("outside of a pod: %v", err)
+	}
+	if err := options.checkLease(t.TempDir()); err != nil {
+		t.Errorf("in a pod: %v", err)
+	}
+	options.LeaderElectionNamespace = "shops"
+	if err := options.checkLease("/nowhere"); err != nil {
+		t.Errorf("with a namespace: %v", err)
 	}
 }
 

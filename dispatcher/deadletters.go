@@ -103,11 +103,7 @@ func merchantLabel(merchant, merchantID string) string {
 }
 
 func openRedis(url string) (*redis.Client, error) {
-	client, err := redis.Open(redis.Options{URL: url, Timeout: deadLetterTimeout})
-	if err != nil {
-		return nil, fmt.Errorf("open the connection to Redis: %w", err)
-	}
-	return client, nil
+	return redis.Open(redis.Options{URL: url, Timeout: deadLetterTimeout})
 }
 
 func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchant string, limit int) ([]outbox.DeadLetter, error) {

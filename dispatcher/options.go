@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -73,10 +74,8 @@ const minLease = delivery.Timeout + attemptMargin + time.Second
 // Validate says which option is wrong, by its flag.
 func (o Options) Validate() error {
 	switch {
-	case o.CredentialsNamespace == "":
-		return errors.New("set --credentials-namespace")
 	case o.RedisURL == "":
-		return errors.New("set --redis-url or REDIS_URL")
+		return errNoRedis
 	case o.Lease < minLease:
 		return fmt.Errorf("--lease must be at least %s: an attempt takes up to %s", minLease, delivery.Timeout)
 	case o.Concurrency < 1:
@@ -90,7 +89,7 @@ func (o Options) Validate() error {
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
 	}
-	return errors.Join(o.Ops.Validate(), o.Schedule.validate())
+	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Ops.Validate(), o.Schedule.validate())
 }
 
 // Schedule is when an event is tried: the first entry is 0, each other one the time after the previous attempt. When it

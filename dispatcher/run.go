@@ -39,7 +39,7 @@ func Run(ctx context.Context, options Options) error {
 		URL: options.RedisURL, Timeout: redisTimeout, Log: options.Log, Registerer: registry, Tracer: tracer,
 	})
 	if err != nil {
-		return fmt.Errorf("open the connection to Redis: %w", err)
+		return err
 	}
 	defer func() { _ = connection.Close() }()
 	sessions, err := store.New(connection, store.Options{})

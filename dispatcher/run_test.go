@@ -146,10 +146,10 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
-		"redis URL":                    func(o *Options) { o.RedisURL = "http://127.0.0.1" },
+		"REDIS_URL must be redis://":   func(o *Options) { o.RedisURL = "http://127.0.0.1" },
 		"noeviction":                   func(o *Options) { o.RedisURL = evicting.URL() },
 		"load the kubeconfig":          func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
-		"listen for ops requests":      func(o *Options) { o.Ops.Address = "127.0.0.1:no" },
+		"listen for ops requests":      func(o *Options) { o.Ops.Address = "192.0.2.1:9090" },
 		"--webhook-allow-cidrs":        func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
 		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },
 	} {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,6 +50,18 @@ type Options struct {
 	Log            *slog.Logger
 	// Registerer takes the metrics of the connections.
 	Registerer prometheus.Registerer
+}
+
+// CheckAddress checks a listen address, given by a flag.
+func CheckAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%s must be a listen address such as :8080 or 127.0.0.1:8080, not %q", flag, address)
+	}
+	return nil
 }
 
 // Serve listens on the address and serves until Shutdown or Close. If the listener ends before that, its error goes to failed,

@@ -2,9 +2,11 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,12 +18,23 @@ func Load(path, role string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("load the kubeconfig: %w", err)
+		return nil, fmt.Errorf("load the kubeconfig (--kubeconfig or KUBECONFIG): %w", err)
 	}
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
 	return config, nil
+}
+
+// CheckNamespace checks the name of a namespace, given by a flag.
+func CheckNamespace(flag, name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("%s must be the name of a namespace (lower-case letters, digits and -), not %q", flag, name)
+	}
+	return nil
 }
 
 // Client returns a client for the built-in kinds that uses protobuf. It is cheaper than JSON for both sides, and there may be

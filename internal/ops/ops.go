@@ -5,6 +5,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,14 +34,12 @@ func DefaultOptions() Options { return Options{Address: ":9090"} }
 // Validate names the flag of an invalid option.
 func (o Options) Validate() error {
 	switch {
-	case o.Address == "":
-		return errors.New("set --ops-address")
 	case o.CertificateDir != "" && !o.Secure:
 		return errors.New("--ops-cert-dir needs --secure-metrics")
 	case o.Profiles:
 		return CheckProfiles(o.Secure, o.Address)
 	}
-	return nil
+	return httpserver.CheckAddress("--ops-address", o.Address)
 }
 
 // Serve serves the ops port until it is closed. If its listener ends before that, the error goes to failed.
@@ -51,7 +50,7 @@ func Serve(ctx context.Context, options Options, health Health, registry *promet
 	if options.Secure {
 		var err error
 		if server.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--ops-cert-dir: %w", err)
 		}
 		health.Guard = NewGuard(kube, log)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // errURL quotes nothing of the URL: even what is wrong with it may be half a password.
-var errURL = errors.New("redis URL: want redis://[user:password@]host:port/db, " +
+var errURL = errors.New("--redis-url or REDIS_URL must be redis://[user:password@]host:port/db, " +
 	"redis+sentinel://host:port/db?master_name=name&addr=host2:port2[&username=u&password=p] or " +
 	"redis+cluster://[user:password@]host:port?addr=host2:port2, with rediss for TLS, " +
 	"special characters percent-encoded and no other parameters")

@@ -76,7 +76,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 		options.SessionRetention = defaultRetention
 	}
 	if options.SessionRetention < idempotencyRetention {
-		return nil, errors.New("session retention: must be at least 24 h, for as long an Idempotency-Key is remembered")
+		return nil, errors.New("must be at least 24h, as long as an Idempotency-Key is remembered")
 	}
 	return &Store{redis: client, retention: options.SessionRetention, uses: newLastUses()}, nil
 }
