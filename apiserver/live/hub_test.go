@@ -1,0 +1,168 @@
+package live_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/leaks"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+func TestMain(m *testing.M) { leaks.Run(m, func() error { return nil }) }
+
+// start runs a Hub that reads nothing by itself unless the test says so.
+func start(t *testing.T, s *storetest.Services, change ...func(*live.Options)) *live.Hub {
+	t.Helper()
+	options := live.Options{
+		Read: s.WatchedSession, Interval: time.Hour, MaxWatches: 1000, MaxWatchesPerAddress: 1000,
+		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	hub := live.New(s.Client, options)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); hub.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return hub
+}
+
+func watch(t *testing.T, hub *live.Hub, id session.ID) *live.Watch {
+	t.Helper()
+	w, err := hub.Watch(id, "ip:203.0.113.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+func wantEnded(t *testing.T, w *live.Watch, want session.Status) {
+	t.Helper()
+	select {
+	case <-w.Ended():
+		if got, err := w.Session(); err != nil || got.Status != want {
+			t.Errorf("ended as %s, %v, want %s", got.Status, err, want)
+		}
+	case <-time.After(storetest.Timeout):
+		t.Errorf("not told of %s", want)
+	}
+}
+
+func cancel(t *testing.T, s *storetest.Services, asks store.Admission, id session.ID) {
+	t.Helper()
+	if _, _, err := s.Cancel(t.Context(), asks, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The session ends after the watcher has read it, and before Redis has subscribed the replica: nobody publishes anything to it.
+func TestAnEndBeforeTheSubscriptionIsSeen(t *testing.T) {
+	server := redistest.Start(t)
+	s := storetest.New(t, server.URL())
+	// Subscriptions wait while the end does not: the hub has a client, and so a user, of its own.
+	c := storetest.Inspect(t, server)
+	set := func(rule string) {
+		t.Helper()
+		if err := c.Do(t.Context(), "ACL", "SETUSER", "hub", "on", ">secret", "~{b*", "+@all", rule).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("resetchannels")
+	hub := start(t, &storetest.Services{Store: s.Store, Client: storetest.Client(t, "redis://hub:secret@"+server.Addr())})
+	asks := storetest.MerchantOf(7)
+	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+	w := watch(t, hub, id)
+	read, err := s.WatchedSession(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Seen(read)
+	cancel(t, s, asks, id)
+	set("allchannels")
+	wantEnded(t, w, session.Cancelled)
+}
+
+// A message comes while the session is being read, and the reader has the state of before: it reads once more.
+func TestAMessageDuringAReadIsNotLost(t *testing.T) {
+	server := redistest.Start(t)
+	s := storetest.New(t, server.URL())
+	asks := storetest.MerchantOf(7)
+	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	hub := start(t, s, func(o *live.Options) {
+		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
+			read, err := s.WatchedSession(ctx, id)
+			if first.CompareAndSwap(false, true) {
+				close(reading)
+				<-goOn
+			}
+			return read, err
+		}
+	})
+	w := watch(t, hub, id)
+	<-reading // because Redis has subscribed the bucket
+	cancel(t, s, asks, id)
+	// Messages come in order: when one to another watched session is done with, so is the first.
+	other := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+	second := watch(t, hub, other)
+	cancel(t, s, asks, other)
+	wantEnded(t, second, session.Cancelled)
+	close(goOn)
+	wantEnded(t, w, session.Cancelled)
+}
+
+func TestSessionsThatExpireOrVanish(t *testing.T) {
+	server := redistest.Start(t)
+	s := storetest.New(t, server.URL())
+	hub := start(t, s, func(o *live.Options) { o.Interval = time.Second })
+	asks := storetest.MerchantOf(7)
+	brief := storetest.NewSession()
+	brief.Lifetime = 50 * time.Millisecond
+	id := storetest.MustCreate(t, s, asks, brief).Session.ID
+	w := watch(t, hub, id)
+	wantEnded(t, w, session.Expired) // nobody else looks at it
+
+	gone := watch(t, hub, session.NewID(7))
+	select {
+	case <-gone.Ended():
+		if _, err := gone.Session(); err == nil {
+			t.Error("a session that is not there has a state")
+		}
+	case <-time.After(storetest.Timeout):
+		t.Error("not told that there is no session")
+	}
+}
+
+// Many watch, in all buckets of a cluster, and each is told of its own session.
+func TestWatchesOfARedisCluster(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	s := storetest.New(t, "redis+cluster://"+servers[0].Addr())
+	hub := start(t, s)
+	for bucket := range session.Bucket(session.Buckets) {
+		asks := storetest.MerchantOf(bucket)
+		id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+		watches := []*live.Watch{watch(t, hub, id), watch(t, hub, id)}
+		pending := watch(t, hub, storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID)
+		cancel(t, s, asks, id)
+		for _, w := range watches {
+			wantEnded(t, w, session.Cancelled)
+		}
+		select {
+		case <-pending.Ended():
+			t.Errorf("bucket %d: another session has ended", bucket)
+		default:
+		}
+	}
+}
