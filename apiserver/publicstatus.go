@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -52,7 +53,16 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		}
 		defer watch.Stop()
 	}
-	quota, read, err := a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	var quota ratelimit.Quota
+	var read store.PublicSession
+	ask := func() {
+		quota, read, err = a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	}
+	if watch != nil {
+		apart(ask)
+	} else {
+		ask()
+	}
 	a.setQuotaHeaders(w, addressQuota, quota, err)
 	if err != nil {
 		return err
@@ -73,6 +83,20 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
 	}
 	return respond(w, http.StatusOK, publicView(&read))
+}
+
+// apart runs do on a stack of its own. A stack grows for deep calls and hardly ever shrinks: that of a request that is held stays small.
+func apart(do func()) {
+	var problem any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { problem = recover() }()
+		do()
+	}()
+	if <-done; problem != nil {
+		panic(problem) // for whoever handles it on the request's stack
+	}
 }
 
 // expiresInHeader is how many seconds a pending session has left, by the clock of the server.
@@ -173,7 +197,8 @@ func (a *publicAPI) streamStatus(w http.ResponseWriter, r *http.Request, watch *
 		return fmt.Errorf("hold a request: %w", err)
 	}
 	stream := eventStream{w, control, a.streams.WriteTimeout}
-	err := stream.send(retryEvent(), statusEvent(read), expiresInEvent(read, expires))
+	var err error
+	apart(func() { err = stream.send(retryEvent(), statusEvent(read), expiresInEvent(read, expires)) })
 	if err != nil || read.Status.Final() {
 		return nil // the client has gone, or knows all
 	}
