@@ -1,3 +1,4 @@
+--- deadletters
 -- Expects clock and queue. Defines held(), dead_letter() and dead_keep_ms.
 
 -- Dead letters are kept for 30 days, and so are their events.
@@ -19,3 +20,45 @@ local function dead_letter(bucket_key, merchant_key, key, leased, reason, answer
   end
   call('PEXPIRE', merchant_key, dead_keep_ms)
 end
+
+--- list_dead_letters
+-- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.
+-- KEYS[1] is the dead letters of a bucket or of a merchant. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
+-- events begin with, ARGV[4] how long dead letters are kept in ms.
+
+call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[4])
+local letters = {}
+local page = call('ZREVRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
+for i = 1, #page, 2 do
+  local key = ARGV[3] .. page[i]
+  local fields = redis.pcall('HGETALL', key)
+  if not fields.err then
+    local state = call('HMGET', key, 'why', 'attempts', 'answer', 'merchant')
+    letters[#letters + 1] = {page[i], page[i + 1], state[1], state[2] or 0, state[3], state[4], fields}
+  end
+end
+return {'OK', #page / 2, letters}
+
+--- resend_dead_letters
+-- Makes dead letters of a merchant due at once, as if they had never been tried, unless its endpoint is disabled.
+-- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] its dead letters, KEYS[4] the merchant's dead letters, KEYS[5] its
+-- endpoint, from KEYS[6] on events. ARGV[1] is the merchant id, from ARGV[2] on the ids of these events.
+
+local endpoint = read_endpoint(KEYS[5])
+local sent, refused = 0, {}
+for i = 6, #KEYS do
+  local key, id = KEYS[i], ARGV[i - 4]
+  if call('ZSCORE', KEYS[3], id) and call('EXISTS', key) == 1 then
+    if endpoint[DISABLED] then
+      refused[#refused + 1] = {ARGV[1], call('HGET', key, 'merchant') or '', endpoint}
+    else
+      call('ZREM', KEYS[3], id)
+      call('ZREM', KEYS[4], id)
+      call('HDEL', key, 'attempts', 'why', 'answer', 'merchant')
+      call('PEXPIRE', key, dead_keep_ms)
+      events.add(ARGV[1], now_ms, id)
+      sent = sent + 1
+    end
+  end
+end
+return {'OK', sent, refused}

@@ -1,3 +1,4 @@
+--- endpoint
 -- Expects clock. Defines read_endpoint(), endpoint_keep_ms and unhealthy_after_ms.
 
 -- Longer than any quiet merchant rests between two events.
@@ -9,3 +10,61 @@ local unhealthy_after_ms = UNHEALTHY_AFTER
 local function read_endpoint(key)
   return call('HMGET', key, ENDPOINT_FIELDS)
 end
+
+--- resume_endpoint
+-- Forgets how an endpoint fared at another target, so that events are sent to it (again).
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints; ARGV[1] the target, '' for the present one of a disabled endpoint,
+-- ARGV[2] the merchant id.
+
+local endpoint = read_endpoint(KEYS[1])
+local target = ARGV[1] ~= '' and ARGV[1] or endpoint[DISABLED] and endpoint[TARGET]
+if not target or not endpoint[TARGET] or ARGV[1] == endpoint[TARGET] then
+  return {'OK', 0}
+end
+call('HDEL', KEYS[1], 'since', 'permanent', 'disabled', 'cause', 'healthy')
+call('HSET', KEYS[1], 'target', target, 'changed', now_ms)
+call('PEXPIRE', KEYS[1], endpoint_keep_ms)
+call('ZADD', KEYS[2], now_ms, ARGV[2])
+return {'OK', 1}
+
+--- read_endpoints
+-- Reads how endpoints of a bucket fare, and how many events and dead letters each merchant has. All keys are only read.
+-- KEYS[1] is the bucket's watched endpoints, KEYS[2] its queue. ARGV[1] and ARGV[2] what the keys of the bucket's endpoints and of
+-- merchants' dead letters begin with, ARGV[3] how long dead letters are kept in ms, from ARGV[4] on merchants; none: those watched.
+
+local merchants = {unpack(ARGV, 4)}
+if #merchants == 0 then
+  merchants = call('ZRANGE', KEYS[1], 0, -1)
+end
+local rows = {}
+for i, merchant in ipairs(merchants) do
+  local pending = call('ZLEXCOUNT', KEYS[2], '[' .. merchant .. ':', '(' .. merchant .. ';')
+  local dead = call('ZCOUNT', ARGV[2] .. merchant, now_ms - ARGV[3], '+inf')
+  rows[i] = {merchant, pending, dead, read_endpoint(ARGV[1] .. merchant)}
+end
+return {'OK', now_ms, rows}
+
+--- report_endpoint
+-- Remembers what was reported of an endpoint, and stops watching one that is healthy.
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints. ARGV[1] the merchant id, ARGV[2] '1' if the endpoint was found
+-- healthy, ARGV[3] '1' if something was reported, ARGV[4] what was reported before, ARGV[5] what is now, ARGV[6] and ARGV[7] the
+-- reported numbers of pending events and dead letters.
+
+local endpoint = read_endpoint(KEYS[1])
+if ARGV[3] == '1' then
+  if (endpoint[REPORTED] or '') ~= ARGV[4] then
+    -- Another dispatcher reported meanwhile. Nobody knows which report came last, so there must be another one.
+    call('HDEL', KEYS[1], 'reported')
+    call('ZADD', KEYS[2], 'NX', now_ms, ARGV[1])
+    return {'OK'}
+  end
+  call('HSET', KEYS[1], 'reported', ARGV[5], 'reported_at', now_ms, 'pending', ARGV[6], 'dead', ARGV[7])
+  if ARGV[4] ~= ARGV[5] then
+    call('HSET', KEYS[1], 'paid', math.max(now_ms, tonumber(endpoint[PAID]) or 0) + REPORT_INTERVAL)
+  end
+  call('PEXPIRE', KEYS[1], endpoint_keep_ms)
+end
+if ARGV[2] == '1' and not (endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED]) then
+  call('ZREM', KEYS[2], ARGV[1])
+end
+return {'OK'}

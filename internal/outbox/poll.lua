@@ -1,3 +1,4 @@
+--- pending_work
 -- Reads what there is to do in buckets.
 -- KEYS: of each bucket in turn its due merchants, its pending sessions by their expiry, and its watched endpoints.
 
