@@ -46,6 +46,10 @@ chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart;
 	go run ./hack/chartschema charts/merchant-operator
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 
+.PHONY: screenshots
+screenshots: browser ## Take the screenshots of the payer's page in docs/images
+	go run ./test/screenshots
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	$(TOOL) golangci-lint fmt

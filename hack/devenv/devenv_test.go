@@ -69,6 +69,15 @@ func testStop(t *testing.T, root string) {
 				t.Errorf("the banner has no curl for %s, or does not say that Redis is %q:\n%s", env["API_URL"], test.redis, output)
 			}
 
+			page, err := http.Get(env["PAYER_URL"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = page.Body.Close()
+			if page.StatusCode != http.StatusOK || !strings.Contains(run.Output(t), env["PAYER_URL"]) {
+				t.Errorf("the banner does not link to a page of a payer: %q, %s", env["PAYER_URL"], page.Status)
+			}
+
 			second := devenvtest.Start(t, root, test.env...)
 			<-second.Ended
 			if output := second.Output(t); second.ExitCode() == 0 || !strings.Contains(output, "already") {

@@ -24,6 +24,7 @@ func (e *environment) writeEnv() error {
 		{"MERCHANT", e.sample.merchant},
 		{"REDIS_URL", e.redisURL()},
 		{"RAIL_TOKEN", e.railToken},
+		{"PAYER_URL", e.payerURL},
 		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
 		{"OPERATOR_OPS_URL", "http://" + e.addresses.operatorOps},
 		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
@@ -65,6 +66,7 @@ func (e *environment) banner() {
 %[1]smerchant-operator is running.%[3]s
 
   API          http://%[4]s and http://%[5]s %[2]s(two replicas)%[3]s
+  Payer page   %[11]s %[2]s(of a session over 12.50)%[3]s
   Kubernetes   export KUBECONFIG=%[6]s
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
@@ -82,5 +84,6 @@ set -a; . .dev/env; set +a; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_I
 
 Ctrl-C stops everything.
 `, bold, dim, plain,
-		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.receiverURL())
+		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.receiverURL(),
+		e.payerURL)
 }

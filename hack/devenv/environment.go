@@ -41,6 +41,8 @@ type environment struct {
 	sample  sample
 	// railToken is a bearer token that may settle.
 	railToken string
+	// payerURL is the page of a session of the sample merchant.
+	payerURL string
 
 	stops []func() error
 }
@@ -73,6 +75,7 @@ func (e *environment) up(ctx context.Context) (err error) {
 		{"applying config/samples, and waiting for the API key", e.applySamples},
 		{"requesting a token for the rail", e.issueRailToken},
 		{"starting the webhook receiver", e.startReceiver},
+		{"creating a session for a payer", e.createSession},
 	} {
 		if err := step(s.what, func() error { return s.do(ctx) }); err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,6 +77,29 @@ func (e *environment) apply(ctx context.Context, directory string) error {
 	if output, err := kubectl.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl apply --kustomize %s: %w:\n%s", directory, err, strings.TrimSpace(string(output)))
 	}
+	return nil
+}
+
+// createSession creates a session whose page the banner links to.
+func (e *environment) createSession(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+e.addresses.public[0]+"/api/v1/sessions",
+		strings.NewReader(`{"amountCents": 1250}`))
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: bearer(e.sample.apiKey)}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var created struct{ SessionID string }
+	if response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("POST %s: %s", request.URL, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(&created); err != nil {
+		return fmt.Errorf("read the session: %w", err)
+	}
+	e.payerURL = "http://" + e.addresses.public[0] + "/pay/" + created.SessionID
 	return nil
 }
 

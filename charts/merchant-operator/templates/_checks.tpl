@@ -14,6 +14,7 @@
 {{- with .Values.apiserver.autoscaling }}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail "apiserver.autoscaling: minReplicas must not be above maxReplicas" }}{{ end -}}
 {{- end -}}
+{{- if and (eq .Values.apiserver.qrContent "Link") (not .Values.apiserver.publicURL) }}{{ fail "apiserver.publicURL: set it for apiserver.qrContent Link" }}{{ end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: set the Gateway" }}{{ end -}}
 {{- if not (or .Values.apiserver.trustedProxies .Values.apiserver.clientsConnectDirectly) -}}
 {{- range $route := list "ingress" "httpRoute" -}}

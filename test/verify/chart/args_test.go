@@ -16,6 +16,8 @@ apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
   qrScheme: web+pay
   internalCertificateSecretName: internal-tls
+  qrContent: Link
+  publicURL: https://pay.example.com
   sessionRetention: 96h30m
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
   streams: {max: 1000000, maxPerAddress: 20000000}
@@ -46,7 +48,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 	for name, want := range map[string][]string{
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
-			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--session-retention=96h30m",
+			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--public-url=https://pay.example.com", "--session-retention=96h30m",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate",
 		},

@@ -31,6 +31,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"TLS of the bundled Redis":         {"redis: {tls: {enabled: true}}", []string{"redis.tls", "bundled"}},
 		"credentials beside the programs":  {"credentialsNamespace: {name: " + system + "}", []string{"credentialsNamespace.name"}},
 		"merchants beside the credentials": {"watchNamespaces: [" + credentials + "]", []string{"watchNamespaces"}},
+		"links to nowhere":                 {"apiserver: {qrContent: Link}", []string{"apiserver.publicURL"}},
+		"links over plain HTTP":            {"apiserver: {publicURL: 'http://pay.example.com'}", []string{"/apiserver/publicURL"}},
 		"a route through no Gateway":       {"apiserver: {trustedProxies: [10.0.0.0/8]}\nhttpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
 		"a certificate for no host":        {"apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
 		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas must not be above"}},
