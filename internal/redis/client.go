@@ -177,7 +177,7 @@ type clientLog struct{ log *slog.Logger }
 
 // Printf logs a message of the client.
 func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.WarnContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
+	l.log.WarnContext(ctx, "message of the Redis client", "message", fmt.Sprintf(format, args...))
 }
 
 // Clustered reports whether keys of different buckets may be on different servers.
