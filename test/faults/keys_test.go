@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
@@ -37,6 +38,7 @@ func keyFaults() []fault {
 			r.toKube.FreezeWatches()
 		})},
 		{"P2", "kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
+		{"P2", "kill -9 in the midst of issuing on the internal port", "one of two rivals gets the key; after an unknown outcome the same request says what is in force", tryCrashedIssues},
 	}
 }
 
@@ -165,6 +167,63 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		s.acceptedEverywhere(key)
 	}
 	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", done, undone, lost)
+}
+
+// tryCrashedIssues lets two people rotate the same generation on two replicas, one of which is killed meanwhile, and does what
+// docs/rotation-api.md says.
+func tryCrashedIssues(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0, durable...)
+	s.Merchant("coffee")
+	issuer := shared.secret(s.IssuerToken())
+	apiKey := s.Unissued("till", "coffee")
+	generation, unknown := apiKey.Status.KeyGeneration, 0
+	rounds := 4 * *intensity
+	for n := range rounds {
+		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
+		issue := func(r *replica, generation int64) (string, int64, bool) {
+			path, body := fixture.RotateByID(apiKey.Status.KeyID, generation, 0)
+			got, err := newCaller().call(r.internal, http.MethodPost, path, issuer, body)
+			switch {
+			case err != nil || unavailable(got):
+				return "", 0, false
+			case got.Status == http.StatusOK:
+				return shared.secret(got.Text("fullKey")), generation + 1, true
+			case got.Status != http.StatusConflict:
+				t.Errorf("issuing got %d %s", got.Status, got.Raw)
+			}
+			current, _ := got.Body["generation"].(float64)
+			return "", int64(current), true
+		}
+		var keys [2]string
+		var people sync.WaitGroup
+		for i, r := range []*replica{victim, other} {
+			people.Go(func() { keys[i], _, _ = issue(r, generation) })
+		}
+		if n%2 == 0 { // else at once
+			eventually(t, "the swap is made", func() bool { return s.generation("till") > generation })
+		}
+		victim.kill()
+		people.Wait()
+		if keys[0] != "" && keys[1] != "" {
+			t.Error("both got a key of one generation")
+		}
+		key := keys[0] + keys[1]
+		for key == "" && !t.Failed() { // the key was lost with the victim: the same request, then the generation in its 409
+			unknown++
+			eventually(t, "issuing is answered", func() bool {
+				fresh, current, answered := issue(other, generation)
+				if answered {
+					key, generation = fresh, current
+				}
+				return answered || t.Failed()
+			})
+		}
+		victim.restart(t)
+		s.acceptedEverywhere(key)
+		generation = s.generation("till")
+	}
+	return rounds, fmt.Sprintf("%d issued, all in force; %d requests more, as documented, after the key was lost with its replica", rounds, unknown)
 }
 
 // trigger has a key rotated as Git does, and returns the new one once every replica takes it.

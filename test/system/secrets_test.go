@@ -34,6 +34,10 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	third := rotated.Body["fullKey"].(string)
 	s.want(s.call(1, http.MethodPost, sessions, third, `{"amountCents":0}`), http.StatusBadRequest)
 	s.AwaitReady(apiKey)
+	unissued, issuer := s.Unissued("issued", "coffee"), s.IssuerToken()
+	issued := s.want(s.issue(0, issuer, unissued.Status.KeyID, 1, 0), http.StatusOK).Text("fullKey")
+	s.want(s.issue(1, issuer, unissued.Status.KeyID, 1, 0), http.StatusConflict)
+	s.want(s.call(1, http.MethodPost, sessions, issued, `{"amountCents":0}`), http.StatusBadRequest)
 	signing, rail := s.signingSecret("coffee"), s.RailToken()
 	id := s.charge(0, third)
 	s.wantApplied(s.settle(0, rail, id, report("card-1", "COMPLETED")), true)
@@ -59,6 +63,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 		}
 		for name, secret := range map[string]string{
 			"first key": unlabelled(first), "second key": unlabelled(second), "third key": unlabelled(third),
+			"issued key": unlabelled(issued), "issuer's token": issuer,
 			"signing secret": unlabelled(signing), "rail's token": rail,
 		} {
 			if strings.Contains(text, secret) && (name != "signing secret" || what != "credentials Secrets") {

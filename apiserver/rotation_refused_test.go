@@ -1,0 +1,136 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestWhoMayIssueKeys(t *testing.T) {
+	f := newFixture(t)
+	id := f.unissued("till", f.merchant("acme"))
+	console, rail, stranger := f.issuer("console"), f.rail("bank"), f.account("stranger")
+	r := f.start()
+	for name, token := range map[string]string{"a rail": rail, "anybody else": stranger} {
+		for _, path := range []string{id, "aaaaaaaaaaaa", "x"} { // nobody learns which keys there are
+			got := r.issue(path, token, `{`)
+			if got.status != http.StatusForbidden || got.body["error"] != notAllowed {
+				t.Errorf("%s gets %d %s for %s", name, got.status, got.raw, path)
+			}
+		}
+	}
+	for _, token := range []string{"", "a.b.c", console[:len(console)-8] + "AAAAAAAA"} {
+		r.issue(id, token, of(1, 0)).wantError(t, http.StatusUnauthorized, notAccepted)
+	}
+	r.report("x", console, "").wantError(t, http.StatusForbidden, notAllowed)
+	if generation := f.recordOf(id).Generation; generation != 1 {
+		t.Errorf("generation %d", generation)
+	}
+	f.issuedKey(r.issue(id, console, of(1, 0)))
+}
+
+func TestKeysThatCannotBeIssued(t *testing.T) {
+	f := newFixture(t)
+	console := f.issuer("console")
+	r := f.start()
+	for _, id := range []string{"aaaaaaaaaaaa", "AAAAAAAAAAAA", "a", "..", "%2e%2e%2f", "aaaaaaaaaaa1", strings.Repeat("a", 300)} {
+		r.issue(id, console, of(1, 0)).want(t, http.StatusNotFound)
+	}
+}
+
+func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
+	f := newFixture(t)
+	id := f.unissued("till", f.merchant("acme"))
+	console := f.issuer("console")
+	r := f.start()
+	const (
+		generation = "expectedGeneration must be the current generation of the key, an integer of at least 1"
+		overlap    = "overlapSeconds must be an integer from 0 to 31536000 (a year); 0 ends all old keys at once"
+		actor      = "actor must be 1 to 256 printable characters: who asks for the rotation"
+	)
+	for body, want := range map[string]string{
+		``:                                 "body must be one JSON object",
+		`[]`:                               "body must be one JSON object",
+		`{"overlapSeconds":0,"actor":"a"}`: generation,
+		`{"expectedGeneration":0,"overlapSeconds":0,"actor":"a"}`:                        generation,
+		`{"expectedGeneration":-1,"overlapSeconds":0,"actor":"a"}`:                       generation,
+		`{"expectedGeneration":1.5,"overlapSeconds":0,"actor":"a"}`:                      generation,
+		`{"expectedGeneration":"1","overlapSeconds":0,"actor":"a"}`:                      generation,
+		`{"expectedGeneration":null,"overlapSeconds":0,"actor":"a"}`:                     generation,
+		`{"expectedGeneration":1,"actor":"a"}`:                                           overlap,
+		`{"expectedGeneration":1,"overlapSeconds":-1,"actor":"a"}`:                       overlap,
+		`{"expectedGeneration":1,"overlapSeconds":31536001,"actor":"a"}`:                 overlap,
+		`{"expectedGeneration":1,"overlapSeconds":0}`:                                    actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":""}`:                         actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":" "}`:                        actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":7}`:                          actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\nb"}`:                     actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u202eb"}`:                 actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u200bb"}`:                 actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"` + long(257) + `"}`:        actor,
+		`{"expectedGeneration":1,"expectedGeneration":2,"overlapSeconds":0,"actor":"a"}`: `duplicate field "expectedGeneration"`,
+	} {
+		got := r.issue(id, console, body)
+		if got.status != http.StatusBadRequest || got.body["error"] != want {
+			t.Errorf("%s gets %d %s, want 400 %s", body, got.status, got.raw, want)
+		}
+	}
+	if generation := f.recordOf(id).Generation; generation != 1 {
+		t.Errorf("generation %d", generation)
+	}
+	f.issuedKey(r.issue(id, console, `{"expectedGeneration":1e0,"overlapSeconds":31536000,"actor":"`+long(256)+`","note":"ignored"}`))
+}
+
+func long(characters int) string { return strings.Repeat("☕", characters) }
+
+// A leaked key is disabled first, and enabled again when its holder has another.
+func TestADisabledKeyIsRotatedForLater(t *testing.T) {
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	parsed, err := apikey.Parse(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := f.start()
+	fresh := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), of(1, 3600)))
+	for _, key := range []string{old, fresh} {
+		r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
+	}
+	if state := f.recordOf(parsed.ID()).State; state != v1alpha1.ApiKeyDisabled {
+		t.Errorf("state %s", state)
+	}
+}
+
+func TestBothListenersShareTheLimitOfRotations(t *testing.T) {
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"))
+	parsed, err := apikey.Parse(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console := f.issuer("console")
+	r := f.start()
+	limited := func(got result) bool {
+		if got.status != http.StatusTooManyRequests {
+			return false
+		}
+		if got.header.Get("Retry-After") != "1" || !strings.HasPrefix(got.header.Get("RateLimit"), `"rotations";r=0;`) {
+			t.Errorf("the refusal has %v", got.header)
+		}
+		return true
+	}
+	eventually(t, "the limit is reached", func() bool {
+		return limited(r.issue(parsed.ID(), console, of(7, 0))) // each counts, whatever comes of it
+	})
+	eventually(t, "the limit is that of the merchant's rotations too", func() bool {
+		r.issue(parsed.ID(), console, of(7, 0))
+		return limited(r.call(http.MethodPost, rotate, old, "")) || f.recordOf(parsed.ID()).Generation > 1
+	})
+	if generation := f.recordOf(parsed.ID()).Generation; generation != 1 {
+		t.Error("the merchant's rotation passed")
+	}
+}

@@ -1,0 +1,89 @@
+package system
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+// issue rotates a key on one replica's internal listener, as the console does.
+func (s tenant) issue(replica int, token, keyID string, generation int64, overlapSeconds int) fixture.Answer {
+	s.T.Helper()
+	path, body := fixture.RotateByID(keyID, generation, overlapSeconds)
+	return s.send(shared.replicas[replica].Internal, http.MethodPost, path, token, body)
+}
+
+// TestAKeyThatNoSecretHas goes the console's way: an ApiKey, its first key, a charge, a rotation with an overlap, and the end of
+// the old key.
+func TestAKeyThatNoSecretHas(t *testing.T) {
+	s := newTenant(t)
+	s.Merchant("coffee")
+	issuer := s.IssuerToken()
+	apiKey := s.Unissued("till", "coffee")
+	id := apiKey.Status.KeyID
+
+	first := s.want(s.issue(0, issuer, id, apiKey.Status.KeyGeneration, 0), http.StatusOK).Text("fullKey")
+	for replica := range shared.replicas {
+		s.charge(replica, first)
+	}
+	second := s.want(s.issue(1, issuer, id, 2, 3600), http.StatusOK).Text("fullKey")
+	for replica := range shared.replicas {
+		s.charge(replica, first)
+		s.charge(replica, second)
+	}
+	third := s.want(s.issue(0, issuer, id, 3, 0), http.StatusOK).Text("fullKey")
+	for replica := range shared.replicas {
+		for _, dead := range []string{first, second} {
+			if got := s.try(replica, dead); got != http.StatusUnauthorized {
+				t.Errorf("replica %d answers %d to a key that has ended", replica, got)
+			}
+		}
+		s.charge(replica, third)
+	}
+
+	s.Eventually("the status shows the rotations", func() bool {
+		s.AwaitReady(apiKey)
+		return apiKey.Status.KeyGeneration == 4
+	})
+	last := apiKey.Status.LastRotation
+	if last.Cause != v1alpha1.RotationAPI || last.Actor != "ann" || apiKey.Status.Prefix != third[:25] {
+		t.Errorf("status: %+v, prefix %s", last, apiKey.Status.Prefix)
+	}
+	var secrets corev1.SecretList
+	if err := s.Kube.List(t.Context(), &secrets, client.InNamespace(s.Namespace)); err != nil || len(secrets.Items) > 0 {
+		t.Errorf("the tenant has %d Secrets, %v", len(secrets.Items), err)
+	}
+}
+
+// TestTwoPeopleRotateAtOnce lets both press the button that they see, on different replicas.
+func TestTwoPeopleRotateAtOnce(t *testing.T) {
+	s := newTenant(t)
+	s.Merchant("coffee")
+	issuer := s.IssuerToken()
+	id := s.Unissued("till", "coffee").Status.KeyID
+	for generation := int64(1); generation <= 10; generation++ {
+		var answers [2]fixture.Answer
+		var both sync.WaitGroup
+		for i := range answers {
+			both.Go(func() { answers[i] = s.issue(i, issuer, id, generation, 0) })
+		}
+		both.Wait()
+		winner, loser := answers[0], answers[1]
+		if winner.Status != http.StatusOK {
+			winner, loser = loser, winner
+		}
+		s.want(winner, http.StatusOK)
+		if s.want(loser, http.StatusConflict).Body["generation"] != float64(generation+1) {
+			t.Errorf("the loser reads %s", loser.Raw)
+		}
+		for replica := range shared.replicas {
+			s.charge(replica, winner.Text("fullKey"))
+		}
+	}
+}
