@@ -47,6 +47,7 @@ func (a *publicAPI) publicHandler() http.Handler {
 		"/api/v1/keys/rotate":          {http.MethodPost: a.withKey(a.rotateKey)},
 		"/pay/{id}":                    {http.MethodGet: a.page(a.paymentPage)},
 		"/pay/{id}/qr.svg":             {http.MethodGet: a.page(a.qrCode)},
+		payer.WidgetPath:               {http.MethodGet: a.widget},
 		"/openapi.yaml":                {http.MethodGet: openAPI},
 	})
 	// By themselves, as no ServeMux can tell /pay/static/{file} from /pay/{id}/qr.svg.

@@ -5,7 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -23,38 +23,54 @@ type Asset struct {
 }
 
 func newAsset(extension, contentType string, content []byte) (Asset, error) {
+	asset := Asset{Path: AssetPrefix + "page-" + hashOf(content) + extension, ContentType: contentType, Content: content}
+	var err error
+	asset.Gzipped, err = compress(content)
+	return asset, err
+}
+
+// hashOf is different for different contents.
+func hashOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	const digits = 12
-	asset := Asset{
-		Path:        AssetPrefix + "page-" + hex.EncodeToString(sum[:])[:digits] + extension,
-		ContentType: contentType, Content: content,
-	}
+	return hex.EncodeToString(sum[:])[:digits]
+}
+
+func compress(content []byte) ([]byte, error) {
 	var compressed bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
 	if err != nil {
-		return Asset{}, err
+		return nil, err
 	}
 	if _, err := writer.Write(content); err != nil {
-		return Asset{}, fmt.Errorf("compress %s: %w", asset.Path, err)
+		return nil, err
 	}
-	if err := writer.Close(); err != nil {
-		return Asset{}, fmt.Errorf("compress %s: %w", asset.Path, err)
-	}
-	asset.Gzipped = compressed.Bytes()
-	return asset, nil
+	err = writer.Close()
+	return compressed.Bytes(), err
 }
 
 // newScript joins the files of the page's script: no browser has to load a second one.
 func newScript() (Asset, error) {
-	var script []byte
-	for _, name := range []string{"statusclient.js", "page.js"} {
-		content, err := files.ReadFile(name)
-		if err != nil {
-			return Asset{}, err
-		}
-		script = append(script, content...)
+	script, err := join("statusclient.js", "page.js")
+	if err != nil {
+		return Asset{}, err
 	}
 	return newAsset(".js", "text/javascript; charset=utf-8", script)
+}
+
+// commentLines are for readers of the sources, not for browsers.
+var commentLines = regexp.MustCompile(`(?m)^ *//.*\n`)
+
+func join(names ...string) ([]byte, error) {
+	var joined []byte
+	for _, name := range names {
+		content, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		joined = append(joined, commentLines.ReplaceAll(content, nil)...)
+	}
+	return joined, nil
 }
 
 // Asset returns the asset of a name and an accent color, as its page asked for them. current reports whether the name has the hash of

@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-//go:embed page.html page.css page.js statusclient.js texts/*.json
+//go:embed page.html page.css page.js statusclient.js widget.js texts/*.json
 var files embed.FS
 
 // Pages renders pages. It is immutable, and safe for concurrent use.
@@ -29,6 +29,7 @@ type Pages struct {
 	matcher      language.Matcher
 	style        stylesheet
 	script       Asset
+	widget       Asset
 }
 
 // New reads the embedded templates, texts and assets.
@@ -44,7 +45,10 @@ func New() (*Pages, error) {
 	if p.style, err = newStylesheet(); err != nil {
 		return nil, err
 	}
-	p.script, err = newScript()
+	if p.script, err = newScript(); err != nil {
+		return nil, err
+	}
+	p.widget, err = newWidget(p.translations)
 	return p, err
 }
 

@@ -26,6 +26,7 @@ type texts struct {
 	Minutes5        string `json:"minutes5"`
 	Minute1         string `json:"minute1"`
 	TimeOver        string `json:"timeOver"`
+	Waiting         string `json:"waiting"` // of the widget
 	Paid            string `json:"paid"`
 	PaidText        string `json:"paidText"`
 	Failed          string `json:"failed"`

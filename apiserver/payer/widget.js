@@ -1,0 +1,145 @@
+// <payment-session session-id="ps_..."> shows the status of a payment on a page of another origin. See docs/payer.md.
+const sheet = new CSSStyleSheet(); // a style element would need an exception in the page's Content-Security-Policy
+sheet.replaceSync(`
+:host { display: block }
+:host([hidden]), [hidden] { display: none }
+[part=box] {
+  padding: var(--payment-session-padding, 1em);
+  border: var(--payment-session-border, 1px solid currentcolor);
+  border-radius: var(--payment-session-border-radius, 4px);
+}
+[part~=status] { font-weight: bold }
+[part~=hint] { font-weight: normal }
+[part=remaining] { font-variant-numeric: tabular-nums }`);
+
+class PaymentSession extends HTMLElement {
+  static observedAttributes = ['session-id', 'base-url', 'lang'];
+
+  #parts = {};
+  #slots = {};
+  #timeLeft; // the words
+  #watched; // the URL of #watch
+  #watch;
+  #session = {}; // as the server last said
+  #online = true;
+  #expiresAt; // of performance.now()
+  #ticking;
+
+  constructor() {
+    super();
+    const root = this.attachShadow({ mode: 'open' });
+    root.adoptedStyleSheets = [sheet];
+    const add = (parent, part) => {
+      const element = document.createElement(part === 'merchant' ? 'bdi' : 'div');
+      element.part = part;
+      parent.append(element);
+      return this.#parts[part] = element;
+    };
+    const box = add(root, 'box');
+    add(box, 'merchant');
+    // A slot is announced when it is shown: each change once.
+    add(box, 'status').setAttribute('role', 'status');
+    add(box, 'remaining').setAttribute('role', 'timer');
+    add(box, 'connection').setAttribute('role', 'status');
+    for (const name of ['pending', 'completed', 'failed', 'expired', 'cancelled', 'not-found', 'offline']) { // as in WIDGET_TEXTS
+      const slot = this.#slots[name] = document.createElement('slot');
+      slot.name = name;
+      this.#parts[name === 'offline' ? 'connection' : 'status'].append(slot);
+    }
+  }
+
+  // The present status; undefined: not known yet.
+  get status() {
+    return this.#session.status;
+  }
+
+  connectedCallback() {
+    this.#start();
+  }
+
+  disconnectedCallback() {
+    queueMicrotask(() => this.isConnected || this.#stop()); // it may be on its way to another place
+  }
+
+  attributeChangedCallback() {
+    if (this.isConnected) this.#start();
+  }
+
+  #start() {
+    const id = this.getAttribute('session-id');
+    const base = new URL((this.getAttribute('base-url') || '..').replace(/\/?$/, '/'), import.meta.url); // of /widget/v1.js
+    const url = id && new URL('api/v1/public/sessions/' + encodeURIComponent(id), base).href;
+    if (url !== this.#watched) {
+      this.#stop();
+      this.#session = {};
+      this.#watched = url;
+      if (url) this.#follow(url, id);
+    }
+    this.#translate();
+    this.#show();
+  }
+
+  #follow(url, sessionId) {
+    this.#watch = watchStatus(url, {
+      onStatus: ({ merchantName, amountCents, status }) => {
+        this.#session = { sessionId, status, merchantName, amountCents };
+        if (status !== 'PENDING') clearInterval(this.#ticking);
+        this.#show();
+        this.dispatchEvent(new CustomEvent('payment-session:change', { bubbles: true, composed: true, detail: { ...this.#session } }));
+      },
+      onExpiresIn: (seconds) => {
+        this.#expiresAt = performance.now() + seconds * 1e3;
+        this.#tick();
+      },
+      onConnection: (online) => {
+        this.#online = online;
+        this.#show();
+      },
+    });
+    this.#ticking = setInterval(() => this.#tick(), 1e3);
+  }
+
+  #stop() {
+    clearInterval(this.#ticking);
+    this.#watch?.stop();
+    this.#watch = this.#watched = this.#expiresAt = undefined;
+    this.#online = true;
+  }
+
+  // Sets the texts that the page has not given in slots. A text that is set again would be announced again.
+  #translate() {
+    const wanted = (this.closest('[lang]')?.lang || navigator.language).toLowerCase().split('-')[0];
+    const language = wanted in WIDGET_TEXTS ? wanted : 'en';
+    const { box } = this.#parts;
+    if (language === box.lang) return;
+    box.lang = language;
+    box.dir = language === 'ar' ? 'rtl' : 'ltr';
+    const [timeLeft, doNotPayAgain, ...texts] = WIDGET_TEXTS[language];
+    this.#timeLeft = timeLeft;
+    for (const slot of Object.values(this.#slots)) {
+      const hint = document.createElement('div');
+      hint.part = 'hint';
+      if (['failed', 'expired', 'cancelled'].includes(slot.name)) hint.textContent = doNotPayAgain;
+      slot.replaceChildren(texts.shift(), hint);
+    }
+  }
+
+  #show() {
+    const { status = '', merchantName = '' } = this.#session;
+    const shown = status.toLowerCase().replace('_', '-');
+    this.#parts.merchant.textContent = merchantName;
+    this.#parts.status.part = 'status ' + shown;
+    for (const [name, slot] of Object.entries(this.#slots)) slot.hidden = name === 'offline' ? this.#online : name !== shown;
+    this.#tick();
+  }
+
+  #tick() {
+    const { remaining } = this.#parts;
+    remaining.hidden = this.status !== 'PENDING' || this.#expiresAt === undefined;
+    if (remaining.hidden) return;
+    const seconds = Math.max(0, Math.ceil((this.#expiresAt - performance.now()) / 1e3));
+    remaining.textContent = `${this.#timeLeft} ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+  }
+}
+
+customElements.get('payment-session') ?? customElements.define('payment-session', PaymentSession);

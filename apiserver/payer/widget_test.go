@@ -1,0 +1,29 @@
+package payer
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheWidgetIsSmallAndHasEachLanguage(t *testing.T) {
+	pages := newPages(t)
+	widget, tag := pages.Widget()
+	if size := len(widget.Gzipped); size > 6<<10 {
+		t.Errorf("the widget takes %d bytes compressed, more than 6 KB", size)
+	}
+	if tag == "" {
+		t.Error("it has no tag")
+	}
+	for _, in := range pages.translations {
+		for _, text := range []string{in.Waiting, in.AlreadyPaid, in.NotConnected} {
+			if !strings.Contains(string(widget.Content), text) {
+				t.Errorf("%s: %q is missing", in.Lang, text)
+			}
+		}
+	}
+	for _, sink := range []string{"innerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "cookie", "localStorage"} {
+		if strings.Contains(string(widget.Content), sink) {
+			t.Errorf("the widget uses %s", sink)
+		}
+	}
+}
