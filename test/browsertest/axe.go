@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -46,6 +47,10 @@ func (p *Page) Violations() []string {
 	source, err := axe()
 	if err != nil {
 		p.t.Fatal(err)
+	}
+	if p.noJavaScript { // but axe-core needs it; the page's own scripts were not loaded
+		call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: false})
+		defer call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	}
 	if !Eval[bool](p, "'axe' in globalThis") {
 		p.do(chromedp.Evaluate[chromedp.Void](source))

@@ -83,6 +83,8 @@ type Page struct {
 	t   testing.TB
 	ctx context.Context //nolint:containedctx // chromedp keeps its tab in a context
 
+	noJavaScript bool
+
 	mu       sync.Mutex
 	problems []string // errors of the page
 	allowed  []string // parts of errors that the test expects
@@ -92,7 +94,7 @@ type Page struct {
 // NewPage opens an empty page, which is closed at the end of t.
 func (b *Browser) NewPage(t testing.TB, settings Settings) *Page {
 	t.Helper()
-	p := &Page{t: t, requests: requests{open: map[network.RequestID]string{}, inFlight: map[string]int{}, most: map[string]int{}}}
+	p := &Page{t: t, noJavaScript: settings.NoJavaScript, requests: requests{open: map[network.RequestID]string{}, inFlight: map[string]int{}, most: map[string]int{}}}
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
 	p.ctx = ctx
 	t.Cleanup(func() {

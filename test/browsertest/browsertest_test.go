@@ -136,6 +136,9 @@ func TestSettings(t *testing.T) {
 
 	plain := browser.NewPage(t, Settings{NoJavaScript: true})
 	plain.Open(url + "/js")
+	if found := plain.Violations(); len(found) > 0 {
+		t.Errorf("without JavaScript: %q", found)
+	}
 	if text := plain.Text("#js"); text != "" {
 		t.Errorf("without JavaScript: %q", text)
 	}

@@ -1,0 +1,194 @@
+package browser
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/browsertest"
+)
+
+func awaitRequests(t *testing.T, page *browsertest.Page, url, what string, holds func(total, inFlight int) bool) {
+	t.Helper()
+	await.Until(t, browsertest.Patience, "requests are "+what, func() bool {
+		total, inFlight, _ := page.Requests(url)
+		return holds(total, inFlight)
+	})
+}
+
+var states = []string{"PENDING", "COMPLETED", "FAILED", "EXPIRED", "CANCELLED"}
+
+var colours = map[string]map[string]string{
+	"light":  {"prefers-color-scheme": "light"},
+	"dark":   {"prefers-color-scheme": "dark"},
+	"forced": {"forced-colors": "active", "prefers-color-scheme": "dark"},
+}
+
+// Each page is checked as served and, where a script shows it, as it changes: in light, dark and forced colours, from left to right and
+// from right to left, on the narrowest phone.
+func TestEachStateIsAccessible(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, language := range []string{"en", "ar"} {
+		for _, state := range states {
+			t.Run(language+" "+state, func(t *testing.T) {
+				t.Parallel()
+				id := s.charge(t)
+				if state != "PENDING" && state != "COMPLETED" {
+					s.end(t, id, state)
+				}
+				page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Height: 640, Language: language})
+				page.Open(pageURL(id))
+				if state == "COMPLETED" { // the one that comes while the page is open
+					s.end(t, id, state)
+				}
+				awaitShown(page, state)
+				checkAccessible(t, page, language)
+			})
+		}
+		t.Run(language+" not found", func(t *testing.T) {
+			t.Parallel()
+			page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Height: 640, Language: language})
+			page.AllowErrors("404")
+			if status := page.Open(pageURL("ps_00" + strings.Repeat("x", 24))); status != http.StatusNotFound {
+				t.Errorf("status %d", status)
+			}
+			checkAccessible(t, page, language)
+		})
+	}
+}
+
+func checkAccessible(t *testing.T, page *browsertest.Page, language string) {
+	t.Helper()
+	for name, media := range colours {
+		page.SetMedia("", media)
+		for _, violation := range page.Violations() {
+			t.Errorf("%s: %s", name, violation)
+		}
+	}
+	if wide := browsertest.Eval[int](page, "document.documentElement.scrollWidth"); wide > 320 {
+		t.Errorf("%d pixels wide on a screen of 320", wide)
+	}
+	direction := map[string]string{"en": "ltr", "ar": "rtl"}[language]
+	if got := browsertest.Eval[string](page, "document.documentElement.lang + ' ' + getComputedStyle(document.body).direction"); got != language+" "+direction {
+		t.Errorf("language and direction are %s", got)
+	}
+	for _, node := range page.AccessibilityTree() {
+		if slices.Contains([]string{"link", "button", "image", "heading"}, node.Role) && node.Name == "" {
+			t.Errorf("a %s has no name", node.Role)
+		}
+	}
+	if headings := browsertest.Eval[int](page, "[...document.querySelectorAll('h1')].filter(h => h.checkVisibility()).length"); headings != 1 {
+		t.Errorf("%d headings of the first level", headings)
+	}
+}
+
+// What a screen reader says, in order.
+const recordAnnouncements = `globalThis.said = []; addEventListener('DOMContentLoaded', () => {
+	for (const live of document.querySelectorAll('[role=status], [aria-live=polite], [aria-live=assertive]'))
+		new MutationObserver(() => said.push(live.textContent)).observe(live, { childList: true, characterData: true, subtree: true });
+})`
+
+func TestAChangeIsAnnouncedOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
+	page.Open(pageURL(id))
+	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+	if said := browsertest.Eval[[]string](page, "said"); len(said) > 0 {
+		t.Errorf("a page that was just opened says %q", said)
+	}
+	s.end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+	heading := page.Text("section[data-state=COMPLETED] h1")
+	page.Until("it is announced", "said.length > 0")
+	if said := browsertest.Eval[[]string](page, "said"); len(said) != 1 || said[0] != heading || heading == "" {
+		t.Errorf("it said %q, want %q once", said, heading)
+	}
+	if title := browsertest.Eval[string](page, "document.title"); !strings.Contains(title, heading) {
+		t.Errorf("the title is still %q", title)
+	}
+}
+
+func TestTheKeyboardReachesEverything(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{})
+	page.Open(pageURL(id))
+	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+	const focused = `document.activeElement.href ?? document.activeElement.localName`
+	page.Press(kb.Tab)
+	if got := browsertest.Eval[string](page, focused); got != "pay://qr/"+id {
+		t.Errorf("the first Tab goes to %s", got)
+	}
+	if outline := browsertest.Eval[string](page, "getComputedStyle(document.activeElement).outlineStyle"); outline == "none" {
+		t.Error("the focus cannot be seen")
+	}
+	page.Press(kb.Tab)
+	if got := browsertest.Eval[string](page, focused); got != "body" {
+		t.Errorf("the second Tab goes to %s", got)
+	}
+	s.end(t, id, "FAILED")
+	awaitShown(page, "FAILED")
+	page.Press(kb.Tab)
+	if got := browsertest.Eval[string](page, focused); got != "https://shop.example/thanks" {
+		t.Errorf("after the end, Tab goes to %s", got)
+	}
+}
+
+func TestThePageWorksWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{NoJavaScript: true})
+	page.Open(pageURL(id))
+	awaitShown(page, "PENDING")
+	for _, want := range []string{"Acme coffee", "€12.50"} {
+		if !strings.Contains(page.Text("main"), want) {
+			t.Errorf("the page does not show %s:\n%s", want, page.Text("main"))
+		}
+	}
+	if !browsertest.Eval[bool](page, "document.querySelector('svg.qr').checkVisibility()") {
+		t.Error("there is no QR code")
+	}
+	for _, violation := range page.Violations() {
+		t.Error(violation)
+	}
+	s.end(t, id, "COMPLETED")
+	page.Press(kb.Tab)
+	page.Press(kb.Tab)
+	if got := browsertest.Eval[string](page, "document.activeElement.href"); got != pageURL(id) {
+		t.Fatalf("the second Tab goes to %s, not to Check again", got)
+	}
+	page.Press(kb.Enter)
+	awaitShown(page, "COMPLETED")
+}
+
+// A clock that is a day off shows neither a false end nor a false time.
+func TestTheDevicesClockDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, shift := range map[string]time.Duration{"a day ahead": 24 * time.Hour, "a day behind": -24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := s.charge(t)
+			page := sharedBrowser.NewPage(t, browsertest.Settings{ClockShift: shift})
+			page.Open(pageURL(id))
+			awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+			awaitShown(page, "PENDING")
+			if left := page.Text("#remaining"); !regexp.MustCompile(`^1[45]:\d\d$`).MatchString(left) {
+				t.Errorf("of 15 minutes the page shows %q", left)
+			}
+			s.end(t, id, "COMPLETED")
+			awaitShown(page, "COMPLETED")
+		})
+	}
+}

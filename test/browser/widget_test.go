@@ -1,0 +1,177 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/test/browsertest"
+)
+
+// newShopPage is a page of a shop on its own origin. Its policy allows nothing but the widget's script and the status, no markup from
+// strings, and no script or style of its own.
+func newShopPage(t *testing.T, language, body string) string {
+	t.Helper()
+	origin := shared.replicas[0].Public
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Type", "text/html; charset=utf-8")
+		header.Set("Content-Security-Policy", fmt.Sprintf("default-src 'none'; script-src %[1]s; connect-src %[1]s; base-uri 'none'; "+
+			"require-trusted-types-for 'script'; trusted-types 'none'", origin))
+		header.Set("Cross-Origin-Embedder-Policy", "require-corp")
+		_, _ = fmt.Fprintf(w, `<!doctype html><html lang="%s"><head><title>Shop</title><meta name="viewport" content="width=device-width">
+			<meta name="color-scheme" content="light dark"><script type="module" src="%s/widget/v1.js"></script></head>
+			<body><main><h1>Shop</h1>%s</main></body></html>`, language, origin, body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// recordChanges keeps the events that a shop's page gets.
+const recordChanges = `globalThis.changes = [];
+	addEventListener('payment-session:change', ({ target, detail }) => changes.push({ on: target.id, ...detail }))`
+
+type change struct {
+	On, SessionID, Status, MerchantName string
+	AmountCents                         int
+}
+
+// visible is what a person sees of a widget, slots included.
+func visible(id string) string {
+	return fmt.Sprintf(`(() => {
+		const status = document.getElementById(%q).shadowRoot.querySelector('[part~=status]');
+		const slot = [...status.querySelectorAll('slot')].find(slot => !slot.hidden);
+		return slot ? slot.assignedNodes({ flatten: true }).map(node => node.textContent).join('|') : '';
+	})()`, id)
+}
+
+func awaitVisible(page *browsertest.Page, id, text string) {
+	page.Until(id+" shows "+text, fmt.Sprintf("%s.startsWith(%q)", visible(id), text))
+}
+
+func TestTwoWidgetsOnAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first, second := s.charge(t), s.charge(t)
+	base := shared.replicas[0].Public
+	url := newShopPage(t, "de", fmt.Sprintf(`<payment-session id="first" session-id="%s"><b slot="completed">Danke!</b></payment-session>
+		<section id="elsewhere"></section><payment-session id="second" session-id="%s" lang="en"></payment-session>`, first, second))
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordChanges})
+	page.Open(url)
+	awaitVisible(page, "first", "Warten auf die Zahlung")
+	awaitVisible(page, "second", "Waiting for payment")
+	page.Until("the time left is shown", "/ 1[45]:[0-9][0-9]$/.test(second.shadowRoot.querySelector('[part=remaining]').textContent)")
+
+	page.Do("elsewhere.append(first)") // a move is not an end
+	s.end(t, first, "COMPLETED")
+	awaitVisible(page, "first", "Danke!")
+	awaitVisible(page, "second", "Waiting for payment")
+	if total, inFlight, _ := page.Requests(statusURL(base, first)); total != 1 || inFlight != 0 {
+		t.Errorf("the first: %d requests, %d in flight", total, inFlight)
+	}
+	want := []change{
+		{"first", first, "COMPLETED", "Acme coffee", 1250}, {"first", first, "PENDING", "Acme coffee", 1250}, {"second", second, "PENDING", "Acme coffee", 1250},
+	}
+	got := browsertest.Eval[[]change](page, "changes")
+	slices.SortFunc(got, func(a, b change) int { return strings.Compare(a.On+a.Status, b.On+b.Status) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if status := browsertest.Eval[string](page, "first.status + ' ' + second.status"); status != "COMPLETED PENDING" {
+		t.Errorf("the property status: %s", status)
+	}
+
+	page.Do("globalThis.removed = second; second.remove()")
+	awaitRequests(t, page, statusURL(base, second), "over", func(_, inFlight int) bool { return inFlight == 0 })
+	s.end(t, second, "CANCELLED")
+	page.Do("dispatchEvent(new Event('online'))")
+	if total, _, _ := page.Requests(statusURL(base, second)); total != 1 || browsertest.Eval[int](page, "changes.length") != 3 {
+		t.Errorf("a removed widget sent %d requests", total)
+	}
+	page.Do("elsewhere.append(removed)") // it begins again
+	awaitVisible(page, "second", "Payment cancelled")
+}
+
+func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ids := map[string]string{"NOT_FOUND": "ps_00" + strings.Repeat("x", 24)}
+	for _, state := range states {
+		ids[state] = s.charge(t)
+		if state != "PENDING" {
+			s.end(t, ids[state], state)
+		}
+	}
+	for _, language := range []string{"en", "ar"} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			var body strings.Builder
+			for state, id := range ids {
+				fmt.Fprintf(&body, `<payment-session id="%s" session-id="%s"></payment-session>`, state, id)
+			}
+			page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Language: language})
+			page.AllowErrors("404") // of the one that is not found
+			page.Open(newShopPage(t, language, body.String()))
+			for state := range ids {
+				page.Until(state+" is shown", visible(state)+" !== '' && "+state+".status === '"+state+"'")
+			}
+			direction := map[string]string{"en": "ltr", "ar": "rtl"}[language]
+			if got := browsertest.Eval[string](page, "getComputedStyle(PENDING.shadowRoot.querySelector('[part=box]')).direction"); got != direction {
+				t.Errorf("direction %s", got)
+			}
+			for name, media := range colours {
+				page.SetMedia("", media)
+				for _, violation := range page.Violations() {
+					t.Errorf("%s: %s", name, violation)
+				}
+			}
+			if wide := browsertest.Eval[int](page, "document.documentElement.scrollWidth"); wide > 320 {
+				t.Errorf("%d pixels wide on a screen of 320", wide)
+			}
+			if shown := browsertest.Eval[string](page, visible("EXPIRED")); language == "en" && !strings.Contains(shown, "do not pay again") {
+				t.Errorf("of an expired session it says %q", shown)
+			}
+		})
+	}
+}
+
+// Chrome names a status by its content when that is announced.
+func TestTheWidgetAnnouncesAChange(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{})
+	page.Open(newShopPage(t, "en", fmt.Sprintf(`<payment-session id="one" session-id="%s"></payment-session>`, id)))
+	awaitVisible(page, "one", "Waiting for payment")
+	page.Do(`globalThis.shown = [];
+		new MutationObserver((records) => {
+			for (const { target } of records) if (!target.hidden) shown.push(target.name)
+		}).observe(one.shadowRoot.querySelector('[role=status]'), { subtree: true, attributeFilter: ['hidden'] })`)
+	s.end(t, id, "FAILED")
+	awaitVisible(page, "one", "Payment failed")
+	if shown := browsertest.Eval[[]string](page, "shown"); !slices.Equal(shown, []string{"failed"}) {
+		t.Errorf("it showed %q, want failed once", shown)
+	}
+	if tree := page.AccessibilityTree(); !slices.ContainsFunc(tree, func(n browsertest.Node) bool { return n.Role == "status" }) ||
+		!slices.ContainsFunc(tree, func(n browsertest.Node) bool { return strings.HasPrefix(n.Name, "Payment failed") }) {
+		t.Errorf("assistive technology sees %v", tree)
+	}
+}
+
+func TestTheWidgetIsFoundAtAnotherBase(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	other := shared.replicas[1].Public
+	page := sharedBrowser.NewPage(t, browsertest.Settings{})
+	page.AllowErrors("Content Security Policy") // the page's policy names the first replica only
+	page.Open(newShopPage(t, "en", fmt.Sprintf(`<payment-session id="one" session-id="%s" base-url="%s/"></payment-session>`, id, other)))
+	page.Until("the widget has no connection", "one.shadowRoot.querySelector('slot[name=offline]')?.hidden === false")
+	page.Do("one.setAttribute('base-url', '" + shared.replicas[0].Public + "')")
+	awaitVisible(page, "one", "Waiting for payment")
+}
