@@ -108,7 +108,7 @@ func (b *bench) open(ctx context.Context, session string) (net.Conn, *bufio.Read
 	request := fixture.PublicSession(session)
 	request.Headers = append(request.Headers, "Accept: text/event-stream")
 	fixture.Must(conn.Write(request.Bytes()))
-	fixture.Check(conn.SetDeadline(time.Now().Add(time.Minute)))
+	fixture.Check(conn.SetDeadline(time.Now().Add(10 * time.Minute)))
 	lines := bufio.NewReaderSize(conn, 512)
 	fixture.Check(awaitLine(lines, "event: expires-in"))
 	return conn, lines
