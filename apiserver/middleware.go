@@ -1,10 +1,12 @@
 package apiserver
 
 import (
+	"bufio"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path"
 	"regexp"
@@ -121,6 +123,15 @@ func (s *statusRecorder) Write(body []byte) (int, error) {
 		s.status = http.StatusOK
 	}
 	return s.ResponseWriter.Write(body)
+}
+
+// Hijack records the status of the response that the hijacker writes.
+func (s *statusRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(s.ResponseWriter).Hijack()
+	if err == nil {
+		s.status = http.StatusOK
+	}
+	return conn, buffered, err
 }
 
 // Unwrap is for http.ResponseController.

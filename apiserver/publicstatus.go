@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -14,7 +12,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -51,18 +48,13 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		if watch, err = a.live.Watch(id, subject); err != nil {
 			return err
 		}
-		defer watch.Stop()
+		defer func() {
+			if watch != nil {
+				watch.Stop()
+			}
+		}()
 	}
-	var quota ratelimit.Quota
-	var read store.PublicSession
-	ask := func() {
-		quota, read, err = a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
-	}
-	if watch != nil {
-		apart(ask)
-	} else {
-		ask()
-	}
+	quota, read, err := a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
 	a.setQuotaHeaders(w, addressQuota, quota, err)
 	if err != nil {
 		return err
@@ -72,9 +64,10 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		watch.Seen(read)
 	}
 	switch {
-	case stream:
-		return a.streamStatus(w, r, watch, &read, expires)
-	case watch != nil && read.Status == session.Pending:
+	case stream && read.Status.Final() && r.Header.Get("Last-Event-ID") == string(read.Status):
+		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
+		return nil
+	case !stream && watch != nil && read.Status == session.Pending:
 		if read, err = a.awaitEnd(w, r, watch, &read, wait); err != nil {
 			return err
 		}
@@ -82,21 +75,17 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	if read.Status == session.Pending {
 		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
 	}
-	return respond(w, http.StatusOK, publicView(&read))
-}
-
-// apart runs do on a stack of its own. A stack grows for deep calls and hardly ever shrinks: that of a request that is held stays small.
-func apart(do func()) {
-	var problem any
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { problem = recover() }()
-		do()
-	}()
-	if <-done; problem != nil {
-		panic(problem) // for whoever handles it on the request's stack
+	if stream {
+		w.Header().Set("Content-Type", eventStreamContent)
+		w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
+		if watch == nil {                         // HEAD
+			return nil
+		}
+		watched := watch
+		watch = nil // the stream stops it
+		return a.streams.serve(w, watched, &read, expires)
 	}
+	return respond(w, http.StatusOK, publicView(&read))
 }
 
 // expiresInHeader is how many seconds a pending session has left, by the clock of the server.
@@ -156,7 +145,7 @@ func (a *publicAPI) awaitEnd(
 	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	draining, ended := a.drained, *read
+	draining, ended := a.streams.drained, *read
 	a.hold(w, func() {
 		for waiting := true; waiting; {
 			waiting = false
@@ -167,106 +156,11 @@ func (a *publicAPI) awaitEnd(
 				err = r.Context().Err()
 			case <-draining:
 				draining, waiting = nil, true
-				timer.Reset(min(time.Until(end), jitter.UpTo(a.streams.Drain)))
+				timer.Reset(min(time.Until(end), jitter.UpTo(a.streams.options.Drain)))
 			case <-timer.C:
 			}
 		}
 	})
-	_ = control.SetWriteDeadline(time.Now().Add(a.streams.WriteTimeout)) // an error comes with the write
+	_ = control.SetWriteDeadline(time.Now().Add(a.streams.options.WriteTimeout)) // an error comes with the write
 	return ended, err
-}
-
-// streamStatus sends the state, then what changes, until the session has ended.
-func (a *publicAPI) streamStatus(w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
-	if read.Status.Final() && r.Header.Get("Last-Event-ID") == string(read.Status) {
-		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
-		return nil
-	}
-	header := w.Header()
-	header.Set("Content-Type", eventStreamContent)
-	header.Set("X-Accel-Buffering", "no") // nginx passes on each event
-	if read.Status == session.Pending {
-		header[expiresInHeader] = []string{secondsUntil(expires)}
-	}
-	if watch == nil { // HEAD
-		return nil
-	}
-	defer httpserver.Uncount(r.Context())()
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
-		return fmt.Errorf("hold a request: %w", err)
-	}
-	stream := eventStream{w, control, a.streams.WriteTimeout}
-	var err error
-	apart(func() { err = stream.send(retryEvent(), statusEvent(read), expiresInEvent(read, expires)) })
-	if err != nil || read.Status.Final() {
-		return nil // the client has gone, or knows all
-	}
-	a.hold(w, func() { a.streamEnd(r, stream, watch, expires) })
-	return nil
-}
-
-// streamEnd sends heartbeats until the session has ended, or the client or this replica is about to go.
-func (a *publicAPI) streamEnd(r *http.Request, stream eventStream, watch *live.Watch, expires time.Time) {
-	heartbeat := time.NewTicker(a.streams.Heartbeat)
-	defer heartbeat.Stop()
-	draining := a.drained
-	var drained <-chan time.Time
-	pending := store.PublicSession{Status: session.Pending}
-	for {
-		select {
-		case <-watch.Ended():
-			if ended, err := watch.Session(); err == nil {
-				_ = stream.send(statusEvent(&ended))
-			}
-			return
-		case <-heartbeat.C:
-			if stream.send(expiresInEvent(&pending, expires)) != nil {
-				return
-			}
-		case <-draining:
-			draining, drained = nil, time.After(jitter.UpTo(a.streams.Drain))
-		case <-drained:
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-// eventStream writes server-sent events.
-type eventStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration // of a write
-}
-
-// send writes events at once. An error means that the client has gone, or does not read.
-func (s eventStream) send(events ...[]byte) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
-		return err
-	}
-	if _, err := s.w.Write(bytes.Join(events, nil)); err != nil {
-		return err
-	}
-	return s.control.Flush()
-}
-
-// retryEvent says when to come back after the stream was cut, so that not all clients of a replica do at once.
-func retryEvent() []byte {
-	const least, spread = 2 * time.Second, 4 * time.Second
-	return fmt.Appendf(nil, "retry: %d\n", (least + jitter.UpTo(spread)).Milliseconds())
-}
-
-func statusEvent(read *store.PublicSession) []byte {
-	data, _ := json.Marshal(publicView(read)) //nolint:errchkjson // texts and a number can always be written
-	return fmt.Appendf(nil, "event: status\nid: %s\ndata: %s\n\n", read.Status, data)
-}
-
-// expiresInEvent is nil for a session that has ended.
-func expiresInEvent(read *store.PublicSession, expires time.Time) []byte {
-	if read.Status != session.Pending {
-		return nil
-	}
-	return fmt.Appendf(nil, "event: expires-in\ndata: %s\n\n", secondsUntil(expires))
 }

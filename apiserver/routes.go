@@ -26,8 +26,7 @@ type publicAPI struct {
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
 	live        *live.Hub
-	streams     StreamOptions
-	drained     <-chan struct{} // closed when this replica drains
+	streams     *streams
 	wrongKeys   *wrongKeys
 	refusals    *refusalLog // nil: refused keys are not logged
 	pages       *payerPages

@@ -66,6 +66,7 @@ func Run(ctx context.Context, options Options) error {
 		options: options, redis: client, store: sessions, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
 		phase: ops.NewPhase(), draining: make(chan struct{}), failed: make(chan error, listeners),
 	}
+	r.streams = newStreams(options.Streams, r.draining)
 	r.live = live.New(client, live.Options{
 		Read: sessions.WatchedSession, Interval: options.Streams.Reread,
 		MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: options.Log, Registerer: registry,
@@ -102,6 +103,7 @@ type replica struct {
 	registry  *prometheus.Registry
 	tracer    *tracing.Tracer
 	live      *live.Hub
+	streams   *streams
 	phase     *ops.Phase
 	draining  chan struct{} // closed when this replica drains
 	failed    chan error    // receives the error of a listener that ended too early
@@ -121,7 +123,10 @@ func (r *replica) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer publicServer.Close()
+	defer func() {
+		publicServer.Close()
+		r.streams.close()
+	}()
 	internalOptions := httpserver.Options{
 		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
 	}
@@ -155,7 +160,9 @@ func (r *replica) serve(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.ShutdownTimeout)
 	defer cancel()
-	return errors.Join(publicServer.Shutdown(ctx), internalServer.Shutdown(ctx))
+	err = errors.Join(publicServer.Shutdown(ctx), internalServer.Shutdown(ctx))
+	r.streams.finish(ctx)
+	return err
 }
 
 func (r *replica) handlers() (public, internal http.Handler, err error) {
@@ -185,8 +192,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
 		live:        r.live,
-		streams:     r.options.Streams,
-		drained:     r.draining,
+		streams:     r.streams,
 		pages:       pages,
 		qrScheme:    r.options.QRScheme,
 		now:         time.Now,
