@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,116 +49,6 @@ func newFixture(t *testing.T) fixture {
 	server := redistest.Start(t)
 	client := storetest.Client(t, server.URL())
 	return fixture{server, client, storetest.Store(t, client), outbox.New(client), &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
-}
-
-// fakeIndex is filled by the test instead of by watches.
-type fakeIndex struct {
-	mu    sync.Mutex
-	known map[string]endpoints.Endpoint
-	keys  map[string]string // merchant ids by key id
-}
-
-func (i *fakeIndex) KeyIDs(bucket session.Bucket) []string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var ids []string
-	for keyID, merchantID := range i.keys {
-		if session.BucketOf(merchantID) == bucket {
-			ids = append(ids, keyID)
-		}
-	}
-	return ids
-}
-
-func (i *fakeIndex) MerchantIDs(bucket session.Bucket) []string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var ids []string
-	for id := range i.known {
-		if session.BucketOf(id) == bucket {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-func (i *fakeIndex) HasKey(keyID string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.keys[keyID] != ""
-}
-
-func (i *fakeIndex) Endpoint(merchantID string) endpoints.Endpoint {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.known[merchantID]
-}
-
-func (i *fakeIndex) put(endpoint endpoints.Endpoint) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known[endpoint.MerchantID] = endpoint
-}
-
-// recordingReporter remembers the reports.
-type recordingReporter struct {
-	mu    sync.Mutex
-	made  []report
-	tests []string // triggers
-	fail  error
-}
-
-func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, made report) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fail != nil {
-		return r.fail
-	}
-	r.made = append(r.made, made)
-	return nil
-}
-
-func (r *recordingReporter) ReportTest(_ context.Context, endpoint endpoints.Endpoint) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fail != nil {
-		return r.fail
-	}
-	r.tests = append(r.tests, endpoint.TestTrigger)
-	return nil
-}
-
-func (r *recordingReporter) triggers() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.tests)
-}
-
-func (r *recordingReporter) all() []report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.made)
-}
-
-// UpdateLastUses is that of the kubeReporter, which has its own test.
-func (r *recordingReporter) UpdateLastUses(context.Context, int, func(map[string]time.Time) bool) error {
-	return nil
-}
-
-func (r *recordingReporter) reasons() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var reasons []string
-	for _, made := range r.made {
-		reasons = append(reasons, made.reason)
-	}
-	return reasons
-}
-
-func (r *recordingReporter) setFail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fail = err
 }
 
 // endpointAt returns the endpoint of a new merchant of the bucket.

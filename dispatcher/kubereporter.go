@@ -94,7 +94,7 @@ func statusOf(made report) *v1alpha1ac.MerchantStatusApplyConfiguration {
 	if last := made.state.LastFailure; !last.Time.IsZero() {
 		failure := v1alpha1ac.WebhookFailure().WithTime(metav1.NewTime(last.Time)).WithReason(last.Reason)
 		if status := last.Status(); status != 0 {
-			failure.WithStatusCode(int32(status))
+			failure.WithStatusCode(status)
 		}
 		webhook.WithLastFailure(failure)
 	}

@@ -130,21 +130,30 @@ func outdated(state outbox.EndpointState, now time.Time) bool {
 func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState, left *int) error {
 	if h.reason != "" || state.Reported.Reason != "" {
 		*left--
-		err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state.Reported.Reason)})
-		switch {
-		case ctx.Err() != nil:
+		if !d.updateStatus(ctx, endpoint, h, state) {
 			return nil
-		case err != nil && !errors.Is(err, errMerchantGone):
-			d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
-			return nil
-		case err == nil && h.reason != state.Reported.Reason:
-			d.logHealth(endpoint, h, state)
 		}
 	}
 	if endpoint.URL == "" {
 		return d.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	}
 	return d.outbox.EndpointReported(ctx, state, h.reason, h.healthy())
+}
+
+// updateStatus reports whether that needs no repetition.
+func (d *dispatcher) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState) bool {
+	err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state.Reported.Reason)})
+	switch {
+	case errors.Is(err, errMerchantGone):
+	case ctx.Err() != nil:
+		return false
+	case err != nil:
+		d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		return false
+	case h.reason != state.Reported.Reason:
+		d.logHealth(endpoint, h, state)
+	}
+	return true
 }
 
 func (d *dispatcher) logHealth(endpoint endpoints.Endpoint, h health, state outbox.EndpointState) {

@@ -49,7 +49,10 @@ func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 	var mine []string
 	for i := range 3 {
 		id := s.deadLetter(t, "endpoint_disabled")
-		must(t, s.redis.ZAdd(t.Context(), s.tag+"dead", goredis.Z{Score: float64(time.Now().Add(time.Duration(i) * time.Minute).UnixMilli()), Member: id}).Err())
+		at := goredis.Z{Score: float64(time.Now().Add(time.Duration(i) * time.Minute).UnixMilli()), Member: id}
+		for _, key := range []string{"dead", "dead:" + s.asks.MerchantID} {
+			must(t, s.redis.ZAdd(t.Context(), s.tag+key, at).Err())
+		}
 		mine = append([]string{id}, mine...)
 	}
 	neighbours, farther := other.deadLetter(t, "timeout"), far.deadLetter(t, "dns")
@@ -206,4 +209,32 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)
 		}
 	}
+}
+
+func TestEventsAreCountedByMerchant(t *testing.T) {
+	s := newFixture(t)
+	other := s
+	other.asks = storetest.MerchantOf(s.bucket())
+	want := func(when string, of fixture, pending, dead int64) {
+		t.Helper()
+		if state := of.state(t); state.Pending != pending || state.Dead != dead {
+			t.Errorf("%s: %d pending, %d dead; want %d and %d", when, state.Pending, state.Dead, pending, dead)
+		}
+	}
+	want("at first", s, 0, 0)
+	ids := []string{s.deadLetter(t, "dns"), s.deadLetter(t, "dns")}
+	s.fail(t, "here", nil)
+	other.deadLetter(t, "dns")
+	want("with dead letters", s, 1, 2)
+	want("of the neighbour", other, 0, 1)
+	resent, err := s.Resend(t.Context(), ids...)
+	if err != nil || resent.Sent != 2 {
+		t.Fatalf("sent %d again: %v", resent.Sent, err)
+	}
+	want("right after they were sent again", s, 3, 0)
+	want("of the neighbour, after that", other, 0, 1)
+	for _, lease := range s.leaseFor(t, time.Hour, 10) {
+		must(t, s.Delivered(t.Context(), lease, "here"))
+	}
+	want("after their delivery", s, 1, 0)
 }

@@ -68,9 +68,12 @@ type AttemptFailure struct {
 }
 
 // Status returns the HTTP status of the answer; 0: there was none.
-func (f AttemptFailure) Status() int {
-	status, _ := strconv.Atoi(f.Answer)
-	return status
+func (f AttemptFailure) Status() int32 {
+	status, err := strconv.ParseInt(f.Answer, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(status)
 }
 
 // Report is what was reported of an endpoint.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // fail lets a new event of the merchant fail, sent to the target.
@@ -251,32 +250,4 @@ func TestReportsOfChangesHaveABudget(t *testing.T) {
 	if !s.state(t).MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("a report without a change costs")
 	}
-}
-
-func TestEventsAreCountedByMerchant(t *testing.T) {
-	s := newFixture(t)
-	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
-	want := func(when string, of fixture, pending, dead int64) {
-		t.Helper()
-		if state := of.state(t); state.Pending != pending || state.Dead != dead {
-			t.Errorf("%s: %d pending, %d dead; want %d and %d", when, state.Pending, state.Dead, pending, dead)
-		}
-	}
-	want("at first", s, 0, 0)
-	ids := []string{s.deadLetter(t, "dns"), s.deadLetter(t, "dns")}
-	s.fail(t, "here", nil)
-	other.deadLetter(t, "dns")
-	want("with dead letters", s, 1, 2)
-	want("of the neighbour", other, 0, 1)
-	resent, err := s.Resend(t.Context(), ids...)
-	if err != nil || resent.Sent != 2 {
-		t.Fatalf("sent %d again: %v", resent.Sent, err)
-	}
-	want("right after they were sent again", s, 3, 0)
-	want("of the neighbour, after that", other, 0, 1)
-	for _, lease := range s.leaseFor(t, time.Hour, 10) {
-		must(t, s.Delivered(t.Context(), lease, "here"))
-	}
-	want("after their delivery", s, 1, 0)
 }

@@ -1,0 +1,164 @@
+package dispatcher
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// accepting delivers whatever it is given.
+type accepting struct{ n atomic.Int32 }
+
+func (a *accepting) Send(context.Context, delivery.Request) delivery.Result {
+	a.n.Add(1)
+	return delivery.Result{Outcome: delivery.Delivered, Status: http.StatusOK, Reason: delivery.ReasonDelivered}
+}
+
+// etcd must not pay for traffic: ten thousand deliveries of twenty merchants are twenty reports, and twenty more after ten minutes.
+func TestReportsDoNotGrowWithTraffic(t *testing.T) {
+	f := newFixture(t)
+	const merchants, events = 20, 500
+	all := make([]endpoints.Endpoint, merchants)
+	for i := range all {
+		all[i] = f.endpointAt("https://shop.example/", session.Bucket(i%4))
+	}
+	d := f.dispatcher(t)
+	sender := &accepting{}
+	d.sender = sender
+	start(t, d)
+	var creating sync.WaitGroup
+	for _, endpoint := range all {
+		creating.Go(func() {
+			for range events {
+				f.event(t, endpoint.MerchantID)
+			}
+		})
+	}
+	creating.Wait()
+	eventually(t, "all is delivered", func() bool { return sender.n.Load() == merchants*events })
+	eventually(t, "nothing is to be reported", func() bool {
+		pending, err := f.outbox.PendingWork(t.Context())
+		return err == nil && !slices.ContainsFunc(pending, func(work outbox.PendingWork) bool { return work.Endpoints })
+	})
+	if n := len(f.reports.all()); n != merchants {
+		t.Errorf("%d reports of %d deliveries, want %d", n, merchants*events, merchants)
+	}
+	again := f.dispatcher(t) // not running, so that the test says when
+	again.prepare()
+	refresh := func() {
+		for range session.Buckets {
+			if _, err := again.refreshHealth(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	refresh()
+	if n := len(f.reports.all()); n != merchants {
+		t.Errorf("%d reports before ten minutes are over, want %d", n, merchants)
+	}
+	for _, endpoint := range all {
+		f.setBack(t, endpoint, "reported_at", refreshAge)
+	}
+	refresh()
+	refresh()
+	if n := len(f.reports.all()); n != 2*merchants {
+		t.Errorf("%d reports after ten minutes, want %d", n, 2*merchants)
+	}
+	for _, endpoint := range all {
+		f.setBack(t, endpoint, "delivered", 2*refreshAge)
+		f.setBack(t, endpoint, "reported_at", refreshAge)
+	}
+	refresh()
+	if n := len(f.reports.all()); n != 2*merchants {
+		t.Errorf("%d reports without a delivery, want %d", n, 2*merchants)
+	}
+}
+
+// An endpoint that alternates between 200 and 404 uses up its own budget only.
+func TestAnAlternatingEndpointHasABudget(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, func(before int, _ *http.Request) int { return []int{http.StatusOK, http.StatusNotFound}[before%2] })
+	acme := f.endpointAt(shop.URL, 7)
+	d := f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0} })
+	d.prepare()
+	for range 3 * outbox.ReportBurst {
+		f.event(t, acme.MerchantID)
+		attempts := len(shop.ids())
+		eventually(t, "the attempt is made", func() bool {
+			if _, err := d.lease(t.Context(), 7); err != nil {
+				t.Fatal(err)
+			}
+			return len(shop.ids()) > attempts
+		})
+		eventually(t, "its result is recorded", func() bool { return f.state(t, acme).Pending == 0 })
+		if _, err := d.reportHealth(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(f.reports.all()); n != outbox.ReportBurst {
+		t.Errorf("%d reports, want %d", n, outbox.ReportBurst)
+	}
+	d.queues.close(t.Context())
+}
+
+// Whatever fails at once, one round of one dispatcher makes a bounded number of reports, and the next ones the rest.
+func TestReportsOfAllMerchantsHaveABudget(t *testing.T) {
+	f := newFixture(t)
+	const merchants = 2*changesPerRound + 5
+	d := f.dispatcher(t)
+	d.prepare()
+	for range merchants {
+		f.disable(t, f.endpointAt("https://shop.example/", 7))
+	}
+	for round, want := range []int{changesPerRound, 2 * changesPerRound, merchants, merchants} {
+		if _, err := d.reportHealth(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.reports.all()); n != want {
+			t.Errorf("%d reports after round %d, want %d", n, round+1, want)
+		}
+	}
+}
+
+// Counts that changed without a delivery are refreshed too.
+func TestCountsAreRefreshed(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("http://127.0.0.1:1", 7)
+	id := f.event(t, acme.MerchantID)
+	leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+	must(t, err)
+	_, err = f.outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+	})
+	must(t, err)
+	d := f.dispatcher(t)
+	d.prepare()
+	if _, err := d.reportHealth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := f.made(t, "Retrying"); first.state.Pending != 0 || first.state.Dead != 1 {
+		t.Errorf("at first: %+v", first.state)
+	}
+	if resent, err := f.outbox.Resend(t.Context(), id); err != nil || resent.Sent != 1 {
+		t.Fatalf("sent %+v again: %v", resent, err)
+	}
+	f.setBack(t, acme, "reported_at", refreshAge)
+	f.setBack(t, acme, "failed", refreshAge)
+	d.nextRefresh = 7
+	if _, err := d.refreshHealth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := f.reports.all()
+	if last := all[len(all)-1]; len(all) != 2 || last.state.Pending != 1 || last.state.Dead != 0 || last.eventType != "" {
+		t.Errorf("%d reports, the last is %+v", len(all), last.state)
+	}
+}
