@@ -42,7 +42,7 @@ func TestKeysAreIssuedOverTLS(t *testing.T) {
 	r := f.start(func(o *apiserver.Options) { o.InternalAddress, o.InternalCertificateDir = ":0", dir })
 	r.internal = strings.Replace(r.internal, "http://[::]", "https://127.0.0.1", 1)
 	trusting := func(authority *x509.CertPool) *http.Client {
-		return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority}}}
+		return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authority}}}
 	}
 	client := trusting(authority)
 	f.issuedKey(r.with(client).issue(id, console, of(1, 0)))
