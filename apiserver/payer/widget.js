@@ -1,4 +1,4 @@
-// <payment-session session-id="ps_..."> shows the status of a payment on a page of another origin. See docs/payer.md.
+// <payment-session session-id="ps_..."> shows the status of a payment on a page of another origin. See docs/widget.md.
 const sheet = new CSSStyleSheet(); // a style element would need an exception in the page's Content-Security-Policy
 sheet.replaceSync(`
 :host { display: block }
