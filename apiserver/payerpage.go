@@ -170,7 +170,7 @@ func (p *payerPages) write(w http.ResponseWriter, r *http.Request, status int, c
 	w.Header().Set("Content-Type", contentType)
 	if !acceptsGzip(r) {
 		w.WriteHeader(status)
-		_, _ = w.Write(body) // the client may have disconnected
+		_, _ = w.Write(body) //nolint:gosec // html/template has escaped what is not ours; an error: the client has disconnected
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")

@@ -92,7 +92,9 @@ func (e *environment) createSession(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var created struct{ SessionID string }
+	var created struct {
+		SessionID string `json:"sessionId"`
+	}
 	if response.StatusCode != http.StatusCreated {
 		return fmt.Errorf("POST %s: %s", request.URL, response.Status)
 	}
