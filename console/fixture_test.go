@@ -68,36 +68,12 @@ func TestMain(m *testing.M) {
 		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, many, mallory)
 	}
 	if err == nil {
-		err = consoleRights()
+		err = cluster.InstallRBAC()
 	}
 	if err != nil {
 		log.Fatal(errors.Join(err, stopProvider(), stop()))
 	}
 	leaks.Run(m, func() error { return errors.Join(stopProvider(), stop()) })
-}
-
-// consoleRights until config/rbac has them.
-func consoleRights() error {
-	if err := cluster.InstallRBAC(); err != nil {
-		return err
-	}
-	_, err := cluster.Kubectl(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: console-test}
-rules:
-- {apiGroups: [merchant-operator.io], resources: [merchants, apikeys], verbs: [get, list, watch]}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, list]}
-- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: console-test}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: console-test}
-subjects:
-- {kind: ServiceAccount, name: merchant-operator-console, namespace: merchant-operator-system}
-`, "apply", "-f", "-")
-	return err
 }
 
 // fixture is a console with a Redis, and a namespace for its merchants.
@@ -121,7 +97,7 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	options := DefaultOptions()
 	options.RedisURL = f.redis.URL()
 	options.ExternalURL = "http://" + server.Listener.Addr().String()
-	options.APIURL = "https://pay.example"
+	options.APIURL, options.InternalURL = "https://pay.example", "https://api.example"
 	options.Provider = ProviderOptions{
 		IssuerURL: identities.Issuer, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, Scopes: []string{"profile"},
 		UsernameClaim: "sub", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "oidc:",

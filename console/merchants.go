@@ -118,6 +118,18 @@ func (c *console) merchantOf(r *http.Request, current login) (*v1alpha1.Merchant
 	return &merchant, allowed, nil
 }
 
+// merchantFor returns a Merchant to which the person has the verb. Errors: those of merchantOf, errNoRight.
+func (c *console) merchantFor(r *http.Request, current login, verb string) (*v1alpha1.Merchant, error) {
+	merchant, allowed, err := c.merchantOf(r, current)
+	if err != nil {
+		return nil, err
+	}
+	if !allowed.has(verb) {
+		return nil, fmt.Errorf("%w: %s", errNoRight, verb)
+	}
+	return merchant, nil
+}
+
 func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current login) error {
 	merchant, allowed, err := c.merchantOf(r, current)
 	if err != nil {

@@ -9,7 +9,14 @@ import (
 type metrics struct {
 	requests *prometheus.HistogramVec
 	signIns  *prometheus.CounterVec
+	actions  *prometheus.CounterVec
 }
+
+// Results of an action.
+const (
+	actionDone   = "done"
+	actionFailed = "failed"
+)
 
 // Results of a sign-in.
 const (
@@ -29,6 +36,14 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "merchant_operator_console_sign_ins_total",
 			Help: "Sign-ins at the console, by result: done, refused, unavailable (the identity provider does not answer).",
 		}, []string{"result"}),
+		actions: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_console_actions_total",
+			Help: "What people did in the console, by action and result: done or failed.",
+		}, []string{"action", "result"}),
+	}
+	for _, action := range actions() {
+		m.actions.WithLabelValues(action, actionDone)
+		m.actions.WithLabelValues(action, actionFailed)
 	}
 	for _, result := range []string{signInDone, signInRefused, signInUnavailable} {
 		m.signIns.WithLabelValues(result)

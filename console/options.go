@@ -30,6 +30,12 @@ type Options struct {
 	ExternalURL string
 	// APIURL is the origin of the payment API, for the examples that people copy.
 	APIURL string
+	// InternalURL is the origin of the API's internal port, where keys are rotated; https, or http on a loopback address.
+	InternalURL string
+	// InternalCAFile has the certificate authority of the internal port. Default: those of the system.
+	InternalCAFile string
+	// InternalTokenFile has the token for the internal port, if it wants an audience of its own. Default: the account's token.
+	InternalTokenFile string
 	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix
 	// Ops is the port of health and metrics.
@@ -108,7 +114,10 @@ func (o Options) Validate() error {
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
 	}
-	return errors.Join(httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate())
+	return errors.Join(
+		httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
+		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate(),
+	)
 }
 
 func (o ProviderOptions) validate() error {

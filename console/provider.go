@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -151,7 +152,7 @@ func (o ProviderOptions) person(claims map[string]any) (person, error) {
 		return person{}, fmt.Errorf("%w: the email address is not verified", errClaims)
 	}
 	user := o.usernamePrefix() + name
-	if strings.HasPrefix(user, reserved) || len(user) > maxName || strings.ContainsFunc(user, unprintable) {
+	if strings.HasPrefix(user, reserved) || len(user) > maxName || strings.TrimSpace(user) != user || strings.ContainsFunc(user, unprintable) {
 		return person{}, fmt.Errorf("%w: the claim %q is reserved, too long or unprintable", errClaims, o.UsernameClaim)
 	}
 	subject, _ := claims["sub"].(string)
@@ -194,4 +195,4 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-func unprintable(r rune) bool { return r < ' ' || r == 0x7f }
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -57,6 +57,21 @@ func (c *console) rightsOn(ctx context.Context, p person, namespace, name string
 	return r, reviews.Wait()
 }
 
+// has reports whether the verb is among the rights.
+func (r rights) has(verb string) bool {
+	switch verb {
+	case verbIssueKeys:
+		return r.IssueKeys
+	case verbRotateKeys:
+		return r.RotateKeys
+	case verbEditAllowlist:
+		return r.EditAllowlist
+	case verbEditWebhook:
+		return r.EditWebhook
+	}
+	return false
+}
+
 const (
 	// parallelReviews bounds what one page asks of the Kubernetes API at once.
 	parallelReviews = 16

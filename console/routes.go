@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"strconv"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/authz"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // signedInHandler handles a request of a person who is signed in. Its error becomes a page (respondError).
@@ -48,15 +46,30 @@ func (c *console) handler() http.Handler {
 	signedIn("POST /sign-out-everywhere", c.signOut(c.logins.endAll))
 
 	signedIn("GET /{$}", c.listMerchants)
-	signedIn("GET /merchants/{namespace}/{name}", c.showMerchant)
+	const merchant, key = "/merchants/{namespace}/{name}", "/merchants/{namespace}/{name}/keys/{key}"
+	signedIn("GET "+merchant, c.showMerchant)
+	signedIn("GET "+merchant+"/new-key", c.newKeyForm)
+	signedIn("POST "+merchant+"/new-key", c.issueKey)
+	signedIn("GET "+key+"/rotate", c.keyAction(verbRotateKeys, "key-rotate"))
+	signedIn("POST "+key+"/rotate", c.rotateKey)
+	signedIn("GET "+key+"/disable", c.keyAction(verbIssueKeys, "key-disable"))
+	signedIn("POST "+key+"/disable", c.disableKey)
+	signedIn("GET "+key+"/delete", c.keyAction(verbIssueKeys, "key-delete"))
+	signedIn("POST "+key+"/delete", c.deleteKey)
+	signedIn("GET "+merchant+"/allowlist", c.allowlistForm)
+	signedIn("POST "+merchant+"/allowlist", c.editAllowlist)
+	signedIn("GET "+merchant+"/webhook", c.webhookForm)
+	signedIn("POST "+merchant+"/webhook", c.editWebhook)
+	signedIn("POST "+merchant+"/webhook/resume", c.trigger(actionResumeWebhook, func(w *v1alpha1.Webhook) *string { return &w.ResumeTrigger }))
+	signedIn("POST "+merchant+"/webhook/rotate-secret", c.trigger(actionRotateSigning, func(w *v1alpha1.Webhook) *string { return &w.RotationTrigger }))
 	signedIn("/", func(http.ResponseWriter, *http.Request, login) error { return errNotFound })
 	return c.observe(c.protect(mux))
 }
 
 // Limits of a request.
 const (
-	maxForm        = 64 << 10 // bytes
-	requestTimeout = 10 * time.Second
+	maxForm        = 64 << 10         // bytes
+	requestTimeout = 14 * time.Second // less than the listener gives a response
 )
 
 // protect sets the headers of every response, and refuses what a page of ours would not send.
@@ -121,66 +134,4 @@ type statusRecorder struct {
 func (s *statusRecorder) WriteHeader(status int) {
 	s.status = status
 	s.ResponseWriter.WriteHeader(status)
-}
-
-// Errors that become pages.
-var (
-	// errNotFound is the answer to what does not exist and to what the person may not see.
-	errNotFound    = errors.New("not found")
-	errCrossOrigin = errors.New("the form comes from another site")
-	errHost        = errors.New("the host name is not that of --external-url")
-)
-
-// problem is the page of an error.
-type problem struct {
-	status         int
-	Title, Message string
-	// SignIn offers to sign in, Retry to send the same form again.
-	SignIn bool
-	Retry  url.Values
-	Path   string
-}
-
-// respondError writes the page of an error. current is nil if nobody is signed in, or it is not known.
-func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *login, err error) {
-	if errors.Is(err, errSignedOut) && r.Method == http.MethodGet {
-		http.Redirect(w, r, signInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
-		return
-	}
-	page := c.problemOf(err)
-	if errors.Is(err, errSignedOut) && r.ParseForm() == nil {
-		page.Retry, page.Path = r.PostForm, r.URL.Path
-	}
-	switch page.status {
-	case http.StatusInternalServerError:
-		c.log.Error("request failed", "route", r.Pattern, "error", err)
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "5")
-		c.log.Warn("request failed", "route", r.Pattern, "error", err)
-	}
-	if err := c.render(w, page.status, "problem", view{Title: page.Title, Login: current, Data: page}); err != nil {
-		c.log.Error("could not write a page", "error", err)
-	}
-}
-
-func (c *console) problemOf(err error) problem {
-	switch {
-	case errors.Is(err, errSignedOut):
-		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true}
-	case errors.Is(err, errNotFound):
-		return problem{status: http.StatusNotFound, Title: "Not found", Message: "This page does not exist, or you have no right to see it. The platform team gives rights."}
-	case errors.Is(err, errCrossOrigin):
-		return problem{status: http.StatusForbidden, Title: "Refused", Message: "The form was sent from another site. Nothing was changed. Open the console and use the form there."}
-	case errors.Is(err, errHost):
-		return problem{status: http.StatusMisdirectedRequest, Title: "Wrong address", Message: "The address of the console is " + c.origin.String() + "."}
-	case errors.Is(err, errProvider):
-		return problem{status: http.StatusServiceUnavailable, Title: "Sign-in is not available", Message: "The identity provider does not answer. Try again in a minute. If you are signed in elsewhere, you stay signed in.", SignIn: true}
-	case errors.Is(err, errAttempt), errors.Is(err, errToken):
-		return problem{status: http.StatusBadRequest, Title: "Sign-in failed", Message: "The sign-in is too old, was used before, or was begun elsewhere. Sign in again.", SignIn: true}
-	case errors.Is(err, errClaims):
-		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, context.DeadlineExceeded):
-		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working."}
-	}
-	return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Message: "Try again. If it happens again, tell the platform team when it happened."}
 }

@@ -41,6 +41,7 @@ type console struct {
 	reviewer  *authz.Reviewer
 	merchants client.Reader // Merchants in memory, without what the list does not need
 	kube      client.Client // reads and writes at the Kubernetes API
+	issuer    *issuer
 	clients   clientaddr.Resolver
 	metrics   *metrics
 	now       func() time.Time
@@ -79,6 +80,9 @@ func Run(ctx context.Context, options Options) error {
 	c.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
 	c.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
 	c.metrics = newMetrics(registry)
+	if c.issuer, err = newIssuer(cluster, options); err != nil {
+		return err
+	}
 	merchants, err := c.connect(cluster)
 	if err != nil {
 		return err

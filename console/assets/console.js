@@ -22,3 +22,8 @@ for (const text of document.querySelectorAll("[data-copy]")) {
   });
   text.after(button);
 }
+
+// A browser may keep the page to show it again on "back". A key must not be in it.
+addEventListener("pagehide", () => {
+  for (const secret of document.querySelectorAll("[data-secret]")) secret.textContent = "";
+});

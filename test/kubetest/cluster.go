@@ -102,10 +102,14 @@ func (c *Cluster) Kubectl(input string, arguments ...string) (string, error) {
 	return out.String(), nil
 }
 
-// InstallRBAC applies the namespaces, service accounts and roles of config/rbac, as a platform team would.
+// InstallRBAC applies the namespaces, service accounts and roles of config/rbac and config/console, as a platform team would.
 func (c *Cluster) InstallRBAC() error {
-	_, err := c.Kubectl("", "apply", "--server-side", "-k", repository.Path("config", "rbac"))
-	return err
+	for _, directory := range []string{"rbac", "console"} {
+		if _, err := c.Kubectl("", "apply", "--server-side", "-k", repository.Path("config", directory)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Account signs in as a service account of SystemNamespace: it has the rights that were granted to it, and no others.

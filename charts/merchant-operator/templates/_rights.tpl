@@ -85,14 +85,14 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 - apiGroups: [merchant-operator.io]
   resources: [merchants]
   verbs: [get, list, watch, patch]
-# Issue keys, as ApiKeys, and disable them.
+# Issue keys, as ApiKeys, disable and delete them.
 - apiGroups: [merchant-operator.io]
   resources: [apikeys]
-  verbs: [get, list, watch, create, patch]
-# Record who did what.
+  verbs: [get, list, create, patch, delete]
+# Record who did what, and show it.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create]
+  verbs: [list, create]
 {{- end -}}
 
 {{/* In no namespace. */}}

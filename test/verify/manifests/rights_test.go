@@ -156,8 +156,8 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 	account := serviceAccount("merchant-operator-console")
 	assertRights(t, account, true, []right{
 		{"get list watch patch", "merchant-operator.io/merchants", ""},
-		{"get list watch create patch", "merchant-operator.io/apikeys", ""},
-		{"create", "events.k8s.io/events", tenant},
+		{"get list create patch delete", "merchant-operator.io/apikeys", ""},
+		{"list create", "events.k8s.io/events", tenant},
 		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
 	})
 	assertMayPost(t, account, true, rotation)
@@ -184,7 +184,7 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 		// The verbs are people's.
 		{"issuekeys rotatekeys editallowlist editwebhook", "merchant-operator.io/merchants", tenant},
 		{"create update delete deletecollection", "merchant-operator.io/merchants", tenant},
-		{"update delete deletecollection", "merchant-operator.io/apikeys", tenant},
+		{"update deletecollection", "merchant-operator.io/apikeys", tenant},
 		{"update patch", "merchant-operator.io/merchants/status", tenant},
 		{"update patch", "merchant-operator.io/apikeys/status", tenant},
 	})

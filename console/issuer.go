@@ -1,0 +1,113 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// issuer rotates keys through the internal port of the API: the only place where the plaintext of a key exists besides the page
+// that shows it.
+type issuer struct {
+	http *http.Client
+	url  string // origin of the internal port
+}
+
+// issuedKey is a new key. FullKey is shown once and kept nowhere.
+type issuedKey struct {
+	KeyID              string `json:"keyID"`
+	Generation         int64  `json:"generation"`
+	FullKey            string `json:"fullKey"`
+	PreviousValidUntil int64  `json:"previousValidUntil"` // Unix milliseconds; 0: all old keys have ended
+}
+
+// overlapEnd is when the last old key ends; zero: all have ended.
+func (k issuedKey) overlapEnd() time.Time {
+	if k.PreviousValidUntil == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(k.PreviousValidUntil)
+}
+
+// Errors of a rotation.
+var (
+	// errGeneration means that the key was rotated since the person saw it. Nothing was rotated now.
+	errGeneration = errors.New("the key was rotated meanwhile")
+	// errNotPublished means that the operator has not published the ApiKey yet.
+	errNotPublished = errors.New("the key is not published yet")
+	// errTooOften means that the ApiKey was rotated too often. Nothing was rotated now.
+	errTooOften = errors.New("the key was rotated too often")
+	// errUnknownOutcome means that nobody knows whether the key was rotated.
+	errUnknownOutcome = errors.New("unknown whether the key was rotated")
+)
+
+// issuerTimeout is more than the API takes to write to the Kubernetes API and to Redis.
+const issuerTimeout = 10 * time.Second
+
+// newIssuer returns an issuer with the token of the console's account, which client-go reads again when it is renewed.
+func newIssuer(cluster *rest.Config, options Options) (*issuer, error) {
+	config := rest.AnonymousClientConfig(cluster)
+	config.Host, config.UserAgent = options.InternalURL, cluster.UserAgent
+	config.BearerToken, config.BearerTokenFile = cluster.BearerToken, cluster.BearerTokenFile
+	config.TLSClientConfig = rest.TLSClientConfig{CAFile: options.InternalCAFile}
+	if options.InternalTokenFile != "" {
+		config.BearerToken, config.BearerTokenFile = "", options.InternalTokenFile
+	}
+	config.Timeout = issuerTimeout
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("create a client of --internal-url: %w", err)
+	}
+	return &issuer{client, options.InternalURL}, nil
+}
+
+// rotate replaces the key of that generation. The old one stays valid for the overlap. Errors: those above, or that the console may
+// not rotate keys.
+func (i *issuer) rotate(ctx context.Context, keyID string, generation int64, overlap time.Duration, actor string) (issuedKey, error) {
+	body, err := json.Marshal(map[string]any{"expectedGeneration": generation, "overlapSeconds": int64(overlap.Seconds()), "actor": actor})
+	if err != nil {
+		return issuedKey{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+"/internal/v1/keys/"+url.PathEscape(keyID)+"/rotate", bytes.NewReader(body))
+	if err != nil {
+		return issuedKey{}, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := i.http.Do(request)
+	if err != nil {
+		return issuedKey{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	const enough = 16 << 10
+	text, err := io.ReadAll(io.LimitReader(response.Body, enough))
+	if err != nil {
+		return issuedKey{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+		var issued issuedKey
+		if err := json.Unmarshal(text, &issued); err != nil || issued.FullKey == "" {
+			return issuedKey{}, fmt.Errorf("%w: the answer is not understood", errUnknownOutcome) // never quote it
+		}
+		return issued, nil
+	case http.StatusConflict:
+		return issuedKey{}, errGeneration
+	case http.StatusNotFound:
+		return issuedKey{}, errNotPublished
+	case http.StatusTooManyRequests:
+		return issuedKey{}, errTooOften
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		return issuedKey{}, fmt.Errorf("the internal API refuses the console: %s: %s", response.Status, text)
+	}
+	return issuedKey{}, fmt.Errorf("%w: %s", errUnknownOutcome, response.Status)
+}

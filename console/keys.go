@@ -1,0 +1,257 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// keyForm is a page about one key, before something is done to it.
+type keyForm struct {
+	Merchant *v1alpha1.Merchant
+	Key      *v1alpha1.ApiKey // nil: a new one
+	Action   string           // the last part of the path that it is sent to
+	Name     string           // what was entered
+	Error    string
+	Overlaps []overlap
+}
+
+// overlap is how long the old key stays valid.
+type overlap struct {
+	Seconds        int64
+	Label, Meaning string
+}
+
+func overlaps() []overlap {
+	return []overlap{
+		{3600, "1 hour", "Both keys work for an hour. Put the new key into every till and server in that time."},
+		{86400, "24 hours", "Both keys work for a day."},
+		{0, "At once", "The old key ends now. Tills that still use it get 401. Choose this if somebody else may know the key."},
+	}
+}
+
+// keyPage shows a new key, once.
+type keyPage struct {
+	Merchant *v1alpha1.Merchant
+	Key      string // name of the ApiKey
+	Issued   issuedKey
+	OldUntil time.Time
+}
+
+// maxKeys limits the ApiKeys that people create for one Merchant.
+const maxKeys = 100
+
+// keyOf returns an ApiKey of the Merchant. errNotFound: there is none.
+func (c *console) keyOf(r *http.Request, merchant *v1alpha1.Merchant) (*v1alpha1.ApiKey, error) {
+	var key v1alpha1.ApiKey
+	if err := c.kube.Get(r.Context(), client.ObjectKey{Namespace: merchant.Namespace, Name: r.PathValue("key")}, &key); err != nil {
+		return nil, kubernetesError("read an ApiKey", err)
+	}
+	if key.Spec.MerchantRef.Name != merchant.Name {
+		return nil, errNotFound
+	}
+	return &key, nil
+}
+
+func (c *console) newKeyForm(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.merchantFor(r, current, verbIssueKeys)
+	if err != nil {
+		return err
+	}
+	return c.renderKeyForm(w, http.StatusOK, current, "key-new", keyForm{Merchant: merchant})
+}
+
+func (c *console) renderKeyForm(w http.ResponseWriter, status int, current login, page string, form keyForm) error {
+	form.Overlaps = overlaps()
+	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+}
+
+// issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
+// ApiKey exists and nobody knows its key; rotating gives one.
+func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.merchantFor(r, current, verbIssueKeys)
+	if err != nil {
+		return err
+	}
+	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name")}
+	refuse := func(message string) error {
+		form.Error = message
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-new", form)
+	}
+	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
+		return refuse("Use lower-case letters, digits and “-”, at most 63, beginning and ending with a letter or digit.")
+	}
+	existing, err := c.keysOf(r.Context(), merchant)
+	if err != nil {
+		return err
+	}
+	if len(existing) >= maxKeys {
+		return refuse(fmt.Sprintf("This merchant has %d keys. Delete one first.", len(existing)))
+	}
+	key := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: merchant.Namespace, Name: form.Name},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: merchant.Name}, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
+		},
+	}
+	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
+	case apierrors.IsAlreadyExists(err):
+		return refuse("There is a key with this name. Choose another name, or rotate that key.")
+	case apierrors.IsInvalid(err):
+		return refuse(reasonOf(err))
+	case err != nil:
+		return kubernetesError("create an ApiKey", err)
+	}
+	issued, err := c.firstKey(r.Context(), key, current)
+	c.record(r.Context(), event{current.person, actionIssue, key, key.Status.KeyID, issued.Generation, err})
+	if err != nil {
+		return &notIssuedError{merchant, key.Name, err}
+	}
+	return c.showKey(w, current, merchant, key, issued)
+}
+
+// firstKey waits until the operator has published the ApiKey, and rotates it.
+func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, current login) (issued issuedKey, err error) {
+	const interval, patience = 100 * time.Millisecond, 8 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience+issuerTimeout)
+	defer cancel()
+	err = wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(key), key); err != nil {
+			return false, err
+		}
+		if key.Status.KeyID == "" || key.Status.KeyGeneration < 1 {
+			return false, nil
+		}
+		issued, err = c.issuer.rotate(ctx, key.Status.KeyID, key.Status.KeyGeneration, 0, current.User)
+		if errors.Is(err, errNotPublished) {
+			return false, nil
+		}
+		return true, err
+	})
+	return issued, err
+}
+
+// notIssuedError means that the ApiKey was created, and nobody knows its key.
+type notIssuedError struct {
+	merchant *v1alpha1.Merchant
+	key      string
+	cause    error
+}
+
+// Error is for the log.
+func (e *notIssuedError) Error() string {
+	return fmt.Sprintf("issue the first key of %s/%s: %v", e.merchant.Namespace, e.key, e.cause)
+}
+
+// Unwrap returns the cause.
+func (e *notIssuedError) Unwrap() error { return e.cause }
+
+// showKey is the only answer with a key in it.
+func (c *console) showKey(w http.ResponseWriter, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, issued issuedKey) error {
+	return c.render(w, http.StatusOK, "key", view{
+		Title: merchant.Spec.DisplayName, Login: &current, Data: keyPage{merchant, key.Name, issued, issued.overlapEnd()},
+	})
+}
+
+// keyAction shows the form of an action on a key.
+func (c *console) keyAction(verb, page string) signedInHandler {
+	return func(w http.ResponseWriter, r *http.Request, current login) error {
+		merchant, err := c.merchantFor(r, current, verb)
+		if err != nil {
+			return err
+		}
+		key, err := c.keyOf(r, merchant)
+		if err != nil {
+			return err
+		}
+		return c.renderKeyForm(w, http.StatusOK, current, page, keyForm{Merchant: merchant, Key: key})
+	}
+}
+
+// rotateKey works for keys that Git manages too, for it changes no spec.
+func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.merchantFor(r, current, verbRotateKeys)
+	if err != nil {
+		return err
+	}
+	key, err := c.keyOf(r, merchant)
+	if err != nil {
+		return err
+	}
+	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
+	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: "Choose how long the old key works."})
+	}
+	issued, err := c.issuer.rotate(r.Context(), key.Status.KeyID, generation, time.Duration(seconds)*time.Second, current.User)
+	c.record(r.Context(), event{current.person, actionRotate, key, key.Status.KeyID, issued.Generation, err})
+	if err != nil {
+		return err
+	}
+	return c.showKey(w, current, merchant, key, issued)
+}
+
+func knownOverlap(seconds int64) bool {
+	for _, known := range overlaps() {
+		if known.Seconds == seconds {
+			return true
+		}
+	}
+	return false
+}
+
+// disableKey and deleteKey are refused for a key that Git manages: its tool would undo them.
+func (c *console) disableKey(w http.ResponseWriter, r *http.Request, current login) error {
+	return c.endKey(w, r, current, actionDisable, "key-disable", func(ctx context.Context, key *v1alpha1.ApiKey) error {
+		changed := key.DeepCopy()
+		changed.Spec.State = v1alpha1.ApiKeyDisabled
+		return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
+	})
+}
+
+func (c *console) deleteKey(w http.ResponseWriter, r *http.Request, current login) error {
+	return c.endKey(w, r, current, actionDelete, "key-delete", func(ctx context.Context, key *v1alpha1.ApiKey) error {
+		return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
+	})
+}
+
+func (c *console) endKey(w http.ResponseWriter, r *http.Request, current login, action, page string, end func(context.Context, *v1alpha1.ApiKey) error) error {
+	merchant, err := c.merchantFor(r, current, verbIssueKeys)
+	if err != nil {
+		return err
+	}
+	key, err := c.keyOf(r, merchant)
+	if err != nil {
+		return err
+	}
+	if owner := gitManager(key); owner.Tool != "" {
+		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
+	}
+	if r.PostFormValue("name") != key.Name {
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, page,
+			keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
+	}
+	err = end(r.Context(), key)
+	c.record(r.Context(), event{current.person, action, key, key.Status.KeyID, key.Status.KeyGeneration, err})
+	if err != nil {
+		return kubernetesError(action+" an ApiKey", err)
+	}
+	return c.backTo(w, r, merchant, "keys")
+}
+
+// backTo ends an action: a reload does not repeat it.
+func (c *console) backTo(w http.ResponseWriter, r *http.Request, merchant *v1alpha1.Merchant, section string) error {
+	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther) //nolint:gosec // the names of an object on our own origin
+	return nil
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+)
+
+// Errors that become pages.
+var (
+	// errNotFound is the answer to what does not exist and to what the person may not see.
+	errNotFound = errors.New("not found")
+	// errNoRight means that the person may see the Merchant, and not do this.
+	errNoRight     = errors.New("no right")
+	errCrossOrigin = errors.New("the form comes from another site")
+	errHost        = errors.New("the host name is not that of --external-url")
+)
+
+// problem is the page of an error.
+type problem struct {
+	status         int
+	Title, Message string
+	// SignIn offers to sign in, Retry to send the same form again.
+	SignIn bool
+	Retry  url.Values
+	Path   string
+}
+
+// respondError writes the page of an error. current is nil if nobody is signed in, or it is not known.
+func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *login, err error) {
+	if errors.Is(err, errSignedOut) && r.Method == http.MethodGet {
+		http.Redirect(w, r, signInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		return
+	}
+	page := c.problemOf(err)
+	if errors.Is(err, errSignedOut) && r.ParseForm() == nil {
+		page.Retry, page.Path = r.PostForm, r.URL.Path
+	}
+	switch page.status {
+	case http.StatusInternalServerError:
+		c.log.Error("request failed", "route", r.Pattern, "error", err)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+		c.log.Warn("request failed", "route", r.Pattern, "error", err)
+	}
+	if err := c.render(w, page.status, "problem", view{Title: page.Title, Login: current, Data: page}); err != nil {
+		c.log.Error("could not write a page", "error", err)
+	}
+}
+
+func (c *console) problemOf(err error) problem {
+	var git *gitManagedError
+	var half *notIssuedError
+	switch {
+	case errors.As(err, &git):
+		return problem{status: http.StatusConflict, Title: "Managed by Git", Message: git.Error() + " Nothing was changed. Keys can be rotated here."}
+	case errors.As(err, &half):
+		return problem{status: http.StatusServiceUnavailable, Title: "The key is not ready", Message: "The key " + half.key +
+			" was created, but nobody has its text. Open the merchant's page in a minute and rotate the key: that shows a new text."}
+	case errors.Is(err, errGeneration):
+		return problem{status: http.StatusConflict, Title: "Rotated meanwhile", Message: "This key was rotated since you opened the form, " +
+			"perhaps by the same form. Nothing was changed now. If nobody has the new key, open the merchant's page and rotate again."}
+	case errors.Is(err, errUnknownOutcome):
+		return problem{status: http.StatusServiceUnavailable, Title: "Perhaps rotated", Message: "The API did not answer, so the key may have been rotated. " +
+			"Open the merchant's page: if the time of issue is new, nobody has the new key, and you should rotate again."}
+	case errors.Is(err, errTooOften):
+		return problem{status: http.StatusTooManyRequests, Title: "Rotated too often", Message: "This key was rotated too often. Wait a minute. Nothing was changed."}
+	case errors.Is(err, errNotPublished):
+		return problem{status: http.StatusConflict, Title: "Not published yet", Message: "The key is not published yet. Try again in a minute. Nothing was changed."}
+	case errors.Is(err, errNoRight):
+		return problem{status: http.StatusForbidden, Title: "Not allowed", Message: "You may see this merchant but not do this. The platform team gives rights. Nothing was changed."}
+	case errors.Is(err, errSignedOut):
+		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true}
+	case errors.Is(err, errNotFound):
+		return problem{status: http.StatusNotFound, Title: "Not found", Message: "This page does not exist, or you have no right to see it. The platform team gives rights."}
+	case errors.Is(err, errCrossOrigin):
+		return problem{status: http.StatusForbidden, Title: "Refused", Message: "The form was sent from another site. Nothing was changed. Open the console and use the form there."}
+	case errors.Is(err, errHost):
+		return problem{status: http.StatusMisdirectedRequest, Title: "Wrong address", Message: "The address of the console is " + c.origin.String() + "."}
+	case errors.Is(err, errProvider):
+		return problem{status: http.StatusServiceUnavailable, Title: "Sign-in is not available", Message: "The identity provider does not answer. Try again in a minute. If you are signed in elsewhere, you stay signed in.", SignIn: true}
+	case errors.Is(err, errAttempt), errors.Is(err, errToken):
+		return problem{status: http.StatusBadRequest, Title: "Sign-in failed", Message: "The sign-in is too old, was used before, or was begun elsewhere. Sign in again.", SignIn: true}
+	case errors.Is(err, errClaims):
+		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
+	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, context.DeadlineExceeded):
+		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working."}
+	}
+	return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Message: "Try again. If it happens again, tell the platform team when it happened."}
+}

@@ -1,0 +1,272 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// A merchant's first day: issue a key, charge, rotate with an overlap, rotate at once, disable, delete.
+func TestTheLifeOfAKey(t *testing.T) {
+	s := newShop(t)
+	first := s.issue("till-1")
+	s.wantStatus("the new key", first, http.StatusCreated)
+
+	rotate := func(overlap string) string {
+		t.Helper()
+		form := s.alice.Get(t, s.page+"/keys/till-1/rotate")
+		s.Eventually("the operator reports the generation", func() bool {
+			form = s.alice.Get(t, s.page+"/keys/till-1/rotate")
+			return strings.Contains(form.Text, "The present key begins with")
+		})
+		answer := s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {overlap}})
+		if answer.Status == http.StatusConflict { // the status is behind
+			return ""
+		}
+		return keyIn(t, answer)
+	}
+	var second, third string
+	s.Eventually("the key is rotated with an overlap", func() bool { second = rotate("3600"); return second != "" })
+	s.wantStatus("the old key in its overlap", first, http.StatusCreated)
+	s.wantStatus("the second key", second, http.StatusCreated)
+	s.Eventually("the page shows the overlap", func() bool { return strings.Contains(s.alice.Get(t, s.page).Text, "Old key works until") })
+	s.Eventually("the key is rotated at once", func() bool { third = rotate("0"); return third != "" })
+	s.wantStatus("the first key", first, http.StatusUnauthorized)
+	s.wantStatus("the second key", second, http.StatusUnauthorized)
+	s.wantStatus("the third key", third, http.StatusCreated)
+
+	for _, test := range []struct{ action, name string }{{"disable", "till-2"}, {"delete", "Till-1"}, {"delete", ""}} {
+		if page := s.alice.Post(t, s.page+"/keys/till-1/"+test.action, url.Values{"name": {test.name}}); page.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s with the name %q: %d", test.action, test.name, page.Status)
+		}
+	}
+	s.wantStatus("the key after wrong names", third, http.StatusCreated)
+	s.alice.Post(t, s.page+"/keys/till-1/disable", url.Values{"name": {"till-1"}})
+	s.Eventually("the disabled key is refused", func() bool { return s.status(third) == http.StatusUnauthorized })
+	if page := s.alice.Post(t, s.page+"/keys/till-1/delete", url.Values{"name": {"till-1"}}); page.Status != http.StatusOK || page.URL.Path != "/merchants/"+s.Namespace+"/acme" {
+		t.Errorf("delete leads to %s with %d", page.URL, page.Status)
+	}
+	s.Eventually("the key is gone", func() bool { return !strings.Contains(s.alice.Get(t, s.page).Text, `id="key-till-1"`) })
+
+	s.nowhere(first, second, third)
+}
+
+// nowhere fails if something that people or programs can read holds a key.
+func (s shop) nowhere(keys ...string) {
+	s.T.Helper()
+	var seen strings.Builder
+	seen.WriteString(shared.Logs.String())
+	for _, list := range []client.ObjectList{&v1alpha1.ApiKeyList{}, &v1alpha1.MerchantList{}, &corev1.SecretList{}, &eventsv1.EventList{}, &corev1.ConfigMapList{}} {
+		if err := shared.Client.List(s.T.Context(), list); err != nil {
+			s.T.Fatal(err)
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		seen.Write(text)
+	}
+	seen.WriteString(inRedis(s.T))
+	seen.WriteString(s.alice.Get(s.T, s.page).Text)
+	for _, key := range keys {
+		if strings.Contains(seen.String(), key) || strings.Contains(seen.String(), key[len(key)-32:]) {
+			s.T.Errorf("a key is where it must not be")
+		}
+	}
+}
+
+// inRedis is everything that Redis holds.
+func inRedis(t testing.TB) string {
+	t.Helper()
+	server, ctx := storetest.Inspect(t, shared.Redis), t.Context()
+	var all []any
+	for _, key := range server.Keys(ctx, "*").Val() {
+		all = append(all, key, server.Get(ctx, key).Val(), server.HGetAll(ctx, key).Val(), server.LRange(ctx, key, 0, -1).Val(), server.ZRange(ctx, key, 0, -1).Val())
+	}
+	if len(all) == 0 {
+		t.Fatal("Redis is empty")
+	}
+	return fmt.Sprint(all...)
+}
+
+// A form that is sent twice, from a stale tab, or by two people, rotates once.
+func TestOneRotationOfMany(t *testing.T) {
+	s := newShop(t)
+	s.issue("till-1")
+	var form oidctest.Page
+	s.Eventually("the operator reports the key", func() bool {
+		form = s.alice.Get(t, s.page+"/keys/till-1/rotate")
+		return strings.Contains(form.Text, "The present key begins with")
+	})
+	values := url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}
+	var all sync.WaitGroup
+	answers := make([]oidctest.Page, 8)
+	for i := range answers {
+		all.Go(func() { answers[i] = s.alice.Post(t, form.URL.String(), values) })
+	}
+	all.Wait()
+	var keys []string
+	for _, answer := range answers {
+		switch {
+		case answer.Status == http.StatusOK:
+			keys = append(keys, keyIn(t, answer))
+		case answer.Status != http.StatusConflict || !strings.Contains(answer.Text, "Rotated meanwhile"):
+			t.Errorf("%d: %s", answer.Status, answer.Text)
+		}
+	}
+	if len(keys) != 1 {
+		t.Fatalf("%d keys from one form", len(keys))
+	}
+	s.wantStatus("the one key", keys[0], http.StatusCreated)
+}
+
+func TestRefusedForms(t *testing.T) {
+	s := newShop(t)
+	key := s.issue("till-1")
+	for path, values := range map[string]url.Values{
+		"/new-key":              {"name": {"Till 1<b>"}},
+		"/new-key?2":            {"name": {""}},
+		"/new-key?3":            {"name": {strings.Repeat("a", 64)}},
+		"/new-key?4":            {"name": {"till-1"}}, // taken
+		"/keys/till-1/rotate":   {"generation": {"2"}, "overlap": {"7"}},
+		"/keys/till-1/rotate?2": {"generation": {"x"}, "overlap": {"0"}},
+		"/keys/till-1/rotate?3": {},
+		"/allowlist?1":          {"generation": {"1"}, "allowlist": {"203.0.113.7/24"}, "confirmed": {"yes"}},
+		"/allowlist?2":          {"generation": {"1"}, "allowlist": {"example.com"}, "confirmed": {"yes"}},
+		"/allowlist?3":          {"generation": {"99"}, "allowlist": {"203.0.113.7"}, "confirmed": {"yes"}},
+		"/allowlist?4":          {"generation": {"1"}, "allowlist": {"203.0.113.7"}}, // shuts out its author
+		"/webhook?1":            {"generation": {"1"}, "url": {"ftp://shop.example"}},
+		"/webhook?2":            {"generation": {"1"}, "url": {"https://a@shop.example/"}},
+	} {
+		page := s.alice.Post(t, s.page+path, values)
+		if page.Status != http.StatusUnprocessableEntity || !strings.Contains(page.Text, `role="alert"`) || strings.Contains(page.Text, "<b>C") {
+			t.Errorf("%s %v: %d %s", path, values, page.Status, page.Text)
+		}
+		for _, field := range []string{"allowlist", "url"} {
+			if text := values.Get(field); !strings.Contains(page.Text, text) {
+				t.Errorf("%s: what was entered is lost: %s", path, page.Text)
+			}
+		}
+	}
+	s.wantStatus("the key after refused forms", key, http.StatusCreated)
+}
+
+// Who may see a merchant may not act, and who may see nothing gets what a missing merchant gets.
+func TestActionsNeedRights(t *testing.T) {
+	s := newShop(t)
+	s.issue("till-1")
+	viewer := oidctest.NewBrowser(t)
+	identities.SignIn(t, viewer, consoleURL+"/sign-in", bob)
+	forms := []string{"/new-key", "/keys/till-1/rotate", "/keys/till-1/disable", "/keys/till-1/delete", "/allowlist", "/webhook", "/webhook/resume", "/webhook/rotate-secret"}
+	for _, path := range forms {
+		if page := viewer.Post(t, s.page+path, url.Values{"name": {"till-1"}, "generation": {"1"}, "overlap": {"0"}}); page.Status != http.StatusNotFound {
+			t.Errorf("a person without rights posts to %s: %d", path, page.Status)
+		}
+	}
+	s.bind("bob", "merchant-operator-merchant-viewer")
+	s.Eventually("bob may see the merchant", func() bool { return viewer.Get(t, s.page).Status == http.StatusOK })
+	for _, path := range forms {
+		if page := viewer.Post(t, s.page+path, url.Values{"name": {"till-1"}, "generation": {"1"}, "overlap": {"0"}}); page.Status != http.StatusForbidden {
+			t.Errorf("a viewer posts to %s: %d", path, page.Status)
+		}
+		if text := viewer.Get(t, s.page).Text; strings.Contains(text, path+`"`) {
+			t.Errorf("the page offers %s to a viewer", path)
+		}
+	}
+}
+
+// An action is an Event with who, what, key id and generation.
+func TestActionsAreEvents(t *testing.T) {
+	s := newShop(t)
+	s.issue("till-1")
+	var key v1alpha1.ApiKey
+	if err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "till-1"}, &key); err != nil {
+		t.Fatal(err)
+	}
+	want := "IssueKey: " + key.Status.KeyID + " by oidc:alice (generation 2)"
+	var events eventsv1.EventList
+	if err := shared.Client.List(t.Context(), &events, client.InNamespace(s.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, event := range events.Items {
+		found = found || event.Note == want && event.Regarding.UID == key.UID
+	}
+	if !found {
+		t.Errorf("there is no Event %q: %+v", want, events.Items)
+	}
+	if page := s.alice.Get(t, s.page); !strings.Contains(page.Text, want) {
+		t.Errorf("the page does not show %q", want)
+	}
+}
+
+func TestTheAllowlist(t *testing.T) {
+	s := newShop(t)
+	key := s.issue("till-1")
+	save := func(allowlist string) oidctest.Page {
+		t.Helper()
+		form := s.alice.Get(t, s.page+"/allowlist")
+		return s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "allowlist": {allowlist}, "confirmed": {"yes"}})
+	}
+	if page := save("203.0.113.0/24\r\n203.0.113.0/24\r\n2001:db8::/48"); page.Status != http.StatusOK || !strings.Contains(page.Text, "2001:db8::/48") {
+		t.Fatalf("%d: %s", page.Status, page.Text)
+	}
+	s.Eventually("the address of this machine is shut out", func() bool { return s.status(key) == http.StatusUnauthorized })
+	save("203.0.113.0/24, 127.0.0.1")
+	s.Eventually("it is back", func() bool { return s.status(key) == http.StatusCreated })
+}
+
+func TestTheWebhook(t *testing.T) {
+	s := newShop(t)
+	form := s.alice.Get(t, s.page+"/webhook")
+	page := s.alice.Post(t, form.URL.String(), url.Values{
+		"generation": {s.hidden(form, "generation")}, "url": {"https://shop.example/hooks"}, "events": {"session.completed", "no.such.event"},
+	})
+	if page.Status != http.StatusOK || !strings.Contains(page.Text, "https://shop.example/hooks") {
+		t.Fatalf("%d: %s", page.Status, page.Text)
+	}
+	s.alice.Post(t, s.page+"/webhook/resume", nil)
+	s.alice.Post(t, s.page+"/webhook/rotate-secret", nil)
+	var merchant v1alpha1.Merchant
+	if err := shared.Client.Get(t.Context(), client.ObjectKeyFromObject(s.merchant), &merchant); err != nil {
+		t.Fatal(err)
+	}
+	webhook := merchant.Spec.Webhook
+	if webhook == nil || len(webhook.Events) != 1 || webhook.ResumeTrigger == "" || webhook.RotationTrigger == "" {
+		t.Errorf("the webhook is %+v", webhook)
+	}
+}
+
+// What Git manages is refused with what to change; rotation works all the same.
+func TestManagedByGit(t *testing.T) {
+	s := newShop(t)
+	s.issue("till-1")
+	var key v1alpha1.ApiKey
+	s.Eventually("the operator reports the key", func() bool {
+		err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "till-1"}, &key)
+		return err == nil && key.Status.Prefix != ""
+	})
+	for _, object := range []client.Object{s.merchant, &key} {
+		s.Change(object, func() { object.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": "shops"}) })
+	}
+	for _, path := range []string{"/allowlist", "/webhook", "/keys/till-1/disable", "/keys/till-1/delete"} {
+		page := s.alice.Post(t, s.page+path, url.Values{"name": {"till-1"}, "generation": {"1"}, "url": {"https://a.example/"}})
+		if page.Status != http.StatusConflict || !strings.Contains(page.Text, "Flux") {
+			t.Errorf("%s: %d: %s", path, page.Status, page.Text)
+		}
+	}
+	form := s.alice.Get(t, s.page+"/keys/till-1/rotate")
+	keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
+}
