@@ -45,7 +45,7 @@ var _ = Describe("The last use of a key", func() {
 	It("is in its status, which no reconciliation takes away and no older use turns back", func() {
 		f := newFixture()
 		f.stop()
-		f.startOperator(func(o *Options) { o.lastUseInterval = 20 * time.Millisecond })
+		f.startOperator(func(o *Options) { o.LastUseInterval = 20 * time.Millisecond })
 		f.merchant(aMerchant("coffee"))
 		key, other := f.key(aKey("till", "coffee")), f.key(aKey("web", "coffee"))
 		Expect(key.Status.LastUsedTime).To(BeNil())
@@ -75,7 +75,7 @@ var _ = Describe("The last use of a key", func() {
 	It("of a ConfigMap that cannot be read is nobody's, and the others' are reported", func() {
 		f := newFixture()
 		f.stop()
-		f.startOperator(func(o *Options) { o.lastUseInterval = 20 * time.Millisecond })
+		f.startOperator(func(o *Options) { o.LastUseInterval = 20 * time.Millisecond })
 		f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee"))
 		f.publishLastUse(key, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))

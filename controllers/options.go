@@ -29,6 +29,8 @@ type Options struct {
 	// LeaderElectionNamespace is the namespace of the lease; empty: the namespace of the pod.
 	LeaderElectionNamespace string
 
+	// LastUseInterval is the time between two reports of last uses. Default 1 min.
+	LastUseInterval time.Duration
 	// ShutdownTimeout is how long running reconciliations may take to end.
 	ShutdownTimeout time.Duration
 	// Clock is used for schedules and retention.
@@ -36,8 +38,6 @@ type Options struct {
 	// Log is the log of the operator and its libraries.
 	Log *slog.Logger
 
-	// lastUseInterval is the time between two reports of last uses.
-	lastUseInterval time.Duration
 	// newClient creates the client that writes; tests make it fail.
 	newClient client.NewClientFunc
 }
@@ -51,7 +51,7 @@ func DefaultOptions() Options {
 		ShutdownTimeout:      20 * time.Second,
 		Clock:                clock.RealClock{},
 		Log:                  slog.Default(),
-		lastUseInterval:      time.Minute,
+		LastUseInterval:      time.Minute,
 		newClient:            client.New,
 	}
 }

@@ -124,7 +124,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
 		return fmt.Errorf("watch ConfigMaps: %w", err)
 	}
-	if err := mgr.Add(&lastUses{mgr.GetClient(), o.CredentialsNamespace, o.lastUseInterval}); err != nil {
+	if err := mgr.Add(&lastUses{mgr.GetClient(), o.CredentialsNamespace, o.LastUseInterval}); err != nil {
 		return err
 	}
 	base := &reconciler.Base{

@@ -143,7 +143,7 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 	d.workers.Go(func() { d.loop(ctx, changesInterval, d.changes.added, d.handleChanges) })
 	d.workers.Go(func() { d.loop(ctx, rotationInterval, d.rotations.added, d.recordRotations) })
 	d.workers.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
-	d.workers.Go(func() { d.loop(ctx, lastUseInterval, nil, d.publishLastUses) })
+	d.workers.Go(func() { d.loop(ctx, d.options.LastUseInterval, nil, d.publishLastUses) })
 	d.workers.Wait()
 }
 

@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	lastUseInterval = time.Minute
 	// lastUseReads bounds the keys that a round reads from Redis. The next round continues with the next bucket.
 	lastUseReads = 20_000
 	// lastUsePause is the least time between two writes of a shard, for every thousand keys in it. It bounds the bytes

@@ -44,6 +44,8 @@ type Options struct {
 	// FailingLimit is how long an endpoint may only fail before it is disabled. Default 120 h.
 	FailingLimit time.Duration
 
+	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
+	LastUseInterval time.Duration
 	// ShutdownTimeout bounds the wait for attempts in progress. Default 20 s.
 	ShutdownTimeout time.Duration
 
@@ -63,6 +65,7 @@ func DefaultOptions() Options {
 		MaxInFlight:          512,
 		Schedule:             DefaultSchedule(),
 		FailingLimit:         120 * time.Hour,
+		LastUseInterval:      time.Minute,
 		ShutdownTimeout:      20 * time.Second,
 		Log:                  slog.Default(),
 	}
@@ -84,6 +87,8 @@ func (o Options) Validate() error {
 		return errors.New("--webhook-max-in-flight must be at least 1")
 	case o.FailingLimit <= 0:
 		return errors.New("--webhook-failing-limit must be positive")
+	case o.LastUseInterval <= 0:
+		return errors.New("LastUseInterval must be positive")
 	case o.ShutdownTimeout <= 0:
 		return errors.New("the shutdown timeout must be positive")
 	case o.Log == nil:

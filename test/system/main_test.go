@@ -56,7 +56,9 @@ func install(replicas, dispatchers int) (i *installation, err error) {
 	if i.Installation, err = fixture.Install(); err != nil {
 		return i, err
 	}
-	if _, err := i.StartOperator("operator", func(o *controllers.Options) { o.LeaderElect = false }); err != nil {
+	if _, err := i.StartOperator("operator", func(o *controllers.Options) {
+		o.LeaderElect, o.LastUseInterval = false, 100*time.Millisecond
+	}); err != nil {
 		return i, err
 	}
 	for n := range replicas {
@@ -66,6 +68,7 @@ func install(replicas, dispatchers int) (i *installation, err error) {
 	}
 	for n := range dispatchers {
 		_, err := i.StartDispatcher(fmt.Sprintf("dispatcher-%d", n+1), func(o *dispatcher.Options) {
+			o.LastUseInterval = 100 * time.Millisecond
 			o.Schedule = dispatcher.Schedule{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
 		})
 		if err != nil {

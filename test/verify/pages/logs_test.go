@@ -53,7 +53,9 @@ func TestLogMessagesAreDocumented(t *testing.T) {
 	}
 }
 
-func sortedWords(cell string) []string { return slices.Sorted(slices.Values(strings.Split(cell, ", "))) }
+func sortedWords(cell string) []string {
+	return slices.Sorted(slices.Values(strings.Split(cell, ", ")))
+}
 
 // loggedByTheCode are the messages of the product, by their text.
 func loggedByTheCode(t *testing.T) map[string]logRow {
