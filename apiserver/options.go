@@ -172,9 +172,9 @@ func (o Options) Validate() error {
 	case o.Streams.Max < 1 || o.Streams.MaxPerAddress < 1:
 		return errors.New("--max-streams and --max-streams-per-address must be at least 1")
 	case o.Streams.Reread <= 0 || o.Streams.Heartbeat <= 0 || o.Streams.WriteTimeout <= 0:
-		return errors.New("Streams: Reread, Heartbeat and WriteTimeout must be positive")
+		return errors.New("options of streams: Reread, Heartbeat and WriteTimeout must be positive")
 	case o.Streams.Drain < 0 || o.Streams.Drain >= o.ShutdownTimeout:
-		return errors.New("Streams.Drain must not be negative, and shorter than ShutdownTimeout")
+		return errors.New("options of streams: Drain must not be negative, and shorter than ShutdownTimeout")
 	case o.PublicRateLimit.RequestsPerSecond < 1 || o.PublicRateLimit.Burst < 1:
 		return errors.New("--public-rate and --public-burst must be at least 1")
 	case o.InternalCacheTTL <= 0:

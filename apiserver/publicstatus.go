@@ -75,17 +75,22 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	if read.Status == session.Pending {
 		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
 	}
-	if stream {
-		w.Header().Set("Content-Type", eventStreamContent)
-		w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
-		if watch == nil {                         // HEAD
-			return nil
-		}
-		watched := watch
-		watch = nil // the stream stops it
-		return a.streams.serve(w, watched, &read, expires)
+	if !stream {
+		return respond(w, http.StatusOK, publicView(&read))
 	}
-	return respond(w, http.StatusOK, publicView(&read))
+	watched := watch
+	watch = nil // the stream stops it
+	return a.streamStatus(w, watched, &read, expires)
+}
+
+// streamStatus answers with a stream; without a watch with its headers only, to HEAD.
+func (a *publicAPI) streamStatus(w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+	w.Header().Set("Content-Type", eventStreamContent)
+	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
+	if watch == nil {
+		return nil
+	}
+	return a.streams.serve(w, watch, read, expires)
 }
 
 // expiresInHeader is how many seconds a pending session has left, by the clock of the server.
@@ -137,7 +142,8 @@ func wantsStream(header http.Header) bool {
 func (a *publicAPI) awaitEnd(
 	w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
 ) (ended store.PublicSession, err error) {
-	defer httpserver.Uncount(r.Context())()
+	count := httpserver.Uncount(r.Context())
+	defer count()
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
 		return store.PublicSession{}, fmt.Errorf("hold a request: %w", err)

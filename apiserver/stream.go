@@ -33,7 +33,8 @@ func newStreams(options StreamOptions, drained <-chan struct{}) *streams {
 
 // finish waits for the streams, which end by themselves in a drain, and ends the others with ctx. No request may be in progress.
 func (s *streams) finish(ctx context.Context) {
-	defer context.AfterFunc(ctx, s.close)()
+	ended := context.AfterFunc(ctx, s.close)
+	defer ended()
 	s.running.Wait()
 }
 

@@ -171,7 +171,8 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	case err != nil:
 		h.schedule(w, h.nextLook(now), Reread)
 	default:
-		if h.learn(w, read, now); w.over() {
+		h.learn(w, read, now)
+		if w.over() {
 			h.metrics.changes.WithLabelValues(string(reason)).Inc()
 			w.notify()
 		}

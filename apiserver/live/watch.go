@@ -94,7 +94,8 @@ func (w *Watch) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open--
-	if h.byAddress[w.address]--; h.byAddress[w.address] == 0 {
+	h.byAddress[w.address]--
+	if h.byAddress[w.address] == 0 {
 		delete(h.byAddress, w.address)
 	}
 	watched := w.session

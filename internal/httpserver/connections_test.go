@@ -172,3 +172,28 @@ func TestEveryRequestThatIsHandledIsAnswered(t *testing.T) {
 		return true
 	})
 }
+
+// Long polls have a limit of their own: they take no place of a request, and their connections count again when they end.
+func TestUncountedRequestsTakeNoPlace(t *testing.T) {
+	inBoth(t, func(r *fixture) {
+		long := make([]*client, 4)
+		for i := range long {
+			long[i] = r.connect()
+			long[i].get("/stay?uncounted=1")
+			<-r.staying
+		}
+		r.wantCounts(0, 0)
+		short := []*client{r.connect(), r.connect()}
+		for _, c := range short {
+			c.get("/")
+			c.wantResponse("a request beside them")
+		}
+		r.wantCounts(2, 0)
+		r.wantAllIdle(2)
+		close(r.end)
+		for _, c := range long {
+			c.wantResponse("a long poll")
+		}
+		r.wantCounts(3, 3) // the longest idle ones are closed
+	})
+}

@@ -54,6 +54,9 @@ func newFixture(t *testing.T, secure bool) *fixture {
 					t.Errorf("%s was handled twice", id)
 				}
 			}
+			if request.URL.Query().Has("uncounted") {
+				defer Uncount(request.Context())()
+			}
 			if request.URL.Path == "/stay" {
 				r.staying <- struct{}{}
 				<-r.end

@@ -191,7 +191,7 @@ func (c *subscribed) listen(ctx context.Context) (confirmed bool, err error) {
 			return confirmed, err
 		case <-ctx.Done():
 			_ = pubsub.Close() // and with it the receiver
-			<-receiver
+			_ = <-receiver
 			return confirmed, ctx.Err()
 		case <-c.changed:
 			for _, change := range c.takeChanges() {

@@ -97,7 +97,9 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 func (b *bench) newSession(ctx context.Context) string {
 	request := fixture.CreateSession(b.key, `{"amountCents": 1250}`)
 	answer := fixture.Must(request.Do(ctx, b.HTTP, "http://"+b.api.Address))
-	var created struct{ SessionID string }
+	var created struct {
+		SessionID string `json:"sessionId"`
+	}
 	fixture.Check(json.Unmarshal([]byte(answer.Body), &created))
 	return created.SessionID
 }
@@ -130,7 +132,7 @@ func (b *bench) measureEnds(ctx context.Context, s *sample) {
 			for i, session := range sessions {
 				ended[i] = time.Now()
 				fixture.Must(fixture.CancelSession(b.key, session).Do(ctx, b.HTTP, "http://"+b.api.Address))
-				time.Sleep(pause - time.Since(ended[i]))
+				<-time.After(pause - time.Since(ended[i]))
 			}
 		}, b.api, b.redis)
 		n := float64(len(sessions))
@@ -185,7 +187,7 @@ func (b *bench) measureIdle(ctx context.Context, s *sample) {
 	}
 	s.StreamMemory = float64(b.api.Memory().Now-before) / float64(b.idle)
 	const quiet = 15 * time.Second // each stream has one heartbeat
-	used := fixture.Use(ctx, func() { time.Sleep(quiet) }, b.api)
+	used := fixture.Use(ctx, func() { <-time.After(quiet) }, b.api)
 	s.IdleCPU = fixture.Micros(used.CPU) / float64(b.idle) / quiet.Seconds()
 	s.BesideP99 = p99()
 	for _, conn := range streams {
