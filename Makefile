@@ -27,6 +27,7 @@ help: ## Print this list
 .PHONY: run
 run: build kubectl ## Run the whole product on this machine, until Ctrl-C
 	@go build -o bin/ ./hack/devenv ./hack/receiver
+	@go -C hack/oidc build -o "$(CURDIR)/bin/oidc" .
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
 
 .PHONY: generate

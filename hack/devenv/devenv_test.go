@@ -182,7 +182,7 @@ func listeners(t *testing.T, env map[string]string) (hosts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["REDIS_URL"], env["WEBHOOK_SINK_URL"]} {
+	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["CONSOLE_URL"], env["REDIS_URL"], env["WEBHOOK_SINK_URL"]} {
 		parsed, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,11 @@ func (e *environment) writeEnv() error {
 		{"REDIS_URL", e.redisURL()},
 		{"RAIL_TOKEN", e.railToken},
 		{"PAYER_URL", e.payerURL},
+		{"CONSOLE_URL", e.consoleURL()},
+		{"CONSOLE_USER", e.people[0].Username},
+		{"CONSOLE_PASSWORD", e.people[0].Password},
+		{"CONSOLE_USER_2", e.people[1].Username},
+		{"CONSOLE_PASSWORD_2", e.people[1].Password},
 		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
 		{"OPERATOR_OPS_URL", "http://" + e.addresses.operatorOps},
 		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
@@ -67,6 +72,7 @@ func (e *environment) banner() {
 
   API          http://%[4]s and http://%[5]s %[2]s(two replicas)%[3]s
   Payer page   %[11]s %[2]s(of a session over 12.50)%[3]s
+  Console      %[12]s %[2]s(user %[13]s, password %[14]s; user %[15]s, password %[16]s, may see nothing)%[3]s
   Kubernetes   export KUBECONFIG=%[6]s
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
@@ -85,5 +91,5 @@ set -a; . .dev/env; set +a; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_I
 Ctrl-C stops everything.
 `, bold, dim, plain,
 		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.receiverURL(),
-		e.payerURL)
+		e.payerURL, e.consoleURL(), e.people[0].Username, e.people[0].Password, e.people[1].Username, e.people[1].Password)
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
 const (
@@ -41,6 +42,7 @@ type environment struct {
 	sample  sample
 	// railToken is a bearer token that may settle.
 	railToken string
+	people    [2]oidctest.User // of the console
 	// payerURL is the page of a session of the sample merchant.
 	payerURL string
 
@@ -72,6 +74,7 @@ func (e *environment) up(ctx context.Context) (err error) {
 		{"starting the Kubernetes API, and installing the CRDs", e.startControlPlane},
 		{"creating namespaces, service accounts and roles", e.prepareCluster},
 		{"starting the operator, two API replicas and the dispatcher", e.startRoles},
+		{"starting the console and its OpenID provider", e.startConsole},
 		{"applying config/samples, and waiting for the API key", e.applySamples},
 		{"requesting a token for the rail", e.issueRailToken},
 		{"starting the webhook receiver", e.startReceiver},
@@ -120,7 +123,10 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 	if err := writeKubeconfig(e.kubeconfig("admin"), e.cluster.Config, sampleNamespace); err != nil {
 		return err
 	}
-	return e.apply(ctx, "config/rbac") // and the namespaces of the roles
+	if err := e.apply(ctx, "config/rbac"); err != nil { // and the namespaces of the roles
+		return err
+	}
+	return e.apply(ctx, "config/console")
 }
 
 // claim locks .dev, and removes what an earlier run has left in it. The kernel releases the lock when the process ends, also
@@ -162,6 +168,8 @@ type addresses struct {
 	operatorOps           string
 	dispatcherOps         string
 	redis, receiver       string
+	console, consoleOps   string
+	provider              string // OpenID
 }
 
 // chooseAddresses takes the ports that --help lists if they are free.
@@ -179,6 +187,9 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.ops[0], 9091},
 		{&a.ops[1], 9092},
 		{&a.dispatcherOps, 9093},
+		{&a.consoleOps, 9094},
+		{&a.console, 8084},
+		{&a.provider, 8085},
 		{&a.receiver, 8090},
 		{&a.redis, 16379},
 	} {

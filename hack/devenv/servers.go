@@ -75,6 +75,7 @@ func answers(ctx context.Context, client *http.Client, url string) error {
 func (e *environment) startRoles(ctx context.Context) error {
 	for role, account := range map[string]string{ // of config/rbac
 		"operator": "merchant-operator", "apiserver": "merchant-operator-apiserver", "dispatcher": "merchant-operator-dispatcher",
+		"console": "merchant-operator-console",
 	} {
 		token, err := e.token(ctx, "merchant-operator-system", account)
 		if err != nil {

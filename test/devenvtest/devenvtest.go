@@ -37,7 +37,7 @@ func Build(t testing.TB) (root string) {
 			t.Fatal(err)
 		}
 	}
-	for program, directory := range map[string]string{"merchant-operator": ".", "devenv": "hack/devenv", "receiver": "hack/receiver"} {
+	for program, directory := range map[string]string{"merchant-operator": ".", "devenv": "hack/devenv", "receiver": "hack/receiver", "oidc": "hack/oidc"} {
 		if err := repository.Build(filepath.Join(bin, program), directory); err != nil {
 			t.Fatal(err)
 		}
