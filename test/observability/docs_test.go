@@ -2,6 +2,7 @@ package observability
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestThePageListsTheMetricsThatThereAre(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("metrics (-docs/observability.md +served):\n%s", diff)
+		t.Errorf("metrics (-docs/reference/metrics.md +served):\n%s", diff)
 	}
 }
 
@@ -48,12 +49,20 @@ func labelsOf(family *dto.MetricFamily) []string {
 	return slices.Sorted(maps.Keys(with))
 }
 
-// Every reason that can label a refusal is explained.
+var reasonRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
+
+// The page explains the reasons that can label a refusal, and no others.
 func TestThePageExplainsEveryReasonOfARefusal(t *testing.T) {
+	const page = "docs/unauthorized.md"
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, cells := range reasonRow.FindAllStringSubmatch(repository.Read(t, page), -1) {
+		want[cells[1]] = true
+	}
 	_, families := scrape(t, apiserverRole)
 	for _, metric := range families["merchant_operator_http_unauthorized_total"].GetMetric() {
-		if reason := metric.GetLabel()[0].GetValue(); !strings.Contains(repository.Read(t, "docs", "observability.md"), "`"+reason+"`") {
-			t.Errorf("docs/observability.md does not say what %s is", reason)
-		}
+		got[metric.GetLabel()[0].GetValue()] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reasons of a 401 (-%s +served):\n%s", page, diff)
 	}
 }

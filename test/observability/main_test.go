@@ -1,5 +1,5 @@
 // Package observability checks what the roles show of themselves, after some traffic: metrics, profiles, traces and logs, who may
-// read them, and that docs/observability.md lists them. test/verify/monitoring checks alerts and dashboard against that page.
+// read them, and that docs/reference/metrics.md lists them. test/verify/monitoring checks alerts and dashboard against that page.
 package observability
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-// The roles, as they are called in docs/observability.md.
+// The roles, as they are called in docs/reference/metrics.md.
 const (
 	operatorRole   = "operator"
 	apiserverRole  = "apiserver"

@@ -1,4 +1,4 @@
-// Package documented reads the metrics that docs/observability.md lists. Tests compare them with what the roles serve, and
+// Package documented reads the metrics that docs/reference/metrics.md lists. Tests compare them with what the roles serve, and
 // alerts and dashboard with them.
 package documented
 
@@ -30,14 +30,14 @@ var (
 func Metrics(t testing.TB) []Metric {
 	t.Helper()
 	var metrics []Metric
-	for _, cells := range row.FindAllStringSubmatch(repository.Read(t, "docs", "observability.md"), -1) {
+	for _, cells := range row.FindAllStringSubmatch(repository.Read(t, "docs", "reference", "metrics.md"), -1) {
 		metric := Metric{Name: cells[1], Kind: cells[2], Roles: cells[3]}
 		for _, label := range quoted.FindAllStringSubmatch(cells[4], -1) {
 			metric.Labels = append(metric.Labels, label[1])
 		}
 		slices.Sort(metric.Labels)
 		if slices.ContainsFunc(metrics, func(other Metric) bool { return other.Name == metric.Name }) {
-			t.Errorf("docs/observability.md lists %s twice", metric.Name)
+			t.Errorf("docs/reference/metrics.md lists %s twice", metric.Name)
 		}
 		metrics = append(metrics, metric)
 	}

@@ -1,5 +1,5 @@
 // Package monitoring checks the alerts and the dashboard of config/prometheus: that Prometheus understands them, that they ask
-// for metrics of docs/observability.md (test/observability compares that page with the roles), and that alerts fire when they must.
+// for metrics of docs/reference/metrics.md (test/observability compares that page with the roles), and that alerts fire when they must.
 package monitoring
 
 import (

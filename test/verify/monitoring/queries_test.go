@@ -13,7 +13,7 @@ import (
 // targetLabels are those that the scrape adds to every series.
 var targetLabels = []string{"namespace", "pod", "job", "instance", "service", "container", "endpoint"}
 
-// known are the series of docs/observability.md, with the labels each may have.
+// known are the series of docs/reference/metrics.md, with the labels each may have.
 func known(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	series := map[string]map[string]bool{}
