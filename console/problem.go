@@ -59,8 +59,8 @@ func (c *console) problemOf(err error) problem {
 	case errors.As(err, &git):
 		return problem{status: http.StatusConflict, Title: "Managed by Git", Message: git.Error() + " Nothing was changed. Keys can be rotated here."}
 	case errors.As(err, &half):
-		return problem{status: http.StatusServiceUnavailable, Title: "The key is not ready", Message: "The key " + half.key +
-			" was created, but nobody has its text. Open the merchant's page in a minute and rotate the key: that shows a new text."}
+		return problem{status: http.StatusServiceUnavailable, Title: "The key is not ready", Message: half.key +
+			" was created, but nobody has its key. Open the merchant's page in a minute and rotate it: that shows a key."}
 	case errors.Is(err, errGeneration):
 		return problem{status: http.StatusConflict, Title: "Rotated meanwhile", Message: "This key was rotated since you opened the form, " +
 			"perhaps by the same form. Nothing was changed now. If nobody has the new key, open the merchant's page and rotate again."}
