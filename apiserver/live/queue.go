@@ -15,11 +15,11 @@ type place struct {
 	index  int    // counts from 1; 0: it is not in the queue
 }
 
-func (q queue) first() *watched {
-	if len(q) == 0 {
+func (q *queue) first() *watched {
+	if len(*q) == 0 {
 		return nil
 	}
-	return q[0]
+	return (*q)[0]
 }
 
 func (q *queue) put(w *watched, at time.Time) {
@@ -38,15 +38,16 @@ func (q *queue) remove(w *watched) {
 }
 
 // Len is of heap.Interface, as are the others.
-func (q queue) Len() int { return len(q) }
+func (q *queue) Len() int { return len(*q) }
 
 // Less puts the earlier one first.
-func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q *queue) Less(i, j int) bool { return (*q)[i].at.Before((*q)[j].at) }
 
 // Swap swaps two sessions.
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i+1, j+1
+func (q *queue) Swap(i, j int) {
+	all := *q
+	all[i], all[j] = all[j], all[i]
+	all[i].index, all[j].index = i+1, j+1
 }
 
 // Push appends a session.

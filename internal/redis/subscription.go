@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -191,8 +192,7 @@ func (c *subscribed) listen(ctx context.Context) (confirmed bool, err error) {
 			return confirmed, err
 		case <-ctx.Done():
 			_ = pubsub.Close() // and with it the receiver
-			_ = <-receiver
-			return confirmed, ctx.Err()
+			return confirmed, cmp.Or(ctx.Err(), <-receiver)
 		case <-c.changed:
 			for _, change := range c.takeChanges() {
 				if change.added {
