@@ -70,9 +70,9 @@ const countEvents = `globalThis.events = 0;
 	}`
 
 // A change of which no message comes is shown when the replica reads the session again: at the latest after its interval.
-func TestALostMessageOnlyDelays(t *testing.T) {
+func TestALostMessageOnlyDelays(t *testing.T) { //nolint:tparallel // one loss after the other: a new subscription reads both sessions
 	t.Parallel()
-	for _, lost := range []string{"message", "subscription"} { // one after the other: the second helps the first
+	for _, lost := range []string{"message", "subscription"} {
 		t.Run(lost, func(t *testing.T) {
 			page, id := openPage(t, shared.replicas[0].Public, browsertest.Settings{Script: countEvents})
 			page.Until("the replica has read the session", "globalThis.events > 0")
