@@ -50,8 +50,9 @@ func testStop(t *testing.T, root string) {
 		wantExit int
 	}{
 		{
-			name: "a Redis server, SIGTERM", redis: server, pages: []string{"README.md", "docs/first-hour.md", "docs/api.md"},
-			stop: syscall.SIGTERM, wantExit: 0,
+			name: "a Redis server, SIGTERM", redis: server,
+			pages: []string{"README.md", "docs/first-hour.md", "docs/api.md", "docs/unauthorized.md"},
+			stop:  syscall.SIGTERM, wantExit: 0,
 		},
 		{
 			name: "embedded Redis, SIGKILL", env: []string{"PATH=" + t.TempDir(), "REDIS_SERVER="},

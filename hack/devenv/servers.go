@@ -97,6 +97,7 @@ func (e *environment) startRoles(ctx context.Context) error {
 			"--internal-address", e.addresses.internal[i],
 			"--qr-scheme", "pay",
 			"--drain-delay", "0s", // there is no load balancer
+			"--log-refused-keys",
 		); err != nil {
 			return err
 		}
