@@ -107,7 +107,7 @@ func testServerThatEnds(t *testing.T, root string) {
 	for _, server := range []string{"kube-apiserver", "redis-server"} {
 		t.Run(server, func(t *testing.T) {
 			run := devenvtest.Start(t, root)
-			waitUntil(t, "the Kubernetes API runs", func() bool { return strings.Contains(run.Output(t), "creating namespaces") })
+			run.WaitForEnv(t) // a step of the start that needs the server could fail first
 			running := descendants(t, run.Process.Pid)
 			if err := syscall.Kill(running[server], syscall.SIGKILL); running[server] == 0 || err != nil {
 				t.Fatalf("kill %s of %v: %v", server, running, err)
