@@ -127,6 +127,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--pprof", "--pprof needs --secure-metrics"},
 		{"--external-url=console.example", "is not an origin; use a form like https://console.example"},
 		{"--api-url=http://api.example", "is not an origin"},
+		{"--internal-url=http://api.example:8081", `--internal-url "http://api.example:8081" is not an origin`},
 		{"--trusted-proxies=x", `--trusted-proxies: "x" is not a CIDR block`},
 		{"--oidc-issuer-url=id.example", `--oidc-issuer-url "id.example" is not an https URL`},
 		{"--oidc-client-id=", "set --oidc-client-id"},
@@ -156,12 +157,12 @@ var badInput = map[string][]struct{ args, want string }{
 
 // required are the flags without which a command does not start.
 var required = map[string]string{
-	"console": "--external-url=https://console.example --oidc-issuer-url=https://id.example --oidc-client-id=console",
+	"console": "--external-url=https://console.example --internal-url=https://api.example:8081 --oidc-issuer-url=https://id.example --oidc-client-id=console",
 }
 
 // notTried are flags that accept any text, or whose files are read later.
 var notTried = []string{
-	"internal-audience", "internal-cert-dir", "oidc-ca-file", "oidc-scopes", "oidc-username-prefix", "oidc-groups-claim", "oidc-groups-prefix",
+	"internal-audience", "internal-ca-file", "internal-cert-dir", "internal-token-file", "oidc-ca-file", "oidc-scopes", "oidc-username-prefix", "oidc-groups-claim", "oidc-groups-prefix",
 }
 
 func TestEveryFlagSaysWhatItAccepts(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 )
 
 // The documents of the public and of the internal listener.
@@ -108,7 +110,7 @@ func checkUndocumented(t *testing.T, request *http.Request, got result) {
 }
 
 // served finds the routes of routes.go: what is served is what is written there.
-var served = regexp.MustCompile(`(?m)^\s*(?:([a-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
+var served = regexp.MustCompile(`(?m)^\s*(?:((?:payer\.)?[A-Za-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
 
 var methodOfRoute = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
 
@@ -122,7 +124,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath}[found[1]]
+			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath, "payer.WidgetPath": payer.WidgetPath}[found[1]]
 		}
 		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
@@ -167,7 +169,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 			if sniff := got.header.Get("X-Content-Type-Options"); sniff != "nosniff" {
 				t.Errorf("%s: %d has X-Content-Type-Options %q", operation, got.status, sniff)
 			}
-			if kept := got.header.Get("Cache-Control"); kept != "no-store" && path != "/openapi.yaml" {
+			if kept := got.header.Get("Cache-Control"); kept != "no-store" && path != "/openapi.yaml" && path != payer.WidgetPath {
 				t.Errorf("%s: %d has Cache-Control %q", operation, got.status, kept)
 			}
 			for _, telling := range []string{"Server", "X-Powered-By", "Set-Cookie", "Access-Control-Allow-Credentials"} {

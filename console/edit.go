@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -186,9 +187,7 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, pa
 	if form.Generation != merchant.Generation {
 		return refuse(errChanged)
 	}
-	changed := merchant.DeepCopy()
-	change(changed)
-	err := c.kube.Patch(r.Context(), changed, client.MergeFromWithOptions(merchant, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	changed, err := c.patch(r.Context(), merchant, change)
 	c.record(r.Context(), event{current.person, action, merchant, merchant.Status.MerchantID, changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
@@ -199,6 +198,26 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, pa
 		return kubernetesError(action+" of a Merchant", err)
 	}
 	return c.backTo(w, r, merchant, page)
+}
+
+// patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict.
+func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change func(*v1alpha1.Merchant)) (*v1alpha1.Merchant, error) {
+	latest := seen
+	for {
+		changed := latest.DeepCopy()
+		change(changed)
+		err := c.kube.Patch(ctx, changed, client.MergeFromWithOptions(latest, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		if !apierrors.IsConflict(err) {
+			return changed, err
+		}
+		latest = new(v1alpha1.Merchant)
+		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(seen), latest); err != nil {
+			return seen, err
+		}
+		if latest.UID != seen.UID || latest.Generation != seen.Generation {
+			return seen, err
+		}
+	}
 }
 
 var fieldIndex = regexp.MustCompile(`^spec\.ipAllowlist\[(\d+)\]$`)

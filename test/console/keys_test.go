@@ -237,8 +237,11 @@ func TestTheWebhook(t *testing.T) {
 	if page.Status != http.StatusOK || !strings.Contains(page.Text, "https://shop.example/hooks") {
 		t.Fatalf("%d: %s", page.Status, page.Text)
 	}
-	s.alice.Post(t, s.page+"/webhook/resume", nil)
-	s.alice.Post(t, s.page+"/webhook/rotate-secret", nil)
+	for _, button := range []string{"resume", "rotate-secret"} {
+		if page := s.alice.Post(t, s.page+"/webhook/"+button, nil); page.Status != http.StatusOK {
+			t.Errorf("%s: %d: %s", button, page.Status, page.Text)
+		}
+	}
 	var merchant v1alpha1.Merchant
 	if err := shared.Client.Get(t.Context(), client.ObjectKeyFromObject(s.merchant), &merchant); err != nil {
 		t.Fatal(err)
