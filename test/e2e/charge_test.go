@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,6 +31,29 @@ func takesACharge(ctx SpecContext) {
 	Expect(seen.Status).To(Equal(http.StatusOK))
 	Expect(seen.Body).To(MatchJSON(`{"merchantName": "The shop charge", "amountCents": 1250, "status": "PENDING"}`))
 	Expect(till.read(ctx, publicURL, "mk_live_nobody", "/api/v1/sessions/"+made.SessionID).Status).To(Equal(http.StatusUnauthorized))
+}
+
+// showsAPayerThePage reads it with all that it loads. The long poll is answered by a replica that has not ended the session itself, if
+// the Service chooses so: then the message comes through Redis.
+func showsAPayerThePage(ctx SpecContext) {
+	key := shared.apply(ctx, "page")
+	made := till.charge(ctx, publicURL, key, "order-1")
+	page := till.read(ctx, publicURL, "", "/pay/"+made.SessionID)
+	Expect(page.Status).To(Equal(http.StatusOK))
+	Expect(page.Body).To(And(ContainSubstring("The shop page"), ContainSubstring("$12.50")))
+	assets := regexp.MustCompile(`(?:href|src)="(/pay/static/[^"]+)"`).FindAllStringSubmatch(page.Body, -1)
+	Expect(assets).To(HaveLen(2), "a stylesheet and a script")
+	for _, path := range []string{assets[0][1], assets[1][1], "/pay/" + made.SessionID + "/qr.svg", "/widget/v1.js"} {
+		Expect(till.read(ctx, publicURL, "", path).Status).To(Equal(http.StatusOK), path)
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- till.read(ctx, publicURL, "", "/api/v1/public/sessions/"+made.SessionID+"?wait=25")
+	}()
+	Expect(till.post(ctx, publicURL, key, "/api/v1/sessions/"+made.SessionID+"/cancel", "").Status).To(Equal(http.StatusOK))
+	Eventually(ended).WithContext(ctx).Should(Receive(HaveField("Body", ContainSubstring("CANCELLED"))))
+	Expect(till.read(ctx, publicURL, "", "/pay/"+made.SessionID).Body).NotTo(ContainSubstring(`class="qr"`), "an ended session is paid")
 }
 
 func settles(ctx SpecContext) {

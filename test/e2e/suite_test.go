@@ -90,6 +90,7 @@ var _ = Describe("merchant-operator in a cluster", Ordered, ContinueOnFailure, f
 	limit := NodeTimeout(8 * time.Minute)
 
 	It("takes a charge through the Service, from kubectl apply to the payer's view", limit, takesACharge)
+	It("shows a payer the page, and the end of the session at once", limit, showsAPayerThePage)
 	It("lets a rail inside the cluster settle a session, and nobody else", limit, settles)
 	It("delivers a signed webhook to a receiver's pod", limit, deliversAWebhook)
 	It("deletes a Merchant only when it is Closed, or with its namespace", limit, guardsMerchants)
