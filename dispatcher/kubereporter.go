@@ -57,28 +57,36 @@ func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeRep
 func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := r.applyStatus(ctx, endpoint, fieldOwner, statusOf(made)); err != nil {
+	merchant, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
 		return err
 	}
-	if endpoint.URL == "" { // nothing is left of the webhook
-		return r.applyStatus(ctx, endpoint, testFieldOwner, v1alpha1ac.MerchantStatus())
+	// The event goes first: between a status and the note of it in Redis, the endpoint's health may change again.
+	if made.eventType != "" && endpoint.URL != "" {
+		if err := r.client.Create(ctx, r.event(endpoint, made)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create an event: %w", err)
+		}
 	}
-	if made.eventType == "" {
-		return nil
+	if err := r.applyStatus(ctx, merchant, fieldOwner, statusOf(made)); err != nil || endpoint.URL != "" {
+		return err
 	}
-	err := r.client.Create(ctx, r.event(endpoint, made))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create an event: %w", err)
-	}
-	return nil
+	return r.reportTest(ctx, endpoint, v1alpha1ac.MerchantStatus()) // nothing is left of the webhook
 }
 
 // ReportTest says in the status that the event of a test was queued. Errors are those of Report.
 func (r *kubeReporter) ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	status := v1alpha1ac.MerchantStatus().WithWebhook(v1alpha1ac.WebhookStatus().WithObservedTestTrigger(endpoint.TestTrigger))
-	return r.applyStatus(ctx, endpoint, testFieldOwner, status)
+	webhook := v1alpha1ac.WebhookStatus().WithObservedTestTrigger(endpoint.TestTrigger)
+	return r.reportTest(ctx, endpoint, v1alpha1ac.MerchantStatus().WithWebhook(webhook))
+}
+
+func (r *kubeReporter) reportTest(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1ac.MerchantStatusApplyConfiguration) error {
+	merchant, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	return r.applyStatus(ctx, merchant, testFieldOwner, status)
 }
 
 // statusOf returns the part of the status that dispatchers own.
@@ -106,11 +114,9 @@ func statusOf(made report) *v1alpha1ac.MerchantStatusApplyConfiguration {
 		WithLastTransitionTime(metav1.NewTime(made.since)))
 }
 
-func (r *kubeReporter) applyStatus(ctx context.Context, endpoint endpoints.Endpoint, owner client.FieldOwner, status *v1alpha1ac.MerchantStatusApplyConfiguration) error {
-	merchant, err := r.sameMerchant(ctx, endpoint)
-	if err != nil {
-		return err
-	}
+func (r *kubeReporter) applyStatus(
+	ctx context.Context, merchant *v1alpha1.Merchant, owner client.FieldOwner, status *v1alpha1ac.MerchantStatusApplyConfiguration,
+) error {
 	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
 	if err := r.client.Status().Apply(ctx, apply, client.ForceOwnership, owner); err != nil {
 		return fmt.Errorf("write the status: %w", err)
