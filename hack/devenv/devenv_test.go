@@ -104,16 +104,23 @@ func testStop(t *testing.T, root string) {
 // testServerThatEnds: without one of these nothing works, and nothing starts them again.
 func testServerThatEnds(t *testing.T, root string) {
 	t.Helper()
-	for _, server := range []string{"kube-apiserver", "redis-server"} {
-		t.Run(server, func(t *testing.T) {
+	redis, err := redistest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for server, log := range map[string]string{"kube-apiserver": "kube-apiserver.log", filepath.Base(redis): "redis.log"} {
+		t.Run(log, func(t *testing.T) {
 			run := devenvtest.Start(t, root)
 			run.WaitForEnv(t) // a step of the start that needs the server could fail first
 			running := descendants(t, run.Process.Pid)
-			if err := syscall.Kill(running[server], syscall.SIGKILL); running[server] == 0 || err != nil {
-				t.Fatalf("kill %s of %v: %v", server, running, err)
+			pid, runs := running[server]
+			if !runs {
+				t.Fatalf("no %s in %v", server, running)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
 			}
 			<-run.Ended
-			log := strings.TrimSuffix(server, "-server") + ".log"
 			if output := run.Output(t); run.ExitCode() != 1 ||
 				!regexp.MustCompile(`make run: \S+ ended unexpectedly.*; the end of \S+`+log+":\n.+").MatchString(output) {
 				t.Errorf("exit code %d, and no end of %s in the output:\n%s", run.ExitCode(), log, output)
