@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"bytes"
 	"compress/gzip"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -162,6 +164,27 @@ func (a *publicAPI) pageAsset(w http.ResponseWriter, r *http.Request) error {
 	header.Set("Content-Type", asset.ContentType)
 	header.Set("Content-Encoding", "gzip")
 	_, _ = w.Write(asset.Gzipped)
+	return nil
+}
+
+// widget serves the script that shops include in pages of other origins. Browsers keep it for five minutes, so that a fix reaches
+// every shop soon.
+func (a *publicAPI) widget(w http.ResponseWriter, r *http.Request) error {
+	asset := a.pages.Widget()
+	header := w.Header()
+	header["Access-Control-Allow-Origin"] = anyOrigin
+	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // for pages with Cross-Origin-Embedder-Policy
+	header.Set("Cache-Control", "public, max-age=300")
+	header.Set("Vary", "Accept-Encoding")
+	header.Set("ETag", `W/"`+asset.Tag+`"`) // weak: it is of both encodings
+	header.Set("Content-Type", asset.ContentType)
+	content := asset.Content
+	if acceptsGzip(r) {
+		header.Set("Content-Encoding", "gzip")
+		content = asset.Gzipped
+	}
+	r.Header.Del("Range") // a script is loaded as a whole
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	return nil
 }
 

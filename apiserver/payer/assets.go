@@ -5,7 +5,10 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +18,9 @@ const AssetPrefix = "/pay/static/"
 // Asset is a file that a page loads.
 type Asset struct {
 	// Path has a hash of the content.
-	Path        string
+	Path string
+	// Tag is a hash of the content, for ETag; only of what has a path without one.
+	Tag         string
 	ContentType string
 	Content     []byte
 	// Gzipped is the content as gzip; nil: it was not compressed.
@@ -92,3 +97,33 @@ func (p *Pages) Asset(name, accent string) (asset Asset, current, found bool) {
 	}
 	return asset, asset.Path == AssetPrefix+name, strings.HasPrefix(name, "page-")
 }
+
+// WidgetPath is the path of the widget's script. The version changes when a shop has to change its page for it.
+const WidgetPath = "/widget/v1.js"
+
+// newWidget joins the script of the custom element <payment-session> from its texts, the status client and the element itself.
+func newWidget(translations []translation) (Asset, error) {
+	texts := map[string][]string{}
+	for _, in := range translations {
+		// In the order that widget.js expects.
+		texts[in.Lang] = []string{
+			in.TimeLeftText, in.AlreadyPaid, in.Waiting, in.Paid, in.Failed, in.Expired, in.Cancelled, in.NotFound, in.NotConnected,
+		}
+	}
+	encoded, err := json.Marshal(texts)
+	if err != nil {
+		return Asset{}, fmt.Errorf("encode the texts of the widget: %w", err)
+	}
+	scripts, err := join("statusclient.js", "widget.js")
+	if err != nil {
+		return Asset{}, err
+	}
+	content := slices.Concat([]byte("const WIDGET_TEXTS = "), encoded, []byte(";\n"), scripts)
+	compressed, err := compress(content)
+	return Asset{
+		Path: WidgetPath, Tag: hashOf(content), ContentType: "text/javascript; charset=utf-8", Content: content, Gzipped: compressed,
+	}, err
+}
+
+// Widget returns the script of the widget.
+func (p *Pages) Widget() Asset { return p.widget }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,23 +179,6 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 	}
 }
 
-// testsOf returns the tests of the merchant's webhook by the ids of their events. Each must be on its way.
-func testsOf(t *testing.T, merchantID string) map[string]outbox.Event {
-	t.Helper()
-	c, tag := storetest.Inspect(t, shared), storetest.Tag(merchantID)
-	events := map[string]outbox.Event{}
-	for _, key := range c.Keys(t.Context(), tag+"event:evt_test_"+merchantID+"_*").Val() {
-		id := strings.TrimPrefix(key, tag+"event:")
-		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
-		must(t, err)
-		if _, _, there := storetest.Queued(t, c, tag, id); !there {
-			t.Errorf("%s is not in the queue", id)
-		}
-		events[id] = event
-	}
-	return events
-}
-
 func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	merchantID := storetest.ID()
@@ -217,7 +199,7 @@ func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
 			want[event.ID] = event
 		}
 	}
-	if diff := gocmp.Diff(want, testsOf(t, merchantID)); diff != "" {
+	if diff := gocmp.Diff(want, recordedEvents(t, merchantID, "evt_test_"+merchantID+"_")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -239,7 +221,7 @@ func TestManyWhoSeeATestRecordItOnce(t *testing.T) {
 		})
 	}
 	seeing.Wait()
-	if n, events := recorded.Load(), testsOf(t, merchantID); n != 1 || len(events) != 1 {
+	if n, events := recorded.Load(), recordedEvents(t, merchantID, "evt_test_"+merchantID+"_"); n != 1 || len(events) != 1 {
 		t.Errorf("recorded %d times, %d events", n, len(events))
 	}
 }

@@ -13,17 +13,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// rotationsOf returns the events of the key by their ids. Each must be on its way.
-func rotationsOf(t *testing.T, asks store.Admission) map[string]outbox.Event {
+// recordedEvents returns a merchant's events whose ids begin with prefix. Each must be in the queue.
+func recordedEvents(t *testing.T, merchantID, prefix string) map[string]outbox.Event {
 	t.Helper()
 	c := storetest.Inspect(t, shared)
-	tag := storetest.Tag(asks.MerchantID)
+	tag := storetest.Tag(merchantID)
 	events := map[string]outbox.Event{}
-	for _, key := range c.Keys(t.Context(), tag+"event:evt_key_"+asks.KeyID+"_*").Val() {
+	for _, key := range c.Keys(t.Context(), tag+"event:"+prefix+"*").Val() {
 		id := strings.TrimPrefix(key, tag+"event:")
 		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
 		must(t, err)
@@ -53,7 +52,7 @@ func TestARotationIsRecordedOnce(t *testing.T) {
 			want[event.ID] = event
 		}
 	}
-	if diff := cmp.Diff(want, rotationsOf(t, asks)); diff != "" {
+	if diff := cmp.Diff(want, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -68,7 +67,7 @@ func TestOldRotationsAreNotTold(t *testing.T) {
 	}{{month - time.Millisecond, true}, {month, false}, {300 * 24 * time.Hour, false}, {-time.Hour, true}} {
 		asks := storetest.Merchant()
 		recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt.Add(test.age))
-		if err != nil || recorded != test.recorded || len(rotationsOf(t, asks)) > 0 != test.recorded {
+		if err != nil || recorded != test.recorded || len(recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")) > 0 != test.recorded {
 			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
 		}
 		// Either way it is known now: the next one is told however old it is, this one never again.
@@ -110,7 +109,7 @@ func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 	event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
 	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
 	must(t, err)
-	if diff := cmp.Diff(map[string]outbox.Event{event.ID: event}, rotationsOf(t, asks)); diff != "" {
+	if diff := cmp.Diff(map[string]outbox.Event{event.ID: event}, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -133,7 +132,7 @@ func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
 		})
 	}
 	seeing.Wait()
-	if n, events := recorded.Load(), rotationsOf(t, asks); n != 1 || len(events) != 1 {
+	if n, events := recorded.Load(), recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_"); n != 1 || len(events) != 1 {
 		t.Errorf("recorded %d times, %d events", n, len(events))
 	}
 }
