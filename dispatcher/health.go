@@ -161,13 +161,13 @@ func describe(failure outbox.AttemptFailure) string {
 	return messages[failure.Reason]
 }
 
-// eventType is the type of the event about a change of health from the reason reported before; empty: there is none.
-func (h health) eventType(before string) string {
-	_, wasUnhealthy := messages[before]
+// eventType is the type of the event about a change to this health; empty: there is none. It depends on the state alone, not on
+// what was reported before: which of two dispatchers has reported last, nobody may know.
+func (h health) eventType(state outbox.EndpointState) string {
 	switch {
 	case h.status == metav1.ConditionFalse:
 		return corev1.EventTypeWarning
-	case wasUnhealthy && h.reason != reasonRetrying:
+	case !h.since.IsZero() && h.since.Equal(state.RecoveredAt):
 		return corev1.EventTypeNormal
 	}
 	return ""

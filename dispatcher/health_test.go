@@ -145,6 +145,25 @@ func TestAnEndpointRecoversAtTheFirstSuccess(t *testing.T) {
 	}
 }
 
+// Two dispatchers that report at once leave nothing in Redis of what they reported.
+func TestARecoveryIsAnEventWhoeverReportedBefore(t *testing.T) {
+	f := newFixture(t)
+	var answer atomic.Int32
+	answer.Store(http.StatusNotFound)
+	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	acme := f.endpointAt(shop.URL, 7)
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
+	f.event(t, acme.MerchantID)
+	f.made(t, "Rejected")
+	eventually(t, "Redis knows", func() bool { return f.state(t, acme).Reported.Reason == "Rejected" })
+	must(t, f.outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
+	answer.Store(http.StatusOK)
+	f.event(t, acme.MerchantID)
+	if made := f.made(t, "Healthy"); made.eventType != corev1.EventTypeNormal {
+		t.Errorf("the recovery: %+v", made)
+	}
+}
+
 func TestHealthOfAnEndpoint(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }

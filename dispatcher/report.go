@@ -142,7 +142,7 @@ func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h 
 
 // updateStatus reports whether that needs no repetition.
 func (d *dispatcher) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState) bool {
-	err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state.Reported.Reason)})
+	err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state)})
 	switch {
 	case errors.Is(err, errMerchantGone):
 	case ctx.Err() != nil:

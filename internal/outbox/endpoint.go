@@ -46,6 +46,8 @@ type EndpointState struct {
 	ChangedAt time.Time
 	// HealthySince is the first delivery after the endpoint was last unhealthy, or another; zero: none yet.
 	HealthySince time.Time
+	// RecoveredAt is when it was last found to be unhealthy no more; zero: it never was.
+	RecoveredAt time.Time
 
 	// LastDelivery and LastFailure are those of any target; zero: none.
 	LastDelivery time.Time
@@ -94,7 +96,7 @@ func (e EndpointState) MayReportChange(now time.Time) bool {
 
 // endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
-	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy",
+	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
 	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
 	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "PAID=paid")
 
@@ -121,6 +123,7 @@ func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 		Cause:          fields.OptionalText(),
 		ChangedAt:      fields.OptionalMillis(),
 		HealthySince:   fields.OptionalMillis(),
+		RecoveredAt:    fields.OptionalMillis(),
 		LastDelivery:   fields.OptionalMillis(),
 		LastFailure:    AttemptFailure{fields.OptionalMillis(), fields.OptionalText(), fields.OptionalText()},
 		Reported:       Report{fields.OptionalText(), fields.OptionalMillis(), fields.OptionalInt(), fields.OptionalInt()},

@@ -1,5 +1,5 @@
 --- endpoint
--- Expects clock. Defines read_endpoint(), endpoint_keep_ms and unhealthy_after_ms.
+-- Expects clock. Defines read_endpoint(), unhealthy() and endpoint_keep_ms.
 
 -- Longer than any quiet merchant rests between two events.
 local endpoint_keep_ms = 34560000000
@@ -9,6 +9,10 @@ local unhealthy_after_ms = UNHEALTHY_AFTER
 
 local function read_endpoint(key)
   return call('HMGET', key, ENDPOINT_FIELDS)
+end
+
+local function unhealthy(endpoint)
+  return endpoint[DISABLED] or endpoint[PERMANENT] or endpoint[SINCE] and now_ms - endpoint[SINCE] >= unhealthy_after_ms
 end
 
 --- resume_endpoint
@@ -23,6 +27,9 @@ if not target or not endpoint[TARGET] or ARGV[1] == endpoint[TARGET] then
 end
 call('HDEL', KEYS[1], 'since', 'permanent', 'disabled', 'cause', 'healthy')
 call('HSET', KEYS[1], 'target', target, 'changed', now_ms)
+if unhealthy(endpoint) then
+  call('HSET', KEYS[1], 'recovered', now_ms)
+end
 call('PEXPIRE', KEYS[1], endpoint_keep_ms)
 call('ZADD', KEYS[2], now_ms, ARGV[2])
 return {'OK', 1}

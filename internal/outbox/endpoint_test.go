@@ -198,6 +198,9 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	if s.watched(t) {
 		t.Fatal("a healthy endpoint is watched")
 	}
+	if state := s.state(t); !state.RecoveredAt.IsZero() {
+		t.Errorf("it never was unhealthy: %+v", state)
+	}
 	s.fail(t, "here", permanent)
 	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
 	failing := s.state(t)
@@ -212,6 +215,9 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
 	if s.watched(t) {
 		t.Error("it is watched after its recovery was reported")
+	}
+	if state := s.state(t); state.RecoveredAt.IsZero() || !state.RecoveredAt.Equal(state.HealthySince) {
+		t.Errorf("it has recovered: %+v", state)
 	}
 	must(t, s.ForgetEndpoint(t.Context(), s.asks.MerchantID))
 	if state := s.state(t); s.watched(t) || state.Target != "" || !state.LastDelivery.IsZero() || state.Reported != (outbox.Report{}) {

@@ -20,9 +20,12 @@ call('HSET', endpoint_key, 'delivered', now_ms)
 if endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == ARGV[2] then
   return {'OK'} -- it was healthy before
 end
-local failing_ms = endpoint[SINCE] and now_ms - endpoint[SINCE] or 0
-if not endpoint[HEALTHY] or endpoint[PERMANENT] or failing_ms >= unhealthy_after_ms or endpoint[TARGET] ~= ARGV[2] then
+local recovered = unhealthy(endpoint)
+if recovered or not endpoint[HEALTHY] or endpoint[TARGET] ~= ARGV[2] then
   call('HSET', endpoint_key, 'healthy', now_ms, 'target', ARGV[2])
+end
+if recovered then
+  call('HSET', endpoint_key, 'recovered', now_ms)
 end
 call('HDEL', endpoint_key, 'since', 'permanent', 'changed')
 call('PEXPIRE', endpoint_key, endpoint_keep_ms)
