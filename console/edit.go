@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // fieldOwner owns what the console writes.
@@ -50,7 +51,7 @@ func webhookEvents() []v1alpha1.WebhookEvent {
 
 // gitManagedError means that a GitOps tool would undo the change.
 type gitManagedError struct {
-	owner  manager
+	owner  gitops.Manager
 	object string
 }
 
@@ -65,7 +66,7 @@ func (c *console) editable(r *http.Request, current login, verb string) (*v1alph
 	if err != nil {
 		return nil, err
 	}
-	if owner := gitManager(merchant); owner.Tool != "" {
+	if owner := gitops.ManagerOf(merchant); owner.Tool != "" {
 		return nil, &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
 	}
 	return merchant, nil

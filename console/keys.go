@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // keyForm is a page about one key, before something is done to it.
@@ -235,7 +236,7 @@ func (c *console) endKey(w http.ResponseWriter, r *http.Request, current login, 
 	if err != nil {
 		return err
 	}
-	if owner := gitManager(key); owner.Tool != "" {
+	if owner := gitops.ManagerOf(key); owner.Tool != "" {
 		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 	}
 	if r.PostFormValue("name") != key.Name {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // errKubernetes means that the Kubernetes API did not answer.
@@ -76,7 +77,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, current 
 type merchantPage struct {
 	Merchant  *v1alpha1.Merchant
 	Rights    rights
-	Manager   manager
+	Manager   gitops.Manager
 	Keys      []keyRow
 	Allowlist allowlistCheck
 	Webhook   *webhookHealth
@@ -88,7 +89,7 @@ type merchantPage struct {
 type keyRow struct {
 	v1alpha1.ApiKey
 
-	Manager manager
+	Manager gitops.Manager
 	// Problem says why the key does not work; empty: it works.
 	Problem string
 	// Overlap is when the last of the old keys ends; nil: none works.
@@ -152,7 +153,7 @@ func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, all
 		return merchantPage{}, err
 	}
 	page := merchantPage{
-		Merchant: merchant, Rights: allowed, Manager: gitManager(merchant), Examples: examples(c.options.APIURL), Activity: events,
+		Merchant: merchant, Rights: allowed, Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL), Activity: events,
 		Allowlist: c.checkAllowlist(r, merchant), Webhook: healthOf(merchant),
 	}
 	for _, key := range keys {
@@ -174,7 +175,7 @@ func (c *console) keysOf(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1
 }
 
 func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
-	row := keyRow{ApiKey: key, Manager: gitManager(&key)}
+	row := keyRow{ApiKey: key, Manager: gitops.ManagerOf(&key)}
 	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:

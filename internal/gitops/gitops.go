@@ -1,4 +1,5 @@
-package console
+// Package gitops finds out whether a GitOps tool manages an object, and would undo what a person changes in it.
+package gitops
 
 import (
 	"slices"
@@ -7,8 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// manager is the GitOps tool that owns an object; the zero manager: none.
-type manager struct{ Tool, Source string }
+// Manager is the GitOps tool that owns an object; the zero Manager: none.
+type Manager struct {
+	// Tool is Argo CD or Flux.
+	Tool string
+	// Source is the tool's object with the address of the repository; empty: unknown.
+	Source string
+}
 
 // Where Argo CD and Flux write that an object is theirs.
 const (
@@ -18,30 +24,30 @@ const (
 	fluxHelmRelease        = "helm.toolkit.fluxcd.io/"
 )
 
-// gitManager says who would undo an edit of the object. Labels and annotations say more than the field manager, which is left
+// ManagerOf says who would undo an edit of the object. Labels and annotations say more than the field manager, which is left
 // when a tool is configured to write none.
-func gitManager(object client.Object) manager {
+func ManagerOf(object client.Object) Manager {
 	labels := object.GetLabels()
 	if id := object.GetAnnotations()[argoTrackingAnnotation]; id != "" {
 		app, _, _ := strings.Cut(id, ":")
-		return manager{"Argo CD", "application " + app}
+		return Manager{"Argo CD", "application " + app}
 	}
 	if app := labels[argoInstanceLabel]; app != "" {
-		return manager{"Argo CD", "application " + app}
+		return Manager{"Argo CD", "application " + app}
 	}
 	if name := labels[fluxKustomization+"name"]; name != "" {
-		return manager{"Flux", "Kustomization " + labels[fluxKustomization+"namespace"] + "/" + name}
+		return Manager{"Flux", "Kustomization " + labels[fluxKustomization+"namespace"] + "/" + name}
 	}
 	if name := labels[fluxHelmRelease+"name"]; name != "" {
-		return manager{"Flux", "HelmRelease " + labels[fluxHelmRelease+"namespace"] + "/" + name}
+		return Manager{"Flux", "HelmRelease " + labels[fluxHelmRelease+"namespace"] + "/" + name}
 	}
 	for _, entry := range object.GetManagedFields() {
 		switch {
 		case slices.Contains([]string{"argocd-controller", "argocd-application-controller"}, entry.Manager):
-			return manager{Tool: "Argo CD"}
+			return Manager{Tool: "Argo CD"}
 		case slices.Contains([]string{"kustomize-controller", "helm-controller"}, entry.Manager):
-			return manager{Tool: "Flux"}
+			return Manager{Tool: "Flux"}
 		}
 	}
-	return manager{}
+	return Manager{}
 }
