@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher"
+	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 )
 
 func deadLettersCommand() *cobra.Command {
@@ -20,7 +20,7 @@ func deadLettersCommand() *cobra.Command {
 }
 
 func listDeadLettersCommand() *cobra.Command {
-	var options dispatcher.ListOptions
+	var options deadletters.ListOptions
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List dead letters",
@@ -28,7 +28,7 @@ func listDeadLettersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
-			return dispatcher.ListDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
+			return deadletters.List(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
@@ -41,7 +41,7 @@ func listDeadLettersCommand() *cobra.Command {
 }
 
 func resendDeadLettersCommand() *cobra.Command {
-	var options dispatcher.ResendOptions
+	var options deadletters.ResendOptions
 	cmd := &cobra.Command{
 		Use:   "resend [EVENT...]",
 		Short: "Send dead letters again",
@@ -53,7 +53,7 @@ func resendDeadLettersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)
 			options.IDs = args
-			return dispatcher.ResendDeadLetters(cmd.Context(), options, cmd.OutOrStdout())
+			return deadletters.Resend(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()

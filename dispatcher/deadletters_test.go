@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -27,12 +28,12 @@ func (f fixture) deadLetter(t *testing.T, merchantID string) string {
 	return id
 }
 
-func (f fixture) list(t *testing.T, options ListOptions) string {
+func (f fixture) list(t *testing.T, options deadletters.ListOptions) string {
 	t.Helper()
 	options.RedisURL = f.server.URL()
-	options.Output = cmp.Or(options.Output, OutputTable)
+	options.Output = cmp.Or(options.Output, deadletters.OutputTable)
 	var out strings.Builder
-	if err := ListDeadLetters(t.Context(), options, &out); err != nil {
+	if err := deadletters.List(t.Context(), options, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -40,34 +41,34 @@ func (f fixture) list(t *testing.T, options ListOptions) string {
 
 func TestDeadLettersAreListed(t *testing.T) {
 	f := newFixture(t)
-	if got := f.list(t, ListOptions{}); got != "FAILED AT  ID  KIND  MERCHANT  ATTEMPTS  LAST ANSWER  REASON\n" {
+	if got := f.list(t, deadletters.ListOptions{}); got != "FAILED AT  ID  KIND  MERCHANT  ATTEMPTS  LAST ANSWER  REASON\n" {
 		t.Errorf("of none: %q", got)
 	}
-	if got := strings.TrimSpace(f.list(t, ListOptions{Output: OutputJSON})); got != "[]" {
+	if got := strings.TrimSpace(f.list(t, deadletters.ListOptions{Output: deadletters.OutputJSON})); got != "[]" {
 		t.Errorf("of none, as JSON: %s", got)
 	}
 	acme, bagels := newMerchantID(7), newMerchantID(8)
 	first, other := f.deadLetter(t, acme), f.deadLetter(t, bagels)
 
-	table := f.list(t, ListOptions{Output: OutputTable})
+	table := f.list(t, deadletters.ListOptions{Output: deadletters.OutputTable})
 	for _, word := range []string{first, other, "shops/" + acme, "shops/" + bagels, "session.cancelled", "503", "status_5xx"} {
 		if !strings.Contains(table, word) {
 			t.Errorf("the table has no %s:\n%s", word, table)
 		}
 	}
 	for _, id := range []string{acme, "mer_" + acme, "shops/" + acme} {
-		if of := f.list(t, ListOptions{Merchant: id}); !strings.Contains(of, first) || strings.Contains(of, other) {
+		if of := f.list(t, deadletters.ListOptions{Merchant: id}); !strings.Contains(of, first) || strings.Contains(of, other) {
 			t.Errorf("of %s:\n%s", id, of)
 		}
 	}
 	var letters []map[string]any
-	if err := json.Unmarshal([]byte(f.list(t, ListOptions{Merchant: acme, Output: OutputJSON})), &letters); err != nil || len(letters) != 1 {
+	if err := json.Unmarshal([]byte(f.list(t, deadletters.ListOptions{Merchant: acme, Output: deadletters.OutputJSON})), &letters); err != nil || len(letters) != 1 {
 		t.Fatalf("as JSON: %v, %v", letters, err)
 	}
 	if letters[0]["id"] != first || letters[0]["merchantId"] != "mer_"+acme || letters[0]["merchant"] != "shops/"+acme || letters[0]["reason"] != "status_5xx" || letters[0]["lastAnswer"] != "503" || letters[0]["sessionId"] == nil {
 		t.Errorf("as JSON: %v", letters[0])
 	}
-	if got := strings.Count(f.list(t, ListOptions{Limit: 1}), "\n"); got != 2 {
+	if got := strings.Count(f.list(t, deadletters.ListOptions{Limit: 1}), "\n"); got != 2 {
 		t.Errorf("limited to one: %d lines", got)
 	}
 }
@@ -75,15 +76,20 @@ func TestDeadLettersAreListed(t *testing.T) {
 func TestDeadLettersAreSentAgain(t *testing.T) {
 	f := newFixture(t)
 	acme, bagels := newMerchantID(7), newMerchantID(8)
-	resend := func(options ResendOptions) (string, error) {
+	resend := func(options deadletters.ResendOptions) (string, error) {
 		options.RedisURL = f.server.URL()
 		var out strings.Builder
-		err := ResendDeadLetters(t.Context(), options, &out)
+		err := deadletters.Resend(t.Context(), options, &out)
 		return out.String(), err
 	}
-	for desc, options := range map[string]func() ResendOptions{
-		"by id":         func() ResendOptions { return ResendOptions{IDs: []string{f.deadLetter(t, acme)}} },
-		"of a merchant": func() ResendOptions { f.deadLetter(t, acme); return ResendOptions{Merchant: "mer_" + acme} },
+	for desc, options := range map[string]func() deadletters.ResendOptions{
+		"by id": func() deadletters.ResendOptions {
+			return deadletters.ResendOptions{IDs: []string{f.deadLetter(t, acme)}}
+		},
+		"of a merchant": func() deadletters.ResendOptions {
+			f.deadLetter(t, acme)
+			return deadletters.ResendOptions{Merchant: "mer_" + acme}
+		},
 	} {
 		chosen := options()
 		kept := f.deadLetter(t, bagels)
@@ -92,7 +98,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 			t.Errorf("%s: %q, %v", desc, out, err)
 		}
 		f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
-		if out, err := resend(ResendOptions{All: true}); err != nil || !strings.HasSuffix(out, ": 1\n") {
+		if out, err := resend(deadletters.ResendOptions{All: true}); err != nil || !strings.HasSuffix(out, ": 1\n") {
 			t.Errorf("all that is left, %s: %q, %v", kept, out, err)
 		}
 		for _, bucket := range []session.Bucket{7, 8} { // so that the next round begins with none
@@ -105,7 +111,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 			}
 		}
 	}
-	if out, err := resend(ResendOptions{IDs: []string{"evt_of_nobody"}}); err == nil || !strings.HasSuffix(out, ": 0\n") {
+	if out, err := resend(deadletters.ResendOptions{IDs: []string{"evt_of_nobody"}}); err == nil || !strings.HasSuffix(out, ": 0\n") {
 		t.Errorf("an id of no dead letter: %q, %v", out, err)
 	}
 }
@@ -125,7 +131,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	f.awaitReports(t, "EndpointGone")
 	second := f.event(t, acme.MerchantID) // is not tried
 	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2})
-	table := f.list(t, ListOptions{})
+	table := f.list(t, deadletters.ListOptions{})
 	for _, row := range []string{first + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+1\s+410\s+gone`,
 		second + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+0\s+410\s+endpoint_disabled`} {
 		if !regexp.MustCompile(row).MatchString(table) {
@@ -135,7 +141,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	f.deadLetter(t, bagels)
 
 	var out strings.Builder
-	err := ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL(), All: true}, &out)
+	err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.server.URL(), All: true}, &out)
 	if err == nil || out.String() != "dead letters queued for delivery: 1\n" { // the one of the other merchant
 		t.Fatalf("without --resume: %q, %v", out.String(), err)
 	}
@@ -148,7 +154,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 		t.Errorf("%d dead letters are left, want 2", n)
 	}
 	out.Reset()
-	if err := ResendDeadLetters(t.Context(), ResendOptions{RedisURL: f.server.URL(), IDs: []string{first, second}, Resume: true}, &out); err != nil || out.String() != "dead letters queued for delivery: 2\n" {
+	if err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.server.URL(), IDs: []string{first, second}, Resume: true}, &out); err != nil || out.String() != "dead letters queued for delivery: 2\n" {
 		t.Fatalf("with --resume: %q, %v", out.String(), err)
 	}
 	shop.await(t, 3)
@@ -158,15 +164,15 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 func TestWhatIsAskedOfDeadLettersIsChecked(t *testing.T) {
 	const url = "redis://127.0.0.1:1"
 	for want, options := range map[string]interface{ Validate() error }{
-		"--output must be table or json, not \"yaml\"": ListOptions{RedisURL: url, Output: "yaml"},
-		"--limit must be at least 1, or 0 for all":     ListOptions{RedisURL: url, Output: OutputTable, Limit: -1},
-		"--merchant must be NAMESPACE/NAME":            ListOptions{RedisURL: url, Output: OutputTable, Merchant: "acme"},
-		"set --redis-url or REDIS_URL":                 ListOptions{Output: OutputTable},
-		"select dead letters by":                       ResendOptions{RedisURL: url},
-		"by event ids, by --merchant, or with --all":   ResendOptions{RedisURL: url, All: true, IDs: []string{"evt_x"}},
-		"not \"mer_acme\"":                             ResendOptions{RedisURL: url, Merchant: "mer_acme"},
-		"\"ps_1\" is not the id of an event":           ResendOptions{RedisURL: url, IDs: []string{"ps_1"}},
-		"or REDIS_URL":                                 ResendOptions{All: true},
+		"--output must be table or json, not \"yaml\"": deadletters.ListOptions{RedisURL: url, Output: "yaml"},
+		"--limit must be at least 1, or 0 for all":     deadletters.ListOptions{RedisURL: url, Output: deadletters.OutputTable, Limit: -1},
+		"--merchant must be NAMESPACE/NAME":            deadletters.ListOptions{RedisURL: url, Output: deadletters.OutputTable, Merchant: "acme"},
+		"set --redis-url or REDIS_URL":                 deadletters.ListOptions{Output: deadletters.OutputTable},
+		"select dead letters by":                       deadletters.ResendOptions{RedisURL: url},
+		"by event ids, by --merchant, or with --all":   deadletters.ResendOptions{RedisURL: url, All: true, IDs: []string{"evt_x"}},
+		"not \"mer_acme\"":                             deadletters.ResendOptions{RedisURL: url, Merchant: "mer_acme"},
+		"\"ps_1\" is not the id of an event":           deadletters.ResendOptions{RedisURL: url, IDs: []string{"ps_1"}},
+		"or REDIS_URL":                                 deadletters.ResendOptions{All: true},
 	} {
 		if err := options.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", options, err, want)

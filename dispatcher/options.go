@@ -78,7 +78,7 @@ const minLease = delivery.Timeout + attemptMargin + time.Second
 func (o Options) Validate() error {
 	switch {
 	case o.RedisURL == "":
-		return errNoRedis
+		return errors.New("set --redis-url or REDIS_URL")
 	case o.Lease < minLease:
 		return fmt.Errorf("--lease must be at least %s: an attempt takes up to %s", minLease, delivery.Timeout)
 	case o.Concurrency < 1:

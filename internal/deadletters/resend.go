@@ -1,4 +1,4 @@
-package dispatcher
+package deadletters
 
 import (
 	"context"
@@ -50,9 +50,9 @@ func (o ResendOptions) Validate() error {
 
 var eventIDForm = regexp.MustCompile(`^evt(_[0-9A-Za-z]+)+$`)
 
-// ResendDeadLetters sends dead letters again, with the same ids and bytes and a new schedule, and writes how many. After that
+// Resend sends dead letters again, with the same ids and bytes and a new schedule, and writes how many. After that
 // these are errors: an id that is not a dead letter's, and a disabled endpoint that was not to be resumed.
-func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer) error {
+func Resend(ctx context.Context, options ResendOptions, to io.Writer) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func ResendDeadLetters(ctx context.Context, options ResendOptions, to io.Writer)
 	events := outbox.New(client)
 	ids := options.IDs
 	if len(ids) == 0 {
-		letters, err := selectDeadLetters(ctx, events, options.Merchant, 0)
+		letters, err := selectLetters(ctx, events, options.Merchant, 0)
 		if err != nil {
 			return err
 		}

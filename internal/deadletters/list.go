@@ -1,4 +1,5 @@
-package dispatcher
+// Package deadletters lists webhook events that could not be delivered, and sends them again, for commands.
+package deadletters
 
 import (
 	"cmp"
@@ -18,8 +19,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// deadLetterTimeout bounds each of many scripts; the person who runs the command can wait.
-const deadLetterTimeout = 5 * time.Second
+// timeout bounds each of many scripts; the person who runs the command can wait.
+const timeout = 5 * time.Second
 
 // Output formats.
 const (
@@ -71,42 +72,66 @@ func filterOf(merchant string) (outbox.DeadLetterFilter, error) {
 	return outbox.DeadLetterFilter{}, fmt.Errorf("--merchant must be NAMESPACE/NAME, or an id such as mer_abcdefgh2345, not %q", merchant)
 }
 
-// ListDeadLetters writes dead letters, the newest first.
-func ListDeadLetters(ctx context.Context, options ListOptions, to io.Writer) error {
-	if err := options.Validate(); err != nil {
-		return err
-	}
-	client, err := openRedis(options.RedisURL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	letters, err := selectDeadLetters(ctx, outbox.New(client), options.Merchant, options.Limit)
+// List writes dead letters, the newest first.
+func List(ctx context.Context, options ListOptions, to io.Writer) error {
+	entries, err := Read(ctx, options)
 	if err != nil {
 		return err
 	}
 	if options.Output == OutputJSON {
-		return writeJSON(to, letters)
+		encoder := json.NewEncoder(to)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(entries)
 	}
-	return writeTable(to, letters)
+	return WriteTable(to, entries)
+}
+
+// Entry is a dead letter without its content.
+type Entry struct {
+	ID   string                `json:"id"`
+	Kind v1alpha1.WebhookEvent `json:"kind"`
+	// Merchant is "namespace/name"; empty: not known.
+	Merchant   string    `json:"merchant,omitempty"`
+	MerchantID string    `json:"merchantId"`
+	SessionID  string    `json:"sessionId,omitempty"`
+	KeyID      string    `json:"keyId,omitempty"`
+	OccurredAt time.Time `json:"occurredAt,omitzero"`
+	FailedAt   time.Time `json:"failedAt"`
+	Attempts   int       `json:"attempts"`
+	LastAnswer string    `json:"lastAnswer,omitempty"`
+	Reason     string    `json:"reason"`
+}
+
+// Read returns dead letters, the newest first.
+func Read(ctx context.Context, options ListOptions) ([]Entry, error) {
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	client, err := openRedis(options.RedisURL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	letters, err := selectLetters(ctx, outbox.New(client), options.Merchant, options.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return entriesOf(letters), nil
 }
 
 // merchantLabel names a merchant for people.
 func merchantLabel(merchant, merchantID string) string {
-	switch {
-	case merchant != "":
-		return merchant
-	case merchantID != "":
+	if merchant == "" && merchantID != "" {
 		return published.PublicMerchantID(merchantID)
 	}
-	return "-"
+	return cmp.Or(merchant, "-")
 }
 
 func openRedis(url string) (*redis.Client, error) {
-	return redis.Open(redis.Options{URL: url, Timeout: deadLetterTimeout})
+	return redis.Open(redis.Options{URL: url, Timeout: timeout})
 }
 
-func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchant string, limit int) ([]outbox.DeadLetter, error) {
+func selectLetters(ctx context.Context, events *outbox.Outbox, merchant string, limit int) ([]outbox.DeadLetter, error) {
 	filter, err := filterOf(merchant)
 	if err != nil {
 		return nil, err
@@ -115,26 +140,11 @@ func selectDeadLetters(ctx context.Context, events *outbox.Outbox, merchant stri
 	return events.DeadLetters(ctx, filter)
 }
 
-// listEntry is a dead letter without its content.
-type listEntry struct {
-	ID         string                `json:"id"`
-	Kind       v1alpha1.WebhookEvent `json:"kind"`
-	Merchant   string                `json:"merchant,omitempty"`
-	MerchantID string                `json:"merchantId"`
-	SessionID  string                `json:"sessionId,omitempty"`
-	KeyID      string                `json:"keyId,omitempty"`
-	OccurredAt time.Time             `json:"occurredAt,omitzero"`
-	FailedAt   time.Time             `json:"failedAt"`
-	Attempts   int                   `json:"attempts"`
-	LastAnswer string                `json:"lastAnswer,omitempty"`
-	Reason     string                `json:"reason"`
-}
-
-func listEntries(letters []outbox.DeadLetter) []listEntry {
-	all := make([]listEntry, len(letters))
+func entriesOf(letters []outbox.DeadLetter) []Entry {
+	all := make([]Entry, len(letters))
 	for i, letter := range letters {
 		event := letter.Event
-		all[i] = listEntry{
+		all[i] = Entry{
 			ID: event.ID, Kind: event.Kind, Merchant: letter.Merchant, OccurredAt: event.OccurredAt,
 			FailedAt: letter.FailedAt, Attempts: letter.Attempts, LastAnswer: letter.Answer, Reason: letter.Reason,
 		}
@@ -151,18 +161,13 @@ func listEntries(letters []outbox.DeadLetter) []listEntry {
 	return all
 }
 
-func writeJSON(to io.Writer, letters []outbox.DeadLetter) error {
-	encoder := json.NewEncoder(to)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(listEntries(letters))
-}
-
-func writeTable(to io.Writer, letters []outbox.DeadLetter) error {
+// WriteTable writes dead letters for people.
+func WriteTable(to io.Writer, entries []Entry) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FAILED AT\tID\tKIND\tMERCHANT\tATTEMPTS\tLAST ANSWER\tREASON")
-	for _, letter := range letters {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", letter.FailedAt.Format(time.RFC3339), letter.Event.ID, cmp.Or(letter.Event.Kind, "-"),
-			merchantLabel(letter.Merchant, letter.Event.MerchantID), letter.Attempts, cmp.Or(letter.Answer, "-"), cmp.Or(letter.Reason, "-"))
+	for _, e := range entries {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.FailedAt.Format(time.RFC3339), e.ID, cmp.Or(e.Kind, "-"),
+			cmp.Or(e.Merchant, e.MerchantID, "-"), e.Attempts, cmp.Or(e.LastAnswer, "-"), cmp.Or(e.Reason, "-"))
 	}
 	return table.Flush()
 }
