@@ -62,7 +62,7 @@ func (a *publicAPI) identify(header http.Header, address netip.Addr, addressErr 
 		if principal.KeyID == "" {
 			principal.KeyID, _ = apikey.IDOf(presented)
 		}
-		return caller{principal}, unauthorizedError{reasonOfKey(presented, err)}
+		return caller{principal}, unauthorizedError{directory.ReasonOf(presented, err)}
 	}
 	if !principal.Merchant.Allows(address) {
 		return caller{principal}, unauthorizedError{reasonAddressNotAllowed}

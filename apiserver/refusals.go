@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -16,14 +15,14 @@ import (
 // The reasons of a 401. They label a metric and a log line; callers never see them.
 const (
 	reasonMissing           = "missing"
-	reasonMalformed         = "malformed"
-	reasonUnknown           = "unknown"
-	reasonRotated           = "rotated" // according to Redis or the published record
-	reasonExpired           = "expired"
-	reasonDisabled          = "disabled"
-	reasonMerchantMissing   = "merchant_missing"
-	reasonAddressNotAllowed = "address_not_allowed"
-	reasonDigestClaimed     = "digest_claimed"
+	reasonMalformed         = directory.ReasonMalformed
+	reasonUnknown           = directory.ReasonUnknown
+	reasonRotated           = directory.ReasonRotated // according to Redis or the published record
+	reasonExpired           = directory.ReasonExpired
+	reasonDisabled          = directory.ReasonDisabled
+	reasonMerchantMissing   = directory.ReasonMerchantMissing
+	reasonAddressNotAllowed = directory.ReasonAddressNotAllowed
+	reasonDigestClaimed     = directory.ReasonDigestClaimed
 	reasonInternalToken     = "internal_token" // of the internal listener; the others are about API keys
 )
 
@@ -43,23 +42,6 @@ func reasonOf(err error) string {
 		return reasonInternalToken
 	}
 	return reasonRotated // store.ErrKeyRejected
-}
-
-// reasonOfKey returns why the directory refuses a presented key.
-func reasonOfKey(presented string, err error) string {
-	switch {
-	case errors.Is(err, directory.ErrMerchantMissing):
-		return reasonMerchantMissing
-	case errors.Is(err, directory.ErrDisabled):
-		return reasonDisabled
-	case errors.Is(err, directory.ErrExpired):
-		return reasonExpired
-	case errors.Is(err, directory.ErrDigestClaimed):
-		return reasonDigestClaimed
-	case apikey.Mistyped(presented):
-		return reasonMalformed
-	}
-	return reasonUnknown
 }
 
 const (
