@@ -53,7 +53,7 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	}
 	f.awaitReports(t, "EndpointGone", "EndpointChanged", "Healthy")
 	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2})
-	if sent, err := f.outbox.Resend(t.Context(), first, second); err != nil || sent.Sent != 2 {
+	if sent, err := f.outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{first, second}}); err != nil || sent.Sent != 2 {
 		t.Fatalf("sent %+v again: %v", sent, err)
 	}
 	shop.await(t, 4)

@@ -148,7 +148,7 @@ func TestCountsAreRefreshed(t *testing.T) {
 	if first := f.made(t, "Retrying"); first.state.Pending != 0 || first.state.Dead != 1 {
 		t.Errorf("at first: %+v", first.state)
 	}
-	if resent, err := f.outbox.Resend(t.Context(), id); err != nil || resent.Sent != 1 {
+	if resent, err := f.outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}}); err != nil || resent.Sent != 1 {
 		t.Fatalf("sent %+v again: %v", resent, err)
 	}
 	f.setBack(t, acme, "reported_at", refreshAge)

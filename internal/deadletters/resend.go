@@ -72,10 +72,7 @@ func Resend(ctx context.Context, options ResendOptions, to io.Writer) error {
 			ids = append(ids, letter.Event.ID)
 		}
 	}
-	resent, err := events.Resend(ctx, ids...)
-	if err == nil && options.Resume && len(resent.Disabled) > 0 {
-		resent, err = resumeAndResend(ctx, events, resent, ids)
-	}
+	resent, err := events.Resend(ctx, outbox.ResendRequest{IDs: ids, Resume: options.Resume})
 	if _, writeErr := fmt.Fprintf(to, "dead letters queued for delivery: %d\n", resent.Sent); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
@@ -83,18 +80,6 @@ func Resend(ctx context.Context, options ResendOptions, to io.Writer) error {
 		return err
 	}
 	return refusals(options, resent)
-}
-
-// resumeAndResend enables the disabled endpoints and sends what was left.
-func resumeAndResend(ctx context.Context, events *outbox.Outbox, before outbox.Resent, ids []string) (outbox.Resent, error) {
-	for _, endpoint := range before.Disabled {
-		if _, err := events.ResumeEndpoint(ctx, endpoint.MerchantID, ""); err != nil {
-			return before, err
-		}
-	}
-	resent, err := events.Resend(ctx, ids...)
-	resent.Sent += before.Sent
-	return resent, err
 }
 
 // refusals says what was not sent.

@@ -117,6 +117,16 @@ func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
 	return letter, nil
 }
 
+// ResendRequest selects dead letters to send again.
+type ResendRequest struct {
+	// IDs of events.
+	IDs []string
+	// MerchantID is a bare id: those of other merchants are left. Empty: of any merchant.
+	MerchantID string
+	// Resume enables disabled endpoints of these dead letters first.
+	Resume bool
+}
+
 // Resent is what Resend did.
 type Resent struct {
 	// Sent is how many events are due again.
@@ -135,18 +145,45 @@ type DisabledEndpoint struct {
 }
 
 // Resend makes dead letters due at once, with their schedule anew. What they say stays as it is. It leaves those of
-// disabled endpoints, which would be dead letters again at once. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) Resend(ctx context.Context, ids ...string) (Resent, error) {
-	var resent Resent
-	// Not every id tells its bucket, and this is not asked for often.
-	for _, bucket := range allBuckets() {
-		for some := range slices.Chunk(ids, deadPage) {
-			if err := o.resendIn(ctx, bucket, some, &resent); err != nil {
-				return resent, fmt.Errorf("send dead letters again: %w", err)
-			}
+// disabled endpoints, which would be dead letters again at once, unless they are to be resumed. Errors: redis.ErrCorrupt,
+// redis.ErrUnavailable.
+func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, error) {
+	resent, err := o.resend(ctx, request)
+	if err != nil || !request.Resume || len(resent.Disabled) == 0 {
+		return resent, err
+	}
+	for _, endpoint := range resent.Disabled {
+		if _, err := o.ResumeEndpoint(ctx, endpoint.MerchantID, ""); err != nil {
+			return resent, err
+		}
+	}
+	rest, err := o.resend(ctx, request)
+	rest.Sent += resent.Sent
+	return rest, err
+}
+
+func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Resent, err error) {
+	for some := range slices.Chunk(request.IDs, deadPage) {
+		if request.MerchantID != "" {
+			err = o.resendOf(ctx, request.MerchantID, some, &resent)
+		} else {
+			err = o.resendAnywhere(ctx, some, &resent)
+		}
+		if err != nil {
+			return resent, fmt.Errorf("send dead letters again: %w", err)
 		}
 	}
 	return resent, nil
+}
+
+// resendAnywhere looks in every bucket. Not every id tells its bucket, and this is not asked for often.
+func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resent) error {
+	for _, bucket := range allBuckets() {
+		if err := o.resendIn(ctx, bucket, ids, resent); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // findDeadLettersLua finds the merchants of dead letters. KEYS[1] are the bucket's; ARGV[1] is what the keys of the bucket's events
@@ -190,7 +227,7 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 	return nil
 }
 
-// resendOf sends those of a merchant again.
+// resendOf sends those of a merchant again, and leaves those of others.
 func (o *Outbox) resendOf(ctx context.Context, merchantID string, ids []string, resent *Resent) error {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
 	keys := []string{

@@ -96,7 +96,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 	if n := len(s.deadLetters(t, outbox.DeadLetterFilter{})); n != 240 {
 		t.Errorf("%d dead letters in all, want 240", n)
 	}
-	if sent, err := s.Resend(t.Context(), want...); err != nil || sent.Sent != 120 {
+	if sent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: want}); err != nil || sent.Sent != 120 {
 		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
@@ -112,7 +112,7 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 	}
 	kept := s.deadLetter(t, "dns")
 
-	sent, err := s.Resend(t.Context(), id, "evt_of_nobody", id)
+	sent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id, "evt_of_nobody", id}})
 	if err != nil || sent.Sent != 1 {
 		t.Errorf("sent %+v again: %v", sent, err)
 	}
@@ -136,18 +136,31 @@ func TestDeadLettersOfADisabledEndpointAreNotSentAgain(t *testing.T) {
 	if named := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{Merchant: "shops/acme"})); len(mine) != 2 || len(named) != 1 {
 		t.Errorf("%d of the merchant's id, %d of its name; want 2 and 1", len(mine), len(named))
 	}
-	resent, err := s.Resend(t.Context(), append(mine, other.deadLetter(t, "dns"))...)
+	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: append(mine, other.deadLetter(t, "dns"))})
 	if err != nil || resent.Sent != 1 || len(resent.Disabled) != 1 {
 		t.Fatalf("%+v, %v; want one sent and one endpoint", resent, err)
 	}
 	if e := resent.Disabled[0]; e.MerchantID != s.asks.MerchantID || e.Merchant != "shops/acme" || e.Events != 2 || e.Cause != outbox.EndpointGone || e.LastFailure.Answer != "410" {
 		t.Errorf("the endpoint is %+v", e)
 	}
-	if resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, ""); err != nil || !resumed {
-		t.Fatalf("not resumed: %v", err)
+	if resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: mine, Resume: true}); err != nil || resent.Sent != 2 || len(resent.Disabled) != 0 {
+		t.Errorf("resumed: %+v, %v", resent, err)
 	}
-	if resent, err := s.Resend(t.Context(), mine...); err != nil || resent.Sent != 2 {
-		t.Errorf("after it was resumed: %+v, %v", resent, err)
+}
+
+func TestDeadLettersOfOtherMerchantsStay(t *testing.T) {
+	s := newFixture(t)
+	neighbour, far := s, s
+	neighbour.asks = storetest.MerchantOf(s.bucket())
+	far.asks = storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
+	far.tag = storetest.Tag(far.asks.MerchantID)
+	mine, others := s.deadLetter(t, "dns"), []string{neighbour.deadLetter(t, "dns"), far.deadLetter(t, "dns")}
+	request := outbox.ResendRequest{IDs: append(others, mine), MerchantID: s.asks.MerchantID, Resume: true}
+	if resent, err := s.Resend(t.Context(), request); err != nil || resent.Sent != 1 || len(resent.Disabled) != 0 {
+		t.Errorf("%+v, %v; want one", resent, err)
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !sameSet(got, others) {
+		t.Errorf("left are %v, want those of others: %v", got, others)
 	}
 }
 
@@ -166,7 +179,7 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); slices.Contains(got, old) || !slices.Contains(got, unreadable) {
 		t.Errorf("listed %v", got)
 	}
-	if sent, err := s.Resend(ctx, old, vanished); err != nil || sent.Sent != 0 {
+	if sent, err := s.Resend(ctx, outbox.ResendRequest{IDs: []string{old, vanished}}); err != nil || sent.Sent != 0 {
 		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
@@ -196,7 +209,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
 		"dead letter": s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
 		"list":        second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
-		"resend":      second(s.Resend(ctx, lease.Event.ID)),
+		"resend":      second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
 		"count":       second(s.Backlog(ctx, s.bucket())),
 		"look":        second(s.PendingWork(ctx)),
 		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
@@ -227,7 +240,7 @@ func TestEventsAreCountedByMerchant(t *testing.T) {
 	other.deadLetter(t, "dns")
 	want("with dead letters", s, 1, 2)
 	want("of the neighbour", other, 0, 1)
-	resent, err := s.Resend(t.Context(), ids...)
+	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: ids})
 	if err != nil || resent.Sent != 2 {
 		t.Fatalf("sent %d again: %v", resent.Sent, err)
 	}

@@ -50,5 +50,5 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, second(s.RecordTest(ctx, test)))
 	must(t, second(s.RecordTest(ctx, test)))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
-	must(t, second(s.Resend(ctx, letters...)))
+	must(t, second(s.Resend(ctx, outbox.ResendRequest{IDs: letters})))
 }

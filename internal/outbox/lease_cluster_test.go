@@ -69,7 +69,7 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 	if len(dead) != 16 {
 		t.Errorf("%d dead letters, want 16", len(dead))
 	}
-	if sent, err := s.Resend(t.Context(), dead...); err != nil || sent.Sent != 16 {
+	if sent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: dead}); err != nil || sent.Sent != 16 {
 		t.Errorf("sent %+v again: %v", sent, err)
 	}
 }
