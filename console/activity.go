@@ -27,11 +27,13 @@ const (
 	actionEditWebhook   = "EditWebhook"
 	actionResumeWebhook = "ResumeWebhook"
 	actionRotateSigning = "RotateWebhookSecret"
+	actionResend        = "ResendDeadLetters"
 )
 
 func actions() []string {
 	return []string{
 		actionIssue, actionRotate, actionDisable, actionDelete, actionEditAllowlist, actionEditWebhook, actionResumeWebhook, actionRotateSigning,
+		actionResend,
 	}
 }
 

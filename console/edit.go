@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ const fieldOwner = "merchant-operator-console"
 
 // editForm is a page with the fields of a Merchant that the console may change.
 type editForm struct {
+	page     string // template
 	Merchant *v1alpha1.Merchant
 	// Generation is that of the Merchant whose fields the person has seen.
 	Generation int64
@@ -34,19 +34,6 @@ type editForm struct {
 
 	URL    string
 	Events []eventChoice
-}
-
-type eventChoice struct {
-	Kind   v1alpha1.WebhookEvent
-	Chosen bool
-}
-
-// webhookEvents are the kinds of events in the order of the page.
-func webhookEvents() []v1alpha1.WebhookEvent {
-	return []v1alpha1.WebhookEvent{
-		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired,
-		v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
-	}
 }
 
 // gitManagedError means that a GitOps tool would undo the change.
@@ -81,11 +68,11 @@ func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current 
 	for _, entry := range merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
 	}
-	return c.renderEditForm(w, http.StatusOK, current, "allowlist", editForm{Merchant: merchant, Generation: merchant.Generation, Allowlist: strings.Join(lines, "\n")})
+	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation, Allowlist: strings.Join(lines, "\n")})
 }
 
-func (c *console) renderEditForm(w http.ResponseWriter, status int, current login, page string, form editForm) error {
-	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+func (c *console) renderEditForm(w http.ResponseWriter, status int, current login, form editForm) error {
+	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
 }
 
 func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login) error {
@@ -93,13 +80,13 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current 
 	if err != nil {
 		return err
 	}
-	form := editForm{Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
+	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	entries := strings.Fields(strings.ReplaceAll(form.Allowlist, ",", " "))
 	own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err == nil && r.PostFormValue("confirmed") == "" && !passes(entries, own) {
 		form.ShutOut = own.String()
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, "allowlist", form)
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
 	}
 	return c.edit(w, r, current, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.IPAllowlist = nil
@@ -111,79 +98,16 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current 
 	})
 }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditWebhook)
-	if err != nil {
-		return err
-	}
-	form := editForm{Merchant: merchant, Generation: merchant.Generation}
-	var chosen []v1alpha1.WebhookEvent
-	if webhook := merchant.Spec.Webhook; webhook != nil {
-		form.URL, chosen = webhook.URL, webhook.Events
-	}
-	form.choose(chosen)
-	return c.renderEditForm(w, http.StatusOK, current, "webhook", form)
-}
-
-func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
-	for _, kind := range webhookEvents() {
-		f.Events = append(f.Events, eventChoice{kind, slices.Contains(chosen, kind)})
-	}
-}
-
-func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditWebhook)
-	if err != nil {
-		return err
-	}
-	form := editForm{Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	var chosen []v1alpha1.WebhookEvent
-	for _, kind := range webhookEvents() {
-		if slices.Contains(r.PostForm["events"], string(kind)) {
-			chosen = append(chosen, kind)
-		}
-	}
-	form.choose(chosen)
-	return c.edit(w, r, current, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
-		if form.URL == "" {
-			changed.Spec.Webhook = nil
-			return
-		}
-		if changed.Spec.Webhook == nil {
-			changed.Spec.Webhook = &v1alpha1.Webhook{}
-		}
-		changed.Spec.Webhook.URL, changed.Spec.Webhook.Events = form.URL, chosen
-	})
-}
-
-// trigger changes one of the triggers of the webhook to the present time.
-func (c *console) trigger(action string, field func(*v1alpha1.Webhook) *string) signedInHandler {
-	return func(w http.ResponseWriter, r *http.Request, current login) error {
-		merchant, err := c.editable(r, current, verbEditWebhook)
-		if err != nil {
-			return err
-		}
-		if merchant.Spec.Webhook == nil {
-			return errNotFound
-		}
-		form := editForm{Merchant: merchant, Generation: merchant.Generation}
-		return c.edit(w, r, current, "webhook", action, form, func(changed *v1alpha1.Merchant) {
-			*field(changed.Spec.Webhook) = c.now().UTC().Format(time.RFC3339)
-		})
-	}
-}
-
 // errChanged means that somebody else has changed the Merchant since the person saw it.
 const errChanged = "Somebody has changed this merchant since you opened the form. Your text is below; the current values are on the merchant's page."
 
 // edit changes the Merchant, or shows the form again and says why not. The API server checks the fields: there is one rule for the
 // console and for kubectl.
-func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, page, action string, form editForm, change func(*v1alpha1.Merchant)) error {
+func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
 	merchant := form.Merchant
 	refuse := func(message string) error {
 		form.Error, form.Generation = message, merchant.Generation
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, page, form)
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
 	}
 	if form.Generation != merchant.Generation {
 		return refuse(errChanged)
@@ -198,7 +122,7 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, pa
 	case err != nil:
 		return kubernetesError(action+" of a Merchant", err)
 	}
-	return c.backTo(w, r, merchant, page)
+	return c.backTo(w, r, merchant, section)
 }
 
 // patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict.

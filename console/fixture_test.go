@@ -25,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
@@ -116,7 +117,9 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	f.console = built
 	f.now = f.clock
 	f.metrics = newMetrics(prometheus.NewRegistry())
-	f.logins = &logins{redis: storetest.Client(t, f.redis.URL()), idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	connection := storetest.Client(t, f.redis.URL())
+	f.outbox = outbox.New(connection)
+	f.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
 	f.connectCluster()
 	server.Config.Handler = f.handler()
 	server.Start()

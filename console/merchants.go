@@ -80,9 +80,11 @@ type merchantPage struct {
 	Manager   gitops.Manager
 	Keys      []keyRow
 	Allowlist allowlistCheck
-	Webhook   *webhookHealth
-	Examples  []example
-	Activity  []activity
+	Webhook   webhookHealth
+	// DeadLetters are the newest of those that Webhook counts.
+	DeadLetters []deadLetter
+	Examples    []example
+	Activity    []activity
 }
 
 // keyRow is one ApiKey of the Merchant.
@@ -94,14 +96,6 @@ type keyRow struct {
 	Problem string
 	// Overlap is when the last of the old keys ends; nil: none works.
 	Overlap *metav1.Time
-}
-
-// webhookHealth is what the dispatcher says of the endpoint.
-type webhookHealth struct {
-	Healthy  bool
-	Message  string
-	Since    time.Time
-	Disabled bool
 }
 
 // merchantOf returns a Merchant that the person may see, with what they may do. Errors: errNotFound, errKubernetes and
@@ -152,9 +146,17 @@ func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, all
 	if err != nil {
 		return merchantPage{}, err
 	}
+	health, err := c.healthOf(r.Context(), merchant)
+	if err != nil {
+		return merchantPage{}, err
+	}
+	letters, err := c.deadLettersOf(r.Context(), merchant, shownDeadLetters)
+	if err != nil {
+		return merchantPage{}, err
+	}
 	page := merchantPage{
 		Merchant: merchant, Rights: allowed, Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL), Activity: events,
-		Allowlist: c.checkAllowlist(r, merchant), Webhook: healthOf(merchant),
+		Allowlist: c.checkAllowlist(r, merchant), Webhook: health, DeadLetters: letters,
 	}
 	for _, key := range keys {
 		page.Keys = append(page.Keys, newKeyRow(key, c.now()))
@@ -189,20 +191,6 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
 	}
 	return row
-}
-
-func healthOf(merchant *v1alpha1.Merchant) *webhookHealth {
-	if merchant.Spec.Webhook == nil {
-		return nil
-	}
-	condition := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)
-	if condition == nil {
-		return &webhookHealth{Healthy: true}
-	}
-	return &webhookHealth{
-		Healthy: condition.Status == metav1.ConditionTrue, Disabled: condition.Status == metav1.ConditionFalse,
-		Message: condition.Message, Since: condition.LastTransitionTime.Time,
-	}
 }
 
 // allowlistCheck is the allowlist with the answer to "would this address pass?".

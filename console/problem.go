@@ -75,6 +75,8 @@ func (c *console) problemOf(err error) problem {
 		return problem{status: http.StatusForbidden, Title: "Not allowed", Message: "You may see this merchant but not do this. The platform team gives rights. Nothing was changed."}
 	case errors.Is(err, errSignedOut):
 		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true}
+	case errors.Is(err, errNoDeadLetter):
+		return problem{status: http.StatusNotFound, Title: "Nothing to send again", Message: "There is no such dead letter of this merchant. Perhaps somebody has sent it again already."}
 	case errors.Is(err, errNotFound):
 		return problem{status: http.StatusNotFound, Title: "Not found", Message: "This page does not exist, or you have no right to see it. The platform team gives rights."}
 	case errors.Is(err, errCrossOrigin):

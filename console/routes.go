@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
-
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // signedInHandler handles a request of a person who is signed in. Its error becomes a page (respondError).
@@ -60,8 +58,11 @@ func (c *console) handler() http.Handler {
 	signedIn("POST "+merchant+"/allowlist", c.editAllowlist)
 	signedIn("GET "+merchant+"/webhook", c.webhookForm)
 	signedIn("POST "+merchant+"/webhook", c.editWebhook)
-	signedIn("POST "+merchant+"/webhook/resume", c.trigger(actionResumeWebhook, func(w *v1alpha1.Webhook) *string { return &w.ResumeTrigger }))
-	signedIn("POST "+merchant+"/webhook/rotate-secret", c.trigger(actionRotateSigning, func(w *v1alpha1.Webhook) *string { return &w.RotationTrigger }))
+	signedIn("POST "+merchant+"/webhook/resume", c.resumeWebhook)
+	signedIn("GET "+merchant+"/webhook/rotate-secret", c.signingSecretForm)
+	signedIn("POST "+merchant+"/webhook/rotate-secret", c.rotateSigningSecret)
+	signedIn("GET "+merchant+"/dead-letters/resend", c.resendDeadLettersForm)
+	signedIn("POST "+merchant+"/dead-letters/resend", c.resendDeadLetters)
 	signedIn("/", func(http.ResponseWriter, *http.Request, login) error { return errNotFound })
 	return c.observe(c.protect(mux))
 }

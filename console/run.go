@@ -25,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
@@ -38,6 +39,7 @@ type console struct {
 	pages     *pages
 	provider  *provider
 	logins    *logins
+	outbox    *outbox.Outbox // dead letters, health of webhooks
 	reviewer  *authz.Reviewer
 	merchants client.Reader // Merchants in memory, without what the list does not need
 	kube      client.Client // reads and writes at the Kubernetes API
@@ -78,6 +80,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	c.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	c.outbox = outbox.New(connection)
 	c.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
 	c.metrics = newMetrics(registry)
 	if c.issuer, err = newIssuer(cluster, options); err != nil {

@@ -169,7 +169,7 @@ func TestActionsNeedRights(t *testing.T) {
 	s.issue("till-1")
 	viewer := oidctest.NewBrowser(t)
 	identities.SignIn(t, viewer, consoleURL+"/sign-in", bob)
-	forms := []string{"/new-key", "/keys/till-1/rotate", "/keys/till-1/disable", "/keys/till-1/delete", "/allowlist", "/webhook", "/webhook/resume", "/webhook/rotate-secret"}
+	forms := []string{"/new-key", "/keys/till-1/rotate", "/keys/till-1/disable", "/keys/till-1/delete", "/allowlist", "/webhook", "/webhook/resume", "/webhook/rotate-secret", "/dead-letters/resend"}
 	for _, path := range forms {
 		if page := viewer.Post(t, s.page+path, url.Values{"name": {"till-1"}, "generation": {"1"}, "overlap": {"0"}}); page.Status != http.StatusNotFound {
 			t.Errorf("a person without rights posts to %s: %d", path, page.Status)
@@ -237,9 +237,10 @@ func TestTheWebhook(t *testing.T) {
 	if page.Status != http.StatusOK || !strings.Contains(page.Text, "https://shop.example/hooks") {
 		t.Fatalf("%d: %s", page.Status, page.Text)
 	}
-	for _, button := range []string{"resume", "rotate-secret"} {
-		if page := s.alice.Post(t, s.page+"/webhook/"+button, nil); page.Status != http.StatusOK {
-			t.Errorf("%s: %d: %s", button, page.Status, page.Text)
+	form = s.alice.Get(t, s.page+"/webhook/rotate-secret")
+	for want, generation := range map[int]string{http.StatusOK: s.hidden(form, "generation"), http.StatusUnprocessableEntity: "1"} {
+		if page := s.alice.Post(t, form.URL.String(), url.Values{"generation": {generation}}); page.Status != want {
+			t.Errorf("a form of generation %s: %d: %s", generation, page.Status, page.Text)
 		}
 	}
 	var merchant v1alpha1.Merchant
@@ -247,7 +248,7 @@ func TestTheWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	webhook := merchant.Spec.Webhook
-	if webhook == nil || len(webhook.Events) != 1 || webhook.ResumeTrigger == "" || webhook.RotationTrigger == "" {
+	if webhook == nil || len(webhook.Events) != 1 || webhook.RotationTrigger == "" {
 		t.Errorf("the webhook is %+v", webhook)
 	}
 }

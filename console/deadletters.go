@@ -1,0 +1,177 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+)
+
+const (
+	// shownDeadLetters is how many the page of a Merchant lists.
+	shownDeadLetters = 10
+	// maxResend is how many one form sends again.
+	maxResend = 1000
+)
+
+// deadLetter is an event that was given up.
+type deadLetter struct {
+	ID       string
+	Kind     v1alpha1.WebhookEvent // empty: the event cannot be read
+	Order    string                // order reference of its session
+	FailedAt time.Time
+	Attempts int
+	Why      string
+}
+
+// reasons say why an event was given up; %s is the answer.
+var reasons = map[string]string{
+	"status_4xx": "Your server answered %s.", "status_5xx": "Your server answered %s.", "status_other": "Your server answered %s.",
+	"redirect":          "Your server answered %s, a redirect. Redirects are not followed.",
+	"gone":              "Your server answered 410 Gone, so the webhook was disabled.",
+	"endpoint_disabled": "The webhook was disabled.",
+	"timeout":           "Your server did not answer in time.",
+	"no_answer":         "The connection ended without an answer.",
+	"dns":               "The host name of your server was not found.",
+	"connect":           "No connection to your server was possible.",
+	"tls":               "The TLS handshake with your server failed.",
+	"refused_address":   "The URL is not allowed.", "refused_scheme": "The URL is not allowed.", "bad_url": "The URL is not allowed.",
+	"encode_error": "The service failed. Tell the platform team.", "decode_error": "The service failed. Tell the platform team.",
+}
+
+func newDeadLetter(letter outbox.DeadLetter) deadLetter {
+	d := deadLetter{
+		ID: letter.Event.ID, Kind: letter.Event.Kind, FailedAt: letter.FailedAt, Attempts: letter.Attempts,
+		Why: "It could not be sent (" + letter.Reason + ").",
+	}
+	if letter.Event.Session != nil {
+		d.Order = letter.Event.Session.Charge.OrderRef
+	}
+	switch why, known := reasons[letter.Reason]; {
+	case known && slices.Contains([]string{"status_4xx", "status_5xx", "status_other", "redirect"}, letter.Reason):
+		d.Why = fmt.Sprintf(why, letter.Answer)
+	case known:
+		d.Why = why
+	}
+	return d
+}
+
+// deadLettersOf returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (c *console) deadLettersOf(ctx context.Context, merchant *v1alpha1.Merchant, limit int) ([]deadLetter, error) {
+	found, err := c.outbox.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: published.ID(merchant.UID), Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	letters := make([]deadLetter, len(found))
+	for i, letter := range found {
+		letters[i] = newDeadLetter(letter)
+	}
+	return letters, nil
+}
+
+// Errors of sending dead letters again. Nothing was sent.
+var (
+	// errNoDeadLetter is the answer to what is no dead letter, no longer, or another merchant's.
+	errNoDeadLetter = errors.New("not a dead letter of this merchant")
+	errDisabled     = errors.New("the endpoint is disabled")
+	errNoWebhook    = errors.New("the merchant has no webhook")
+)
+
+// resendForm asks before dead letters are sent again.
+type resendForm struct {
+	Merchant *v1alpha1.Merchant
+	Event    string       // id of the only one; empty: all
+	Letters  []deadLetter // those to send, the newest first
+	Left     int64        // how many dead letters are left then
+	Webhook  webhookHealth
+	Error    string
+}
+
+// resendFormOf returns the form that a request asks for. Errors: those of merchantFor, errNoDeadLetter, those of Redis.
+func (c *console) resendFormOf(r *http.Request, current login) (resendForm, error) {
+	merchant, err := c.merchantFor(r, current, verbEditWebhook)
+	if err != nil {
+		return resendForm{}, err
+	}
+	form := resendForm{Merchant: merchant, Event: r.FormValue("event")}
+	if form.Webhook, err = c.healthOf(r.Context(), merchant); err != nil {
+		return form, err
+	}
+	if form.Letters, err = c.deadLettersOf(r.Context(), merchant, maxResend); err != nil {
+		return form, err
+	}
+	if form.Event != "" {
+		form.Letters = slices.DeleteFunc(form.Letters, func(letter deadLetter) bool { return letter.ID != form.Event })
+	}
+	if len(form.Letters) == 0 {
+		return form, errNoDeadLetter
+	}
+	form.Left = max(0, form.Webhook.Dead-int64(len(form.Letters)))
+	return form, nil
+}
+
+func (c *console) renderResendForm(w http.ResponseWriter, status int, current login, form resendForm) error {
+	return c.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+}
+
+func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, current login) error {
+	form, err := c.resendFormOf(r, current)
+	if err != nil {
+		return err
+	}
+	return c.renderResendForm(w, http.StatusOK, current, form)
+}
+
+// resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
+func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, current login) error {
+	form, err := c.resendFormOf(r, current)
+	if err != nil {
+		return err
+	}
+	what := form.Event
+	if what == "" {
+		what = fmt.Sprintf("%d dead letters", len(form.Letters))
+	}
+	sent, err := c.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
+	if sent > 0 || err != nil {
+		c.record(r.Context(), event{current.person, actionResend, form.Merchant, what, form.Merchant.Generation, err})
+	}
+	switch {
+	case errors.Is(err, errNoWebhook):
+		form.Error = "This merchant has no webhook, so events cannot be sent. Set its URL first."
+	case errors.Is(err, errDisabled):
+		form.Error = "Nothing was sent, because the webhook is disabled."
+		if form.Webhook, err = c.healthOf(r.Context(), form.Merchant); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case sent == 0: // somebody else was faster
+		return errNoDeadLetter
+	default:
+		return c.backTo(w, r, form.Merchant, "webhook")
+	}
+	return c.renderResendForm(w, http.StatusConflict, current, form)
+}
+
+// resend returns how many were sent. Errors: errNoWebhook, errDisabled, those of Redis.
+func (c *console) resend(ctx context.Context, form resendForm, resume bool) (sent int, err error) {
+	if form.Merchant.Spec.Webhook == nil {
+		return 0, errNoWebhook
+	}
+	request := outbox.ResendRequest{MerchantID: published.ID(form.Merchant.UID), Resume: resume}
+	for _, letter := range form.Letters {
+		request.IDs = append(request.IDs, letter.ID)
+	}
+	resent, err := c.outbox.Resend(ctx, request)
+	if err == nil && resent.Sent == 0 && len(resent.Disabled) > 0 {
+		err = errDisabled
+	}
+	return resent.Sent, err
+}

@@ -1,0 +1,172 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// webhookHealth is how the endpoint of a Merchant fares. The state is read from Redis, so that a person sees what they have just
+// done; the words about failures are those of the Merchant's condition, which follows within seconds.
+type webhookHealth struct {
+	outbox.EndpointState
+
+	Badge          string
+	Works, Failing bool // neither: nobody knows yet
+	Message        string
+	Since          time.Time
+}
+
+// healthOf returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (c *console) healthOf(ctx context.Context, merchant *v1alpha1.Merchant) (webhookHealth, error) {
+	id := published.ID(merchant.UID)
+	endpoints, err := c.outbox.Endpoints(ctx, session.BucketOf(id), id)
+	if err != nil {
+		return webhookHealth{}, err
+	}
+	state := outbox.EndpointState{MerchantID: id}
+	if len(endpoints.States) == 1 {
+		state = endpoints.States[0]
+	}
+	return newWebhookHealth(state, meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)), nil
+}
+
+func newWebhookHealth(state outbox.EndpointState, condition *metav1.Condition) webhookHealth {
+	switch {
+	case state.Disabled():
+		why := "Every delivery has failed for days. The last answer was " + cmp.Or(state.LastFailure.Answer, "none") + "."
+		if state.Cause == outbox.EndpointGone {
+			why = "Your server answered 410 Gone."
+		}
+		return webhookHealth{state, "Disabled", false, true, why + " New events become dead letters. Repair your server, then resume.", state.DisabledAt}
+	case !state.ChangedAt.IsZero():
+		return webhookHealth{state, "Not tried yet", false, false, "No event was sent since the webhook was changed or resumed.", state.ChangedAt}
+	case condition == nil && state.LastDelivery.IsZero():
+		return webhookHealth{state, "Not tried yet", false, false, "No event was sent yet.", time.Time{}}
+	case condition == nil:
+		return webhookHealth{state, "Works", true, false, "Your server accepts events.", time.Time{}}
+	}
+	message := strings.ReplaceAll(condition.Message, "spec.webhook.url", "the URL")
+	since := condition.LastTransitionTime.Time
+	switch condition.Status {
+	case metav1.ConditionTrue:
+		return webhookHealth{state, "Works", true, false, "Your server accepts events.", since}
+	case metav1.ConditionFalse:
+		return webhookHealth{state, "Fails", false, true, message, since}
+	}
+	return webhookHealth{state, "Retrying", false, false, message, since}
+}
+
+type eventChoice struct {
+	Kind   v1alpha1.WebhookEvent
+	Chosen bool
+}
+
+// webhookEvents are the kinds of events in the order of the page.
+func webhookEvents() []v1alpha1.WebhookEvent {
+	return []v1alpha1.WebhookEvent{
+		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired,
+		v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
+	}
+}
+
+func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.editable(r, current, verbEditWebhook)
+	if err != nil {
+		return err
+	}
+	form := editForm{page: "webhook", Merchant: merchant, Generation: merchant.Generation}
+	var chosen []v1alpha1.WebhookEvent
+	if webhook := merchant.Spec.Webhook; webhook != nil {
+		form.URL, chosen = webhook.URL, webhook.Events
+	}
+	form.choose(chosen)
+	return c.renderEditForm(w, http.StatusOK, current, form)
+}
+
+func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
+	for _, kind := range webhookEvents() {
+		f.Events = append(f.Events, eventChoice{kind, slices.Contains(chosen, kind)})
+	}
+}
+
+func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.editable(r, current, verbEditWebhook)
+	if err != nil {
+		return err
+	}
+	form := editForm{page: "webhook", Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
+	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	var chosen []v1alpha1.WebhookEvent
+	for _, kind := range webhookEvents() {
+		if slices.Contains(r.PostForm["events"], string(kind)) {
+			chosen = append(chosen, kind)
+		}
+	}
+	form.choose(chosen)
+	return c.edit(w, r, current, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
+		if form.URL == "" {
+			changed.Spec.Webhook = nil
+			return
+		}
+		if changed.Spec.Webhook == nil {
+			changed.Spec.Webhook = &v1alpha1.Webhook{}
+		}
+		changed.Spec.Webhook.URL, changed.Spec.Webhook.Events = form.URL, chosen
+	})
+}
+
+// signingSecretForm asks before the signing secret is replaced.
+func (c *console) signingSecretForm(w http.ResponseWriter, r *http.Request, current login) error {
+	form, err := c.signingSecretEdit(r, current)
+	if err != nil {
+		return err
+	}
+	form.Generation = form.Merchant.Generation
+	return c.renderEditForm(w, http.StatusOK, current, form)
+}
+
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, current login) error {
+	form, err := c.signingSecretEdit(r, current)
+	if err != nil {
+		return err
+	}
+	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	return c.edit(w, r, current, "webhook", actionRotateSigning, form, func(changed *v1alpha1.Merchant) {
+		changed.Spec.Webhook.RotationTrigger = c.now().UTC().Format(time.RFC3339Nano)
+	})
+}
+
+func (c *console) signingSecretEdit(r *http.Request, current login) (editForm, error) {
+	merchant, err := c.editable(r, current, verbEditWebhook)
+	if err == nil && merchant.Spec.Webhook == nil {
+		err = errNotFound
+	}
+	return editForm{page: "signing-secret", Merchant: merchant}, err
+}
+
+// resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
+func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.merchantFor(r, current, verbEditWebhook)
+	if err != nil {
+		return err
+	}
+	_, err = c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
+	c.record(r.Context(), event{current.person, actionResumeWebhook, merchant, merchant.Status.MerchantID, merchant.Generation, err})
+	if err != nil {
+		return err
+	}
+	return c.backTo(w, r, merchant, "webhook")
+}
