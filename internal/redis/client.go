@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,8 +75,9 @@ func (o Options) validate() error {
 // Client runs scripts. It is safe for concurrent use, and any number of them may share one Redis.
 type Client struct {
 	client   redis.UniversalClient
-	pipeline *pipeline   // nil: each command is sent on its own
-	replicas *replicated // nil: no replica has to acknowledge anything
+	pipeline *pipeline         // to a single server
+	cluster  *clusterPipelines // to the servers of a Redis Cluster; else nil
+	replicas *replicated       // nil: no replica has to acknowledge anything
 	timeout  time.Duration
 	metrics  *metrics
 	tracer   *tracing.Tracer
@@ -106,8 +108,10 @@ func Open(options Options) (*Client, error) {
 		metrics: newMetrics(options.Registerer),
 		tracer:  options.Tracer,
 	}
-	if !target.IsClusterMode {
-		c.pipeline = newPipeline(c.client, options.Timeout)
+	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+		c.cluster = newClusterPipelines(cluster, options.Timeout)
+	} else {
+		c.pipeline = newPipeline(c.client, options.Timeout, runtime.GOMAXPROCS(0))
 	}
 	if options.Replicas > 0 {
 		c.replicas = newReplicated(target, options)
@@ -123,10 +127,8 @@ func (c *Client) Close() error { return errors.Join(c.client.Close(), c.replicas
 // first the command may have been run or not, and must not be read.
 func (c *Client) Process(ctx context.Context, command *redis.Cmd) error {
 	once := sentOnce{command}
-	if c.pipeline == nil {
-		ctx, cancel := context.WithTimeout(ctx, c.timeout)
-		defer cancel()
-		return c.client.Process(ctx, once)
+	if c.cluster != nil {
+		return c.cluster.process(ctx, once)
 	}
 	return c.pipeline.process(ctx, once)
 }
@@ -181,10 +183,7 @@ func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
 }
 
 // Clustered reports whether keys of different buckets may be on different servers.
-func (c *Client) Clustered() bool {
-	_, ok := c.client.(*redis.ClusterClient)
-	return ok
-}
+func (c *Client) Clustered() bool { return c.cluster != nil }
 
 // metrics of the scripts, by operation. Nil metrics count nothing.
 type metrics struct {

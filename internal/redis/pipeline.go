@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -53,8 +52,8 @@ const (
 	lead                 // send the next batch
 )
 
-func newPipeline(client redis.UniversalClient, timeout time.Duration) *pipeline {
-	return &pipeline{client: client, timeout: timeout, limit: runtime.GOMAXPROCS(0)}
+func newPipeline(client redis.UniversalClient, timeout time.Duration, limit int) *pipeline {
+	return &pipeline{client: client, timeout: timeout, limit: limit}
 }
 
 // process sends a command and waits for its answer.

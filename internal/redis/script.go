@@ -131,6 +131,9 @@ func (c *Client) RunReplicated(ctx context.Context, script *Script, keys []strin
 // Replicated reports whether RunReplicated waits for any replica.
 func (c *Client) Replicated() bool { return c.replicas != nil }
 
+// firstKeyPos is the word by which a Redis Cluster is routed.
+const firstKeyPos = 3
+
 // commandOf leaves room for the first two words.
 func commandOf(keys []string, args []any) []any {
 	command := make([]any, 3, 3+len(keys)+len(args))
@@ -166,8 +169,7 @@ func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err,
 
 func (c *Client) send(ctx context.Context, command []any, replicatedKey string) (any, error) {
 	cmd := redis.NewCmd(ctx, command...)
-	const firstKey = 3 // the word a Redis Cluster is routed by
-	cmd.SetFirstKeyPos(firstKey)
+	cmd.SetFirstKeyPos(firstKeyPos)
 	var err error
 	if replicatedKey != "" {
 		err = c.replicas.process(ctx, cmd, replicatedKey)

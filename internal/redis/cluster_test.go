@@ -1,0 +1,133 @@
+package redis_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+var incr = redis.NewScript("incr", "return redis.call('INCR', KEYS[1])")
+
+// cluster is a Redis Cluster of three primaries, and a client of it.
+type cluster struct {
+	*redis.Client
+
+	servers []*redistest.Server
+}
+
+func startCluster(t *testing.T) cluster {
+	t.Helper()
+	servers := storetest.StartCluster(t)
+	client, err := redis.Open(redis.Options{URL: "redis+cluster://" + servers[0].Addr(), Timeout: storetest.Timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return cluster{client, servers}
+}
+
+// add counts a key up, and returns its new value.
+func (c cluster) add(t *testing.T, key string) int64 {
+	t.Helper()
+	reply, err := c.Run(t.Context(), incr, []string{key})
+	if err != nil {
+		t.Errorf("add to %s: %v", key, err)
+	}
+	return reply.Int()
+}
+
+// keysOn returns that many keys of each server.
+func (c cluster) keysOn(t *testing.T, each int) [][]string {
+	t.Helper()
+	keys := make([][]string, len(c.servers))
+	inspect := storetest.Inspect(t, c.servers[0])
+	for i := 0; len(keys[0]) < each || len(keys[1]) < each || len(keys[2]) < each; i++ {
+		key := fmt.Sprintf("{k%d}:count", i)
+		slot := int(inspect.ClusterKeySlot(t.Context(), key).Val())
+		if owner := slot * len(c.servers) / storetest.Slots; len(keys[owner]) < each {
+			keys[owner] = append(keys[owner], key)
+		}
+	}
+	return keys
+}
+
+func number(t *testing.T, server *redistest.Server, name string) (value int64) {
+	t.Helper()
+	info := storetest.Inspect(t, server).InfoMap(t.Context(), "stats").Val()
+	if _, err := fmt.Sscan(info["Stats"][name], &value); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return value
+}
+
+func TestCommandsToOnePrimaryTravelTogether(t *testing.T) {
+	c := startCluster(t)
+	const callers = 40
+	keys := c.keysOn(t, 1)
+	for _, of := range keys {
+		c.add(t, of[0])
+	}
+	slow, other := c.servers[0], keys[1][0]
+	before := number(t, slow, "total_reads_processed")
+	slow.Pause()
+	var calling sync.WaitGroup
+	var sum atomic.Int64
+	for range callers {
+		calling.Go(func() { sum.Add(c.add(t, keys[0][0])) })
+	}
+	for want := range int64(callers) { // each needs an answer, and none waits for the slow server
+		if got := c.add(t, other); got != want+2 {
+			t.Fatalf("the other server counts %d, want %d", got, want+2)
+		}
+	}
+	await.Until(t, storetest.Timeout, "all wait", func() bool { return redis.Callers(c.Client, slow.Addr()) == callers })
+	slow.Resume()
+	calling.Wait()
+	if want := int64(callers*(callers+3)) / 2; sum.Load() != want {
+		t.Errorf("the answers add up to %d, want %d: each is 2 to %d", sum.Load(), want, callers+1)
+	}
+	// Beside the two batches there are those of this test's questions, and of the servers to each other.
+	if reads := number(t, slow, "total_reads_processed") - before; reads > callers/2 {
+		t.Errorf("%d commands took %d reads of Redis", callers, reads)
+	}
+}
+
+// While a slot moves, its keys are on either server; the old one sends callers on, and then the cluster does.
+func TestCallersFollowASlotThatMoves(t *testing.T) {
+	c := startCluster(t)
+	key := c.keysOn(t, 1)[0][0]
+	from, to := storetest.Inspect(t, c.servers[0]), storetest.Inspect(t, c.servers[1])
+	slot := int(from.ClusterKeySlot(t.Context(), key).Val())
+	id := func(server *goredis.Client) string { return server.Do(t.Context(), "CLUSTER", "MYID").Val().(string) }
+	set := func(server *goredis.Client, args ...any) {
+		t.Helper()
+		if err := server.Do(t.Context(), append([]any{"CLUSTER", "SETSLOT", slot}, args...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const callers = 20
+	together := func() {
+		var calling sync.WaitGroup
+		for range callers {
+			calling.Go(func() { c.add(t, key) })
+		}
+		calling.Wait()
+	}
+	set(to, "IMPORTING", id(from))
+	set(from, "MIGRATING", id(to))
+	together() // ASK
+	set(to, "NODE", id(to))
+	set(from, "NODE", id(to))
+	together() // MOVED
+	if got := c.add(t, key); got != 2*callers+1 {
+		t.Errorf("counted to %d, want %d", got, 2*callers+1)
+	}
+}
