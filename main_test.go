@@ -120,6 +120,7 @@ var badInput = map[string][]struct{ args, want string }{
 	"console": {
 		{"--redis-url=", "set --redis-url or REDIS_URL"},
 		{"--kubeconfig=/nowhere", "load the kubeconfig (--kubeconfig or KUBECONFIG): stat /nowhere"},
+		{"--watch-namespaces=shops,A_b", "--watch-namespaces must be the name of a namespace"},
 		{"--console-address=x", "--console-address must be a listen address"},
 		{"--ops-address=x", "--ops-address must be a listen address"},
 		{"--secure-metrics=maybe", "--secure-metrics must be true or false"},

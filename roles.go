@@ -118,6 +118,7 @@ func consoleCommand(logger func() *slog.Logger) *cobra.Command {
 	flags := cmd.Flags()
 	addKubeconfig(flags, &options.Kubeconfig)
 	addRedisURL(flags, &options.RedisURL)
+	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants to show, comma-separated; empty: all")
 	flags.StringVar(&options.Address, "console-address", options.Address, "listen address of the console, for browsers")
 	addOps(flags, &options.Ops)
 	flags.StringVar(&options.ExternalURL, "external-url", "", "origin of the console in browsers, such as https://console.example")

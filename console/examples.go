@@ -1,6 +1,9 @@
 package console
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // example is a first charge in one language, to copy.
 type example struct{ Name, Code string }
@@ -10,9 +13,7 @@ const defaultAPIURL = "https://api.example"
 
 // examples read the key from the environment, so that nobody pastes one into a file.
 func examples(apiURL string) []example {
-	if apiURL == "" {
-		apiURL = defaultAPIURL
-	}
+	apiURL = cmp.Or(strings.TrimSuffix(apiURL, "/"), defaultAPIURL)
 	all := []example{
 		{"curl", `curl -sS API/api/v1/sessions \
   -H "Authorization: Bearer $PAYMENT_API_KEY" \

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -66,7 +67,7 @@ func newIssuer(cluster *rest.Config, options Options) (*issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a client of --internal-url: %w", err)
 	}
-	return &issuer{client, options.InternalURL}, nil
+	return &issuer{client, strings.TrimSuffix(options.InternalURL, "/")}, nil
 }
 
 // rotate replaces the key of that generation. The old one stays valid for the overlap. Errors: those above, or that the console may

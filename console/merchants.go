@@ -102,6 +102,9 @@ type keyRow struct {
 // authz.ErrUnavailable. A missing Merchant is the same as one that they may not see.
 func (c *console) merchantOf(r *http.Request, current login) (*v1alpha1.Merchant, rights, error) {
 	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
+		return nil, rights{}, errNotFound
+	}
 	allowed, err := c.rightsOn(r.Context(), current.person, key.Namespace, key.Name)
 	if err != nil {
 		return nil, rights{}, err

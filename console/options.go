@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -21,6 +22,8 @@ import (
 type Options struct {
 	// Kubeconfig is a file; empty: $KUBECONFIG, then the service account of the pod.
 	Kubeconfig string
+	// WatchNamespaces are the namespaces whose Merchants are shown; empty: all.
+	WatchNamespaces []string
 	// RedisURL has the forms of redis.Open. It may contain a password and is never logged.
 	RedisURL string
 
@@ -114,8 +117,12 @@ func (o Options) Validate() error {
 	case o.Log == nil:
 		return errors.New("set Log; start from DefaultOptions")
 	}
+	var namespaces []error
+	for _, namespace := range o.WatchNamespaces {
+		namespaces = append(namespaces, kube.CheckNamespace("--watch-namespaces", namespace))
+	}
 	return errors.Join(
-		httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
+		errors.Join(namespaces...), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
 		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate(),
 	)
 }

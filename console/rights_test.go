@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
@@ -43,6 +44,26 @@ func TestForbiddenIsMissing(t *testing.T) {
 	}
 	if page := b.Get(t, f.URL+"/"); !strings.Contains(page.Text, "<code>oidc:bob</code>") {
 		t.Errorf("the page does not say whom to give rights to: %s", page.Text)
+	}
+}
+
+// The account of the console may have rights in some namespaces only. Merchants elsewhere are missing, whoever asks.
+func TestOnlyWatchedNamespacesAreShown(t *testing.T) {
+	watched := newFixture(t)
+	f := newFixture(t, func(o *Options) { o.WatchNamespaces = []string{watched.namespace} })
+	watched.merchant("acme")
+	f.create(&v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "globex"}, Spec: v1alpha1.MerchantSpec{DisplayName: "GLOBEX"}})
+	watched.grant(user(alice), []string{"get"})
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	await.Until(t, patience, "the list has the watched Merchant", func() bool { return strings.Contains(browser.Get(t, f.URL+"/").Text, "ACME") })
+	if page := browser.Get(t, f.URL+"/?q=globex"); strings.Contains(page.Text, "GLOBEX") {
+		t.Errorf("the list shows a Merchant of another namespace: %s", page.Text)
+	}
+	for path, want := range map[string]int{watched.namespace + "/acme": http.StatusOK, f.namespace + "/globex": http.StatusNotFound} {
+		if page := browser.Get(t, f.URL+"/merchants/"+path); page.Status != want {
+			t.Errorf("%s: %d, want %d", path, page.Status, want)
+		}
 	}
 }
 

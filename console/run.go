@@ -188,7 +188,14 @@ func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
 	if c.kube, err = client.New(cluster, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	merchants, err := cache.New(cluster, cache.Options{Scheme: scheme, DefaultTransform: strip})
+	options := cache.Options{Scheme: scheme, DefaultTransform: strip}
+	if len(c.options.WatchNamespaces) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+	}
+	for _, namespace := range c.options.WatchNamespaces {
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	merchants, err := cache.New(cluster, options)
 	if err != nil {
 		return nil, fmt.Errorf("create a cache of Merchants: %w", err)
 	}
