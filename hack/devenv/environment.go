@@ -126,7 +126,7 @@ func (e *environment) prepareCluster(ctx context.Context) error {
 	if err := e.apply(ctx, "config/rbac"); err != nil { // and the namespaces of the roles
 		return err
 	}
-	return e.apply(ctx, "config/console")
+	return e.apply(ctx, "config/console/rbac")
 }
 
 // claim locks .dev, and removes what an earlier run has left in it. The kernel releases the lock when the process ends, also

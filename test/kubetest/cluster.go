@@ -102,9 +102,9 @@ func (c *Cluster) Kubectl(input string, arguments ...string) (string, error) {
 	return out.String(), nil
 }
 
-// InstallRBAC applies the namespaces, service accounts and roles of config/rbac and config/console, as a platform team would.
+// InstallRBAC applies the namespaces, service accounts and roles of config/rbac and config/console/rbac, as a platform team would.
 func (c *Cluster) InstallRBAC() error {
-	for _, directory := range []string{"rbac", "console"} {
+	for _, directory := range []string{"rbac", "console/rbac"} {
 		if _, err := c.Kubectl("", "apply", "--server-side", "-k", repository.Path("config", directory)); err != nil {
 			return err
 		}

@@ -11,8 +11,10 @@
 {{- if and (eq $redis.type "Bundled") (or $redis.tls.enabled $redis.auth.secretName) }}{{ fail "redis.tls, redis.auth: the bundled Redis has no TLS and no password; set another redis.type" }}{{ end -}}
 {{- if eq .Values.credentialsNamespace.name .Release.Namespace }}{{ fail "credentialsNamespace.name: must not be the namespace of the release" }}{{ end -}}
 {{- if has .Values.credentialsNamespace.name .Values.watchNamespaces }}{{ fail "watchNamespaces: must not contain the credentials namespace" }}{{ end -}}
-{{- with .Values.apiserver.autoscaling }}
-{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail "apiserver.autoscaling: minReplicas must not be above maxReplicas" }}{{ end -}}
+{{- range $role := list "apiserver" "console" -}}
+{{- with (index $.Values $role).autoscaling }}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "%s.autoscaling: minReplicas must not be above maxReplicas" $role) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq .Values.apiserver.qrContent "Link") (not .Values.apiserver.publicURL) }}{{ fail "apiserver.publicURL: set it for apiserver.qrContent Link" }}{{ end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: set the Gateway" }}{{ end -}}
@@ -23,6 +25,20 @@
 {{- end -}}
 {{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: must be at least 1, because Redis grows without a dispatcher until it refuses every charge; to pause it, set dispatcher.paused" }}{{ end -}}
 {{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: set the hosts of ingress.tlsSecretName" }}{{ end -}}
+{{- with .Values.console -}}
+{{- if .enabled -}}
+{{- if not .externalURL }}{{ fail "console.externalURL: set it for console.enabled, to the URL of the console in browsers" }}{{ end -}}
+{{- if not .oidc.issuerURL }}{{ fail "console.oidc.issuerURL: set it for console.enabled, to the URL of the OpenID provider" }}{{ end -}}
+{{- if not .oidc.clientID }}{{ fail "console.oidc.clientID: set it for console.enabled, to the id of the console at the OpenID provider" }}{{ end -}}
+{{- if not $.Values.apiserver.internalCertificateSecretName }}{{ fail "apiserver.internalCertificateSecretName: set it for console.enabled, to a Secret with tls.crt, tls.key and ca.crt, because new keys travel from the API to the console over TLS only; docs/rotation-api.md shows how to make it" }}{{ end -}}
+{{- if and .httpRoute.enabled (not .httpRoute.parentRefs) }}{{ fail "console.httpRoute.parentRefs: set the Gateway" }}{{ end -}}
+{{- if not (or .trustedProxies $.Values.apiserver.trustedProxies $.Values.apiserver.clientsConnectDirectly) -}}
+{{- range $route := list "ingress" "httpRoute" -}}
+{{- if (index $.Values.console $route).enabled }}{{ fail (printf "console.%s.enabled: set console.trustedProxies to the addresses of its proxies, otherwise all people have their address" $route) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range .Values.rails }}
 {{- if not (and .namespace .serviceAccountName) }}{{ fail "rails: set namespace and serviceAccountName in each entry" }}{{ end -}}
 {{- end -}}

@@ -36,6 +36,11 @@ app.kubernetes.io/name: merchant-operator-redis
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The host of the console, without a port. */}}
+{{- define "merchant-operator.consoleHost" -}}
+{{- get (urlParse .Values.console.externalURL) "hostname" -}}
+{{- end -}}
+
 {{- define "merchant-operator.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{- end -}}

@@ -9,53 +9,50 @@
 {{- end }}
 {{- end -}}
 
-{{/* Volume mounts and volumes of a role: certificates only. Takes root; redis: whether the role uses Redis; and internal: whether it
-has the internal port. */}}
+{{/* Certificates of a role, each the name of a volume, its Secret and, if only a part is needed, the key. Takes root and role. */}}
+{{- define "merchant-operator.certificates" -}}
+{{- with .root.Values }}
+{{- if and .redis.tls.caSecretName (ne $.role "operator") }}
+- {name: redis-ca, secretName: {{ .redis.tls.caSecretName | quote }}}
+{{- end }}
+{{- if and .monitoring.enabled .monitoring.certificateSecretName }}
+- {name: ops-certificate, secretName: {{ .monitoring.certificateSecretName | quote }}}
+{{- end }}
+{{- if and .apiserver.internalCertificateSecretName (eq $.role "apiserver") }}
+- {name: internal-certificate, secretName: {{ .apiserver.internalCertificateSecretName | quote }}}
+{{- end }}
+{{- if eq $.role "console" }}
+- {name: internal-ca, secretName: {{ .apiserver.internalCertificateSecretName | quote }}, key: ca.crt}
+{{- if .console.oidc.caSecretName }}
+- {name: oidc-ca, secretName: {{ .console.oidc.caSecretName | quote }}, key: ca.crt}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "merchant-operator.mounts" -}}
-{{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
-{{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
-{{- $internal := and .internal .root.Values.apiserver.internalCertificateSecretName -}}
-{{- if or $authority $certificate $internal }}
+{{- with include "merchant-operator.certificates" . | fromYamlArray }}
 volumeMounts:
-{{- if $authority }}
-# The certificate authority of Redis.
-- name: redis-ca
-  mountPath: /etc/merchant-operator/redis-ca
-  readOnly: true
-{{- end }}
-{{- if $certificate }}
-- name: ops-certificate
-  mountPath: /etc/merchant-operator/ops-certificate
-  readOnly: true
-{{- end }}
-{{- if $internal }}
-- name: internal-certificate
-  mountPath: /etc/merchant-operator/internal-certificate
+{{- range . }}
+- name: {{ .name }}
+  mountPath: /etc/merchant-operator/{{ .name }}
   readOnly: true
 {{- end }}
 {{- end }}
 {{- end -}}
 
 {{- define "merchant-operator.volumes" -}}
-{{- $authority := and .redis .root.Values.redis.tls.caSecretName -}}
-{{- $certificate := and .root.Values.monitoring.enabled .root.Values.monitoring.certificateSecretName -}}
-{{- $internal := and .internal .root.Values.apiserver.internalCertificateSecretName -}}
-{{- if or $authority $certificate $internal }}
+{{- with include "merchant-operator.certificates" . | fromYamlArray }}
 volumes:
-{{- if $authority }}
-- name: redis-ca
+{{- range . }}
+- name: {{ .name }}
   secret:
-    secretName: {{ $authority }}
-{{- end }}
-{{- if $certificate }}
-- name: ops-certificate
-  secret:
-    secretName: {{ $certificate }}
-{{- end }}
-{{- if $internal }}
-- name: internal-certificate
-  secret:
-    secretName: {{ $internal }}
+    secretName: {{ .secretName }}
+    {{- with .key }}
+    items:
+    - key: {{ . }}
+      path: {{ . }}
+    {{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

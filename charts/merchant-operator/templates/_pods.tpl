@@ -106,3 +106,34 @@ spec:
       {{- include "merchant-operator.roleSelector" . | nindent 6 }}
 {{- end }}
 {{- end -}}
+
+{{/* A HorizontalPodAutoscaler of a role that has values for it. Takes root and role. */}}
+{{- define "merchant-operator.autoscaler" -}}
+{{- with (index .root.Values .role).autoscaling }}
+{{- if .enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ include "merchant-operator.roleName" $ }}
+  namespace: {{ $.root.Release.Namespace }}
+  labels:
+    {{- include "merchant-operator.labels" $.root | nindent 4 }}
+    app.kubernetes.io/component: {{ $.role }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "merchant-operator.roleName" $ }}
+  minReplicas: {{ int64 .minReplicas }}
+  maxReplicas: {{ int64 .maxReplicas }}
+  metrics:
+  - type: Resource
+    resource:
+      name: cpu
+      target:
+        type: Utilization
+        averageUtilization: {{ int64 .targetCPUUtilizationPercentage }}
+{{- end }}
+{{- end }}
+{{- end -}}

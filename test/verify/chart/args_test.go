@@ -28,6 +28,21 @@ dispatcher:
   concurrency: 1000000
   maxInFlight: 20000000
   failingLimit: 24h
+console:
+  enabled: true
+  externalURL: https://console.example.com
+  oidc:
+    issuerURL: https://id.example.com/realms/shops
+    clientID: merchant-console
+    clientSecretName: console-oidc
+    caSecretName: id-ca
+    scopes: [profile, groups]
+    usernameClaim: email
+    usernamePrefix: "user:"
+    groupsClaim: groups
+    groupsPrefix: "oidc:"
+  loginIdle: 30m
+  loginLifetime: 8h
 `
 
 // The chart and the program must not drift apart: the program itself is asked whether it knows the arguments.
@@ -56,6 +71,13 @@ func TestValuesBecomeArguments(t *testing.T) {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",
 			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h",
 		},
+		"merchant-operator-console": {
+			"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--external-url=https://console.example.com", "--api-url=https://pay.example.com",
+			"--internal-url=https://merchant-operator-apiserver-internal." + system + ".svc:8081", "--internal-ca-file=/etc/merchant-operator/internal-ca/ca.crt",
+			"--oidc-issuer-url=https://id.example.com/realms/shops", "--oidc-client-id=merchant-console", "--oidc-ca-file=/etc/merchant-operator/oidc-ca/ca.crt",
+			"--oidc-scopes=profile,groups", "--oidc-username-claim=email", "--oidc-username-prefix=user:", "--oidc-groups-claim=groups",
+			"--oidc-groups-prefix=oidc:", "--login-idle=30m", "--login-lifetime=8h", "--trusted-proxies=10.0.0.0/8,fd00::/8",
+		},
 	} {
 		for _, argument := range want {
 			if passed := all[name].Spec.Containers[0].Args; !strings.Contains(strings.Join(passed, " ")+" ", " "+argument+" ") {
@@ -65,25 +87,38 @@ func TestValuesBecomeArguments(t *testing.T) {
 	}
 }
 
-// The key of the internal port's certificate is mounted where it is used, and nowhere else.
+// The console may be behind other proxies than the API.
+func TestTheConsoleHasProxiesOfItsOwn(t *testing.T) {
+	container := templates(t, withConsole, "apiserver: {trustedProxies: [10.0.0.0/8]}", "console: {trustedProxies: [10.9.0.0/16]}")["merchant-operator-console"].Spec.Containers[0]
+	if !slices.Contains(container.Args, "--trusted-proxies=10.9.0.0/16") {
+		t.Errorf("the console is started with %v", container.Args)
+	}
+}
+
+// The key of the internal port's certificate is mounted in the apiserver only, its certificate authority in the console.
 func TestTheCertificateOfTheInternalPort(t *testing.T) {
-	for name, template := range templates(t, "apiserver: {internalCertificateSecretName: internal-tls}") {
-		var mounted []string
+	want := map[string]string{
+		"merchant-operator-apiserver": "all at /etc/merchant-operator/internal-certificate",
+		"merchant-operator-console":   "ca.crt at /etc/merchant-operator/internal-ca",
+	}
+	for name, template := range templates(t, withConsole) {
+		var got string
 		for _, volume := range template.Spec.Volumes {
-			if volume.Secret != nil {
-				mounted = append(mounted, volume.Secret.SecretName)
+			if volume.Secret == nil || volume.Secret.SecretName != "internal-tls" {
+				continue
+			}
+			got = "all"
+			for _, item := range volume.Secret.Items {
+				got = item.Path
+			}
+			for _, mount := range template.Spec.Containers[0].VolumeMounts {
+				if mount.Name == volume.Name && mount.ReadOnly {
+					got += " at " + mount.MountPath
+				}
 			}
 		}
-		want := name == "merchant-operator-apiserver"
-		if got := slices.Contains(mounted, "internal-tls"); got != want {
-			t.Errorf("%s has the certificate: %t, want %t", name, got, want)
-		}
-		if !want {
-			continue
-		}
-		mounts := template.Spec.Containers[0].VolumeMounts
-		if len(mounts) != 1 || mounts[0].MountPath != "/etc/merchant-operator/internal-certificate" || !mounts[0].ReadOnly {
-			t.Errorf("%s mounts %+v", name, mounts)
+		if got != want[name] {
+			t.Errorf("%s mounts %q of the certificate, want %q", name, got, want[name])
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	valuesBlock   = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	valuesBlock   = regexp.MustCompile("(?sm)^( *)```yaml\n(.*?)```")
 	appliedInText = regexp.MustCompile(`(?s)<<'YAML'\n(.*?)\nYAML\n`)
 	chartInText   = regexp.MustCompile(`helm (?:install|upgrade(?: --install)?) merchant-operator (\S+)`)
 )
@@ -19,7 +19,7 @@ var (
 func TestWhatThePagesShowIsAccepted(t *testing.T) {
 	install := repository.Read(t, "docs", "install.md")
 	var blocks [][]string
-	for _, name := range []string{"install.md", "sizing.md"} {
+	for _, name := range []string{"install.md", "sizing.md", "console.md"} {
 		found := valuesBlock.FindAllStringSubmatch(repository.Read(t, "docs", name), -1)
 		if len(found) == 0 {
 			t.Errorf("docs/%s shows no values", name)
@@ -27,7 +27,8 @@ func TestWhatThePagesShowIsAccepted(t *testing.T) {
 		blocks = append(blocks, found...)
 	}
 	for _, block := range blocks {
-		kubectl(t, render(t, block[1]).stream(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+		values := strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n") // blocks of lists are indented
+		kubectl(t, render(t, values).stream(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
 	}
 	applied := appliedInText.FindAllStringSubmatch(install, -1)
 	if len(applied) == 0 {

@@ -60,7 +60,7 @@ func TestAlertsAndDashboardAreThoseOfKustomize(t *testing.T) {
 // A watched port is closed to everybody else, in every role, and the kubelet still gets an answer.
 func TestAWatchedPortIsClosed(t *testing.T) {
 	for values, secure := range map[string]bool{"": false, monitored: true} {
-		for name, template := range templates(t, values) {
+		for name, template := range templates(t, withConsole, values) {
 			if !slices.Contains(roles, name) {
 				continue
 			}
@@ -75,13 +75,14 @@ func TestAWatchedPortIsClosed(t *testing.T) {
 			}
 		}
 	}
-	all := objects(t, render(t, monitored).stream())
+	all := objects(t, render(t, withConsole, monitored).stream())
 	guard := get[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding/merchant-operator-metrics-guard")
 	reader := get[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding/merchant-operator-metrics-reader")
 	wantReader := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "monitoring", Name: "prometheus-k8s"}}
 	wantGuard := []rbacv1.Subject{
 		{Kind: "ServiceAccount", Namespace: system, Name: "merchant-operator"},
 		{Kind: "ServiceAccount", Namespace: system, Name: "merchant-operator-dispatcher"},
+		{Kind: "ServiceAccount", Namespace: system, Name: "merchant-operator-console"},
 	}
 	if diff := cmp.Diff([][]rbacv1.Subject{wantGuard, wantReader}, [][]rbacv1.Subject{guard.Subjects, reader.Subjects}); diff != "" {
 		t.Errorf("who may ask who reads, and who may read (-want +got):\n%s", diff)
@@ -89,7 +90,7 @@ func TestAWatchedPortIsClosed(t *testing.T) {
 }
 
 func TestACertificateOfTheirOwn(t *testing.T) {
-	values := []string{monitored, "monitoring: {certificateSecretName: ops-tls}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"}
+	values := []string{withConsole, monitored, "monitoring: {certificateSecretName: ops-tls}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"}
 	for name, template := range templates(t, values...) {
 		container := template.Spec.Containers[0]
 		if !slices.Contains(container.Args, "--ops-cert-dir=/etc/merchant-operator/ops-certificate") {
@@ -103,8 +104,13 @@ func TestACertificateOfTheirOwn(t *testing.T) {
 			volumes = append(volumes, volume.Name+" of "+volume.Secret.SecretName)
 		}
 		wantMounts, wantVolumes := []string{"redis-ca", "ops-certificate"}, []string{"redis-ca of ca", "ops-certificate of ops-tls"}
-		if name == "merchant-operator" { // it does not speak to Redis
+		switch name {
+		case "merchant-operator": // it does not speak to Redis
 			wantMounts, wantVolumes = wantMounts[1:], wantVolumes[1:]
+		case "merchant-operator-apiserver":
+			wantMounts, wantVolumes = append(wantMounts, "internal-certificate"), append(wantVolumes, "internal-certificate of internal-tls")
+		case "merchant-operator-console":
+			wantMounts, wantVolumes = append(wantMounts, "internal-ca"), append(wantVolumes, "internal-ca of internal-tls")
 		}
 		if diff := cmp.Diff([][]string{wantMounts, wantVolumes}, [][]string{mounted, volumes}); diff != "" {
 			t.Errorf("%s: mounts and volumes (-want +got):\n%s", name, diff)

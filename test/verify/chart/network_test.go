@@ -1,7 +1,9 @@
 package chart
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,13 +30,17 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 	want := map[string]reach{
 		"merchant-operator": {[]string{monitoring}, []string{dns, api}},
 		"merchant-operator-apiserver": {
-			[]string{"namespace ingress-nginx: public", "any namespace's rail=true: internal", monitoring},
+			[]string{"namespace ingress-nginx: public", "any namespace's rail=true: internal", "console: internal", monitoring},
 			[]string{dns, api, redis},
 		},
 		"merchant-operator-dispatcher": {[]string{monitoring}, []string{dns, api, redis, public + ": any port"}},
-		"merchant-operator-redis":      {[]string{"apiserver, dispatcher: redis"}, nil},
+		"merchant-operator-redis":      {[]string{"apiserver, dispatcher, console: redis"}, nil},
+		"merchant-operator-console": {
+			[]string{"namespace ingress-nginx: console", monitoring},
+			[]string{dns, api, redis, "apiserver: internal", "0.0.0.0/0 but 127.0.0.0/8 but 169.254.0.0/16, ::/0 but fe80::/10: 443"},
+		},
 	}
-	all := objects(t, render(t).stream())
+	all := objects(t, render(t, withConsole).stream())
 	got := map[string]reach{}
 	for name := range want {
 		policy := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
@@ -51,10 +57,21 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 
 // An empty list of peers in a rule would let everybody through.
 func TestNobodyIsNobody(t *testing.T) {
-	all := objects(t, render(t, nobody, "redis: {type: Server, addresses: ['r:1']}").stream())
+	all := objects(t, render(t, withConsole, nobody, "redis: {type: Server, addresses: ['r:1']}").stream())
+	want := map[string]reach{"merchant-operator-apiserver": {In: []string{"console: internal"}}, "merchant-operator-console": {Out: []string{"apiserver: internal"}}}
 	for _, name := range roles {
-		if diff := cmp.Diff(reach{}, reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
+		if diff := cmp.Diff(want[name], reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Without a console, nothing is open for one.
+func TestNothingIsOpenForAConsoleThatIsOff(t *testing.T) {
+	all := objects(t, render(t).stream())
+	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-redis"} {
+		if in := strings.Join(reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).In, "; "); strings.Contains(in, "console") {
+			t.Errorf("%s admits %s", name, in)
 		}
 	}
 }
@@ -69,32 +86,61 @@ func TestBlocksThatWebhooksMayGoToAreOpen(t *testing.T) {
 
 func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
 	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "network-policy")))
-	all := objects(t, render(t, "redis: {type: URL, url: {secretName: redis}}").stream())
+	// Kustomize has no releases.
+	text := render(t, withConsole, "redis: {type: URL, url: {secretName: redis}}").stream()
+	all := objects(t, regexp.MustCompile(`(?m)^ *app.kubernetes.io/instance: .*\n`).ReplaceAllString(text, ""))
 	for _, name := range roles {
 		want := get[networkingv1.NetworkPolicy](t, kustomized, "NetworkPolicy/"+name)
 		got := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
-		delete(got.Spec.PodSelector.MatchLabels, "app.kubernetes.io/instance")
 		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
 			t.Errorf("%s (-config/network-policy +chart):\n%s", name, diff)
 		}
 	}
 }
 
-// Rails and monitoring must not be reached from outside, by whichever way requests come in.
-func TestOnlyThePublicPortIsRouted(t *testing.T) {
-	const name = "merchant-operator-apiserver"
-	all := objects(t, render(t, "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, hosts: [a.example, b.example]}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}").stream())
-	for _, rule := range get[networkingv1.Ingress](t, all, "Ingress/"+name).Spec.Rules {
-		for _, path := range rule.HTTP.Paths {
-			if to := path.Backend.Service; to.Name != name || to.Port.Name != "http" {
-				t.Errorf("the ingress routes %s%s to %v", rule.Host, path.Path, to)
+// Rails and monitoring must not be reached from outside, by whichever way requests come in, and the console has a host of its own.
+func TestOnlyThePublicPortsAreRouted(t *testing.T) {
+	const routed = `
+apiserver: {trustedProxies: [10.0.0.0/8]}
+ingress: {enabled: true, hosts: [a.example, b.example]}
+httpRoute: {enabled: true, parentRefs: [{name: public}], hostnames: [a.example, b.example]}
+console: {externalURL: 'https://console.example:8443/', ingress: {enabled: true, tlsSecretName: console-tls}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}
+`
+	all := objects(t, render(t, withConsole, routed).stream())
+	for name, want := range map[string]struct {
+		port  int32
+		hosts []string
+	}{
+		"merchant-operator-apiserver": {8080, []string{"a.example", "b.example"}},
+		"merchant-operator-console":   {8083, []string{"console.example"}},
+	} {
+		var hosts, hostnames []string
+		ingress := get[networkingv1.Ingress](t, all, "Ingress/"+name)
+		for _, rule := range ingress.Spec.Rules {
+			hosts = append(hosts, rule.Host)
+			for _, path := range rule.HTTP.Paths {
+				if to := path.Backend.Service; to.Name != name || to.Port.Name != "http" {
+					t.Errorf("the ingress routes %s%s to %v", rule.Host, path.Path, to)
+				}
 			}
 		}
-	}
-	for _, rule := range get[gatewayv1.HTTPRoute](t, all, "HTTPRoute/"+name).Spec.Rules {
-		for _, to := range rule.BackendRefs {
-			if string(to.Name) != name || *to.Port != 8080 {
-				t.Errorf("the HTTPRoute routes to %v", to)
+		route := get[gatewayv1.HTTPRoute](t, all, "HTTPRoute/"+name)
+		for _, rule := range route.Spec.Rules {
+			for _, to := range rule.BackendRefs {
+				if string(to.Name) != name || *to.Port != want.port {
+					t.Errorf("the HTTPRoute routes to %v", to)
+				}
+			}
+		}
+		for _, hostname := range route.Spec.Hostnames {
+			hostnames = append(hostnames, string(hostname))
+		}
+		if diff := cmp.Diff([][]string{want.hosts, want.hosts}, [][]string{hosts, hostnames}); diff != "" {
+			t.Errorf("hosts of Ingress and HTTPRoute %s (-want +got):\n%s", name, diff)
+		}
+		for _, tls := range ingress.Spec.TLS {
+			if diff := cmp.Diff(want.hosts, tls.Hosts); diff != "" || tls.SecretName != "console-tls" {
+				t.Errorf("TLS of the Ingress %s: %v", name, tls)
 			}
 		}
 	}
@@ -154,7 +200,7 @@ func peers(from []networkingv1.NetworkPolicyPeer) string {
 func selectsOnly(t *testing.T, what string, selector map[string]string, want ...string) {
 	t.Helper()
 	var got []string
-	for name, template := range templates(t) {
+	for name, template := range templates(t, withConsole) {
 		if labels.SelectorFromSet(selector).Matches(labels.Set(template.Labels)) {
 			got = append(got, name)
 		}
@@ -166,9 +212,10 @@ func selectsOnly(t *testing.T, what string, selector map[string]string, want ...
 }
 
 func TestServicesReachTheirPodsAndNoOthers(t *testing.T) {
-	all := objects(t, render(t, "").stream())
+	all := objects(t, render(t, withConsole).stream())
 	for name, want := range map[string][]string{
 		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
+		"merchant-operator-console":            {"merchant-operator-console"},
 		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
 		"merchant-operator-ops":                roles,
 		"merchant-operator-redis":              {"merchant-operator-redis"},
@@ -176,7 +223,7 @@ func TestServicesReachTheirPodsAndNoOthers(t *testing.T) {
 		service := get[corev1.Service](t, all, "Service/"+name)
 		selectsOnly(t, "the Service "+name, service.Spec.Selector, want...)
 		for _, pod := range want {
-			container := templates(t)[pod].Spec.Containers[0]
+			container := templates(t, withConsole)[pod].Spec.Containers[0]
 			named := func(p corev1.ContainerPort) bool {
 				return p.Name == service.Spec.Ports[0].TargetPort.String() && p.ContainerPort == service.Spec.Ports[0].Port
 			}

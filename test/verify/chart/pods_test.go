@@ -6,16 +6,28 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var roles = []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"}
+// roles are all Deployments, of which the console is optional.
+var roles = []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-console", "merchant-operator-dispatcher"}
+
+// withConsole turns on the console, with the least that it needs.
+const withConsole = `
+console:
+  enabled: true
+  externalURL: https://console.example
+  oidc: {issuerURL: https://id.example, clientID: console, clientSecretName: console-oidc}
+apiserver: {internalCertificateSecretName: internal-tls}
+`
 
 // templates are the pods of everything the chart runs, by name.
 func templates(t *testing.T, values ...string) map[string]corev1.PodTemplateSpec {
@@ -36,8 +48,8 @@ func templates(t *testing.T, values ...string) map[string]corev1.PodTemplateSpec
 // The namespace enforces the restricted Pod Security Standard, so the API server refuses a pod that does not
 // keep it. A Deployment would be accepted, and then never get its pods.
 func TestPodsKeepTheRestrictedStandard(t *testing.T) {
-	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"} {
-		for name, template := range templates(t, values) {
+	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}", "console: {oidc: {caSecretName: id-ca}}"} {
+		for name, template := range templates(t, withConsole, values) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, GenerateName: name + "-", Labels: template.Labels}, Spec: template.Spec}
 			if name == "merchant-operator-redis" { // whose volume the StatefulSet's controller adds
 				pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -50,7 +62,7 @@ func TestPodsKeepTheRestrictedStandard(t *testing.T) {
 }
 
 func TestPodsHaveWhatTheyNeed(t *testing.T) {
-	all := objects(t, render(t, "").stream())
+	all := objects(t, render(t, withConsole).stream())
 	for _, name := range roles {
 		deployment := get[appsv1.Deployment](t, all, "Deployment/"+name)
 		pod := deployment.Spec.Template.Spec
@@ -85,9 +97,14 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 
 // With a number of pods in the manifest, every upgrade would undo what the autoscaler did.
 func TestAutoscalingLeavesTheNumberOfPodsAlone(t *testing.T) {
-	all := objects(t, render(t, "apiserver: {autoscaling: {enabled: true}}").stream())
-	if replicas := get[appsv1.Deployment](t, all, "Deployment/merchant-operator-apiserver").Spec.Replicas; replicas != nil {
-		t.Errorf("the Deployment asks for %d pods", *replicas)
+	all := objects(t, render(t, withConsole, "{apiserver: {autoscaling: {enabled: true}}, console: {autoscaling: {enabled: true}}}").stream())
+	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-console"} {
+		if replicas := get[appsv1.Deployment](t, all, "Deployment/"+name).Spec.Replicas; replicas != nil {
+			t.Errorf("the Deployment %s asks for %d pods", name, *replicas)
+		}
+		if scaled := get[autoscalingv2.HorizontalPodAutoscaler](t, all, "HorizontalPodAutoscaler/"+name).Spec.ScaleTargetRef; scaled.Kind != "Deployment" || scaled.Name != name {
+			t.Errorf("the autoscaler %s scales %v", name, scaled)
+		}
 	}
 }
 
@@ -97,30 +114,32 @@ func TestTheGracePeriodsOutlastTheDrain(t *testing.T) {
 		return time.Duration(*template.Spec.TerminationGracePeriodSeconds) * time.Second
 	}
 	for _, values := range []string{"", "apiserver: {preStopSeconds: 60, drainDelaySeconds: 120}", "apiserver: {preStopSeconds: 0, drainDelaySeconds: 0}"} {
-		all := templates(t, values)
-		api := all["merchant-operator-apiserver"]
-		container := api.Spec.Containers[0]
-		drain := apiserver.DefaultOptions().ShutdownTimeout
-		if container.Lifecycle != nil {
-			drain += time.Duration(container.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-		}
-		for _, argument := range container.Args {
-			if text, found := strings.CutPrefix(argument, "--drain-delay="); found {
-				delay, err := time.ParseDuration(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				drain += delay
+		all := templates(t, withConsole, values)
+		for role, shutdown := range map[string]time.Duration{
+			"merchant-operator": controllers.DefaultOptions().ShutdownTimeout, "merchant-operator-apiserver": apiserver.DefaultOptions().ShutdownTimeout,
+			"merchant-operator-dispatcher": dispatcher.DefaultOptions().ShutdownTimeout, "merchant-operator-console": console.DefaultOptions().ShutdownTimeout,
+		} {
+			if got, need := grace(all[role]), drain(t, all[role].Spec.Containers[0])+shutdown; got < need+5*time.Second {
+				t.Errorf("with %q %s has %s to end and needs %s", values, role, got, need)
 			}
 		}
-		if grace(api) < drain+5*time.Second {
-			t.Errorf("with %q the apiserver has %s to end and needs %s", values, grace(api), drain)
-		}
-		if got, need := grace(all["merchant-operator-dispatcher"]), dispatcher.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
-			t.Errorf("the dispatcher has %s to end and needs %s", got, need)
-		}
-		if got, need := grace(all["merchant-operator"]), controllers.DefaultOptions().ShutdownTimeout; got < need+5*time.Second {
-			t.Errorf("the operator has %s to end and needs %s", got, need)
+	}
+}
+
+// drain is how long a container that ends serves on.
+func drain(t *testing.T, container corev1.Container) (total time.Duration) {
+	t.Helper()
+	if container.Lifecycle != nil {
+		total = time.Duration(container.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+	}
+	for _, argument := range container.Args {
+		if text, found := strings.CutPrefix(argument, "--drain-delay="); found {
+			delay, err := time.ParseDuration(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += delay
 		}
 	}
+	return total
 }

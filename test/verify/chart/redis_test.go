@@ -14,7 +14,7 @@ import (
 // secrets are what the kubelet would find, by Secret and key.
 var secrets = map[string]string{
 	"redis/password": "pass%2Fword", "redis/user": "till", "sentinels/password": "watch", "sentinels/user": "guard",
-	"redis-url/address": "rediss://till:word@redis.example:6379/2",
+	"redis-url/address": "rediss://till:word@redis.example:6379/2", "console-oidc/client-secret": "hush-hush",
 }
 
 func TestTheURLOfRedis(t *testing.T) {
@@ -45,10 +45,10 @@ func TestTheURLOfRedis(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			text := render(t, test.values).stream()
-			all := templates(t, test.values)
+			text := render(t, withConsole, test.values).stream()
+			all := templates(t, withConsole, test.values)
 			for role, template := range all {
-				if !strings.HasSuffix(role, "-apiserver") && !strings.HasSuffix(role, "-dispatcher") {
+				if !strings.HasSuffix(role, "-apiserver") && !strings.HasSuffix(role, "-dispatcher") && !strings.HasSuffix(role, "-console") {
 					continue
 				}
 				container := template.Spec.Containers[0]
@@ -118,18 +118,32 @@ func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
 
 // Go reads the directories of SSL_CERT_DIR besides the bundle of the image.
 func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
-	all := templates(t, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}}")
-	for _, role := range []string{"merchant-operator-apiserver", "merchant-operator-dispatcher"} {
-		pod := all[role].Spec
-		container := pod.Containers[0]
-		if got := environment(t, container)["SSL_CERT_DIR"]; len(container.VolumeMounts) != 1 || got != container.VolumeMounts[0].MountPath {
-			t.Errorf("%s: SSL_CERT_DIR is %q, and mounted is %v", role, got, container.VolumeMounts)
+	all := templates(t, withConsole, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}}")
+	for _, role := range roles {
+		container := all[role].Spec.Containers[0]
+		var directory string
+		for _, volume := range all[role].Spec.Volumes {
+			for _, mount := range container.VolumeMounts {
+				if volume.Secret.SecretName == "ca" && mount.Name == volume.Name {
+					directory = mount.MountPath
+				}
+			}
 		}
-		if len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "ca" {
-			t.Errorf("%s: the volumes are %v", role, pod.Volumes)
+		if trusted := environment(t, container)["SSL_CERT_DIR"]; trusted != directory || (directory == "") != (role == "merchant-operator") {
+			t.Errorf("%s trusts what is in %q, and the authority is in %q", role, trusted, directory)
 		}
 	}
-	if len(all["merchant-operator"].Spec.Volumes) != 0 {
-		t.Error("the operator speaks to no Redis and has its authority")
+}
+
+// The client secret of the console is in its environment, from a Secret, and nowhere else.
+func TestTheClientSecretOfTheConsole(t *testing.T) {
+	for values, want := range map[string]string{"": "hush-hush", "console: {oidc: {clientSecretName: ''}}": ""} {
+		for name, template := range templates(t, withConsole, values) {
+			container := template.Spec.Containers[0]
+			got, found := environment(t, container)["OIDC_CLIENT_SECRET"]
+			if name != "merchant-operator-console" && found || name == "merchant-operator-console" && got != want {
+				t.Errorf("%s with %q has the client secret %q", name, values, got)
+			}
+		}
 	}
 }

@@ -40,9 +40,6 @@ merchant-operator-dispatcher in merchant-operator-credentials: get list watch se
 merchant-operator-dispatcher in merchant-operator-credentials: update configmaps last-uses-0 last-uses-1 last-uses-2 last-uses-3 last-uses-4 last-uses-5 last-uses-6 last-uses-7
 `
 
-// withConsole turns on the console, which has rights too.
-const withConsole = "console: {enabled: true}"
-
 func TestTheRightsAreThoseWrittenDown(t *testing.T) {
 	if diff := cmp.Diff(lines(rights), grants(t, render(t, withConsole).stream())); diff != "" {
 		t.Errorf("rights (-written down +granted):\n%s", diff)
@@ -50,9 +47,9 @@ func TestTheRightsAreThoseWrittenDown(t *testing.T) {
 }
 
 func TestKustomizeGrantsTheSame(t *testing.T) {
-	kustomized := kubectl(t, "", "kustomize", repository.Path("config", "rbac")) + "\n---\n" + kubectl(t, "", "kustomize", repository.Path("config", "console"))
+	kustomized := kubectl(t, "", "kustomize", repository.Path("config", "rbac")) + "\n---\n" + kubectl(t, "", "kustomize", repository.Path("config", "console", "rbac"))
 	if diff := cmp.Diff(grants(t, kustomized), grants(t, render(t, withConsole).stream())); diff != "" {
-		t.Errorf("rights (-config/rbac, config/console +chart):\n%s", diff)
+		t.Errorf("rights (-config/rbac, config/console/rbac +chart):\n%s", diff)
 	}
 }
 

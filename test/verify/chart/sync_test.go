@@ -13,7 +13,7 @@ import (
 // What is random or looked up differs at each rendering, and Argo CD would apply it for ever.
 func TestRenderingTwiceIsTheSame(t *testing.T) {
 	for _, values := range []string{"", placed} {
-		if diff := cmp.Diff(render(t, values), render(t, values)); diff != "" {
+		if diff := cmp.Diff(render(t, withConsole, values), render(t, withConsole, values)); diff != "" {
 			t.Errorf("with %q (-once +again):\n%s", values, diff)
 		}
 	}
@@ -22,7 +22,7 @@ func TestRenderingTwiceIsTheSame(t *testing.T) {
 // A manifest the API server rewrites, by a default or by dropping a field, would be written by every sync.
 func TestApplyingTwiceWritesOnce(t *testing.T) {
 	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
-	text := render(t, "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
+	text := render(t, withConsole, "console: {ingress: {enabled: true}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}", "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 		"apiserver: {autoscaling: {enabled: true}}", "rails: [{namespace: rails, serviceAccountName: card}]", placed).stream()
 	first := kubectl(t, text, "apply", "-f", "-", "-o", versions)
 	t.Cleanup(func() { kubectl(t, withoutKept(text), "delete", "--ignore-not-found", "-f", "-") })

@@ -22,6 +22,19 @@ var always = []string{
 	"ServiceAccount/merchant-operator", "ServiceAccount/merchant-operator-apiserver", "ServiceAccount/merchant-operator-dispatcher",
 }
 
+// Objects that a toggle adds.
+var (
+	budgets = []string{
+		"PodDisruptionBudget/merchant-operator", "PodDisruptionBudget/merchant-operator-apiserver", "PodDisruptionBudget/merchant-operator-dispatcher",
+	}
+	policies  = []string{"NetworkPolicy/merchant-operator", "NetworkPolicy/merchant-operator-apiserver", "NetworkPolicy/merchant-operator-dispatcher"}
+	ofConsole = []string{
+		"Deployment/merchant-operator-console", "Service/merchant-operator-console", "ServiceAccount/merchant-operator-console",
+		"ClusterRole/merchant-operator-console", "ClusterRoleBinding/merchant-operator-console",
+		"ClusterRole/merchant-operator-console-cluster", "ClusterRoleBinding/merchant-operator-console-cluster",
+	}
+)
+
 // least turns off what has a switch, and stands before the values of each case.
 const least = `
 crds: {enabled: false}
@@ -47,19 +60,14 @@ func TestEveryToggle(t *testing.T) {
 		{"the deletion policy", "merchantDeletionPolicy: {enabled: true}", []string{
 			"ValidatingAdmissionPolicy/merchant-operator-merchant-deletion", "ValidatingAdmissionPolicyBinding/merchant-operator-merchant-deletion",
 		}, nil},
-		{"disruption budgets", "podDisruptionBudget: {enabled: true, maxUnavailable: 25%}", []string{
-			"PodDisruptionBudget/merchant-operator", "PodDisruptionBudget/merchant-operator-apiserver", "PodDisruptionBudget/merchant-operator-dispatcher",
-		}, nil},
-		{"network policies", "networkPolicy: {enabled: true}", []string{
-			"NetworkPolicy/merchant-operator", "NetworkPolicy/merchant-operator-apiserver", "NetworkPolicy/merchant-operator-dispatcher",
-		}, nil},
+		{"disruption budgets", "podDisruptionBudget: {enabled: true, maxUnavailable: 25%}", budgets, nil},
+		{"network policies", "networkPolicy: {enabled: true}", policies, nil},
 		{"the bundled Redis", "redis: {type: Bundled}", []string{"Service/merchant-operator-redis", "StatefulSet/merchant-operator-redis"}, nil},
 		{"the bundled Redis without a volume", "redis: {type: Bundled, bundled: {persistence: {enabled: false}}}",
 			[]string{"Service/merchant-operator-redis", "StatefulSet/merchant-operator-redis"}, nil},
-		{"the bundled Redis behind a policy", "redis: {type: Bundled, bundled: {persistence: {storageClassName: fast}}}\nnetworkPolicy: {enabled: true}", []string{
-			"NetworkPolicy/merchant-operator", "NetworkPolicy/merchant-operator-apiserver", "NetworkPolicy/merchant-operator-dispatcher",
+		{"the bundled Redis behind a policy", "redis: {type: Bundled, bundled: {persistence: {storageClassName: fast}}}\nnetworkPolicy: {enabled: true}", slices.Concat(policies, []string{
 			"NetworkPolicy/merchant-operator-redis", "Service/merchant-operator-redis", "StatefulSet/merchant-operator-redis",
-		}, nil},
+		}), nil},
 		{"Sentinels", "redis: {type: Sentinel, addresses: ['a:26379', 'b:26379'], sentinel: {masterName: pay}, tls: {enabled: true, caSecretName: ca}}", nil, nil},
 		{"an ingress", "apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, className: nginx, annotations: {a: b}, hosts: [pay.example, '*.pay.example'], tlsSecretName: tls}",
 			[]string{"Ingress/merchant-operator-apiserver"}, nil},
@@ -69,10 +77,23 @@ func TestEveryToggle(t *testing.T) {
 		{"autoscaling", "apiserver: {autoscaling: {enabled: true}}", []string{"HorizontalPodAutoscaler/merchant-operator-apiserver"}, nil},
 		{"rails", "rails: [{namespace: rails, serviceAccountName: card}, {namespace: rails, serviceAccountName: bank}]",
 			[]string{"ClusterRoleBinding/merchant-operator-rail"}, nil},
-		{"the console", "console: {enabled: true}", []string{
-			"ServiceAccount/merchant-operator-console", "ClusterRole/merchant-operator-console", "ClusterRoleBinding/merchant-operator-console",
-			"ClusterRole/merchant-operator-console-cluster", "ClusterRoleBinding/merchant-operator-console-cluster",
-		}, nil},
+		{"the console", withConsole, ofConsole, nil},
+		{"the console with all that it may have", `
+podDisruptionBudget: {enabled: true}
+networkPolicy: {enabled: true}
+apiserver: {internalCertificateSecretName: internal-tls}
+console:
+  enabled: true
+  externalURL: https://console.example
+  autoscaling: {enabled: true}
+  trustedProxies: [10.0.0.0/8]
+  oidc: {issuerURL: https://id.example, clientID: console, caSecretName: id-ca}
+  ingress: {enabled: true, className: nginx, annotations: {a: b}, tlsSecretName: console-tls}
+  httpRoute: {enabled: true, annotations: {a: b}, parentRefs: [{name: public}]}
+`, slices.Concat(ofConsole, budgets, policies, []string{
+			"HorizontalPodAutoscaler/merchant-operator-console", "Ingress/merchant-operator-console", "HTTPRoute/merchant-operator-console",
+			"PodDisruptionBudget/merchant-operator-console", "NetworkPolicy/merchant-operator-console",
+		}), nil},
 		{"TLS on the internal port", "apiserver: {internalCertificateSecretName: internal-tls}", nil, nil},
 		{"some namespaces only", "watchNamespaces: [shops, more-shops]", []string{
 			"Role/merchant-operator-managed@shops", "Role/merchant-operator-managed@more-shops",
@@ -85,9 +106,7 @@ func TestEveryToggle(t *testing.T) {
 		}},
 		{"a place for the pods", placed, nil, nil},
 		{"an image by digest", "image: {digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}\nimagePullSecrets: [{name: registry}]", nil, nil},
-		{"nobody but the programs themselves", nobody, []string{
-			"NetworkPolicy/merchant-operator", "NetworkPolicy/merchant-operator-apiserver", "NetworkPolicy/merchant-operator-dispatcher",
-		}, nil},
+		{"nobody but the programs themselves", nobody, policies, nil},
 		{"a load balancer", "apiserver: {service: {type: LoadBalancer, annotations: {a: b}}, preStopSeconds: 0}", nil, nil},
 	}
 	for _, test := range tests {
@@ -115,6 +134,7 @@ operator: &role
   extraEnv: [{name: A, value: b}]
 apiserver: *role
 dispatcher: *role
+console: *role
 topologySpread: {keys: [rack], whenUnsatisfiable: DoNotSchedule}
 `
 
@@ -123,9 +143,11 @@ networkPolicy:
   enabled: true
   publicFrom: []
   internalFrom: []
+  consoleFrom: []
   opsFrom: []
   dnsTo: []
   webhooksTo: []
   kubernetesAPI: {to: []}
+  openIDProvider: {to: []}
   redis: {to: []}
 `

@@ -39,21 +39,50 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"an ingress of unknown address":    {"ingress: {enabled: true}", []string{"ingress.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
 		"a Gateway of unknown address": {"httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
+		"a client secret as text":      {"console: {oidc: {clientSecret: hush}}", []string{"/console/oidc", "'clientSecret' not allowed"}},
 		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused"}},
 		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: set namespace"}},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := tryRender(t, test.values)
-			if err == nil {
-				t.Fatal("these values are taken")
-			}
-			for _, words := range test.says {
-				if !strings.Contains(err.Error(), words) {
-					t.Errorf("the message does not say %q:\n%v", words, err)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { assertRefused(t, test.says, test.values) })
+	}
+}
+
+// A console that could not start, or could not be reached safely, says which value is missing.
+func TestAConsoleThatCannotWorkIsRefused(t *testing.T) {
+	for values, says := range map[string][]string{
+		"console: {externalURL: ''}":                                              {"console.externalURL", "console.enabled"},
+		"console: {externalURL: 'http://console.example'}":                        {"/console/externalURL"},
+		"console: {externalURL: 'https://console.example/shops'}":                 {"/console/externalURL"},
+		"console: {oidc: {issuerURL: ''}}":                                        {"console.oidc.issuerURL", "OpenID provider"},
+		"console: {oidc: {issuerURL: 'http://id.example'}}":                       {"/console/oidc/issuerURL"},
+		"console: {oidc: {clientID: ''}}":                                         {"console.oidc.clientID"},
+		"console: {oidc: {usernameClaim: ''}}":                                    {"/console/oidc/usernameClaim"},
+		"console: {loginIdle: soon}":                                              {"/console/loginIdle"},
+		"apiserver: {internalCertificateSecretName: ''}":                          {"apiserver.internalCertificateSecretName", "console.enabled", "TLS"},
+		"console: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}": {"console.autoscaling", "minReplicas must not be above"},
+		"console: {trustedProxies: [10.0.0.0/8], httpRoute: {enabled: true}}":     {"console.httpRoute.parentRefs"},
+		"console: {ingress: {enabled: true}}":                                     {"console.ingress.enabled", "console.trustedProxies"},
+		"console: {httpRoute: {enabled: true, parentRefs: [{name: public}]}}":     {"console.httpRoute.enabled", "console.trustedProxies"},
+	} {
+		assertRefused(t, says, withConsole, values)
+	}
+	for _, proxies := range []string{"apiserver: {trustedProxies: [10.0.0.0/8]}", "console: {trustedProxies: [10.0.0.0/8]}", "apiserver: {clientsConnectDirectly: true}"} {
+		render(t, withConsole, proxies, "console: {ingress: {enabled: true}}")
+	}
+}
+
+// assertRefused fails t unless the values are refused with a message that has all of the words.
+func assertRefused(t *testing.T, says []string, values ...string) {
+	t.Helper()
+	_, err := tryRender(t, values...)
+	if err == nil {
+		t.Fatalf("these values are taken: %s", values)
+	}
+	for _, words := range says {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("the message does not say %q:\n%v", words, err)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 func TestWhatTheConsoleMayDo(t *testing.T) {
 	install(t, "rbac")
-	install(t, "console")
+	install(t, "console/rbac")
 	account := serviceAccount("merchant-operator-console")
 	assertRights(t, account, true, []right{
 		{"get list watch patch", "merchant-operator.io/merchants", ""},

@@ -1,12 +1,15 @@
 package manifests
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -57,7 +60,8 @@ func TestEveryServiceReachesItsPods(t *testing.T) {
 	want := map[string][]string{
 		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},
 		"merchant-operator-apiserver-internal": {"merchant-operator-apiserver"},
-		"merchant-operator-ops":                {"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"},
+		"merchant-operator-console":            {"merchant-operator-console"},
+		"merchant-operator-ops":                {"merchant-operator", "merchant-operator-apiserver", "merchant-operator-console", "merchant-operator-dispatcher"},
 	}
 	for _, names := range reached {
 		slices.Sort(names) // the order of Deployments is nobody's promise
@@ -78,7 +82,7 @@ func TestDisruptionBudgetsCoverTheDeployments(t *testing.T) {
 		}
 		budgets[deployment.Name] = selector.Matches(labels.Set(deployment.Spec.Template.Labels))
 	}
-	want := map[string]bool{"merchant-operator": true, "merchant-operator-apiserver": true, "merchant-operator-dispatcher": true}
+	want := map[string]bool{"merchant-operator": true, "merchant-operator-apiserver": true, "merchant-operator-console": true, "merchant-operator-dispatcher": true}
 	if diff := cmp.Diff(want, budgets); diff != "" {
 		t.Errorf("Deployments with a budget (-want +got):\n%s", diff)
 	}
@@ -112,6 +116,7 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 	want := map[string]string{
 		"merchant-operator":            "merchant-operator",
 		"merchant-operator-apiserver":  "merchant-operator-apiserver",
+		"merchant-operator-console":    "merchant-operator-console",
 		"merchant-operator-dispatcher": "merchant-operator-dispatcher",
 	}
 	if diff := cmp.Diff(want, accounts); diff != "" {
@@ -129,22 +134,65 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 
 // The kubelet kills what is left at the end of the grace period, and requests with it.
 func TestTheGracePeriodOutlastsTheDrain(t *testing.T) {
-	deployment := deployments(t)["merchant-operator-apiserver"]
-	drain, err := time.ParseDuration(flagValue(t, deployment, "drain-delay"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const requests = 30 * time.Second // for those under way when the listener closes
-	grace := time.Duration(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
-	if grace < drain+requests {
-		t.Errorf("the grace period is %s, want at least the drain of %s and %s for requests", grace, drain, requests)
+	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-console"} {
+		deployment := deployments(t)[name]
+		drain, err := time.ParseDuration(flagValue(t, deployment, "drain-delay"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		grace := time.Duration(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+		if grace < drain+requests {
+			t.Errorf("the grace period of %s is %s, want at least the drain of %s and %s for requests", name, grace, drain, requests)
+		}
 	}
 }
 
-// deployments applies config/default and returns its Deployments by name, as the API server stored them.
+// With the console the internal port serves TLS. The console gets the certificate authority, and not the key.
+func TestTheInternalPortHasTLSForTheConsole(t *testing.T) {
+	all := deployments(t)
+	directory := flagValue(t, all["merchant-operator-apiserver"], "internal-cert-dir")
+	file := flagValue(t, all["merchant-operator-console"], "internal-ca-file")
+	for name, want := range map[string]string{"merchant-operator-apiserver": directory, "merchant-operator-console": file} {
+		pod := all[name].Spec.Template.Spec
+		if len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "merchant-operator-internal-tls" {
+			t.Fatalf("%s has the volumes %v", name, pod.Volumes)
+		}
+		got := pod.Containers[0].VolumeMounts[0].MountPath
+		for _, item := range pod.Volumes[0].Secret.Items {
+			got += "/" + item.Path
+		}
+		if got != want {
+			t.Errorf("%s reads %s, and the Secret is at %s", name, want, got)
+		}
+	}
+	var service corev1.Service
+	read(t, system, "merchant-operator-apiserver-internal", &service)
+	if service.Spec.Ports[0].Name != "https" {
+		t.Errorf("the port of the internal Service is called %s", service.Spec.Ports[0].Name)
+	}
+}
+
+// deployments applies config/default with the component config/console and returns its Deployments by name, as the API server stored
+// them.
 func deployments(t *testing.T) map[string]appsv1.Deployment {
 	t.Helper()
-	install(t, "default")
+	if !installed["default with console"] {
+		directory := t.TempDir()
+		path := func(name string) string {
+			relative, err := filepath.Rel(directory, repository.Path("config", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return relative
+		}
+		text := "resources: [" + path("default") + "]\ncomponents: [" + path("console") + "]\n"
+		if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		kubectl(t, "", "apply", "--server-side", "--force-conflicts", "-k", directory)
+		installed["default with console"] = true
+	}
 	var stored appsv1.DeploymentList
 	list(t, &stored)
 	out := map[string]appsv1.Deployment{}

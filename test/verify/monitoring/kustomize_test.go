@@ -15,19 +15,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomized is config/default with config/prometheus beside it, as docs/observability.md shows; by kind and name.
+// kustomized is config/default with the components of console and monitoring, as docs/observability.md shows; by kind and name.
 func kustomized(t *testing.T) map[string][]byte {
 	t.Helper()
 	directory := t.TempDir()
-	var lines []string
-	for field, path := range map[string]string{"resources": "default", "components": "prometheus"} {
-		relative, err := filepath.Rel(directory, repository.Path("config", path))
+	path := func(name string) string {
+		relative, err := filepath.Rel(directory, repository.Path("config", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, field+": ["+relative+"]")
+		return relative
 	}
-	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	text := "resources: [" + path("default") + "]\ncomponents: [" + path("console") + ", " + path("prometheus") + "]\n"
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
@@ -54,7 +54,7 @@ func kustomized(t *testing.T) map[string][]byte {
 
 func TestKustomizeWatchesAllPorts(t *testing.T) {
 	objects := kustomized(t)
-	for _, name := range []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"} {
+	for _, name := range []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-console", "merchant-operator-dispatcher"} {
 		var deployment appsv1.Deployment
 		if err := yaml.UnmarshalStrict(objects["Deployment/"+name], &deployment); err != nil {
 			t.Fatalf("%s: %v", name, err)
