@@ -80,7 +80,7 @@ func TestGetSessionThatIsNotThere(t *testing.T) {
 		"NUL":                  id[:10] + "%00" + id[11:],
 		"a slash":              id[:10] + "%2F" + id[11:],
 		"dots":                 "%2e%2e",
-		"a hash tag of Redis":  "%7Bb00%7D:session:" + id,
+		"a hash tag of Redis":  "%7Bb00m%7D:session:" + id,
 		"a wildcard":           "*",
 		"a line break":         id + "%0A",
 		"invalid UTF-8":        "%ff%fe",

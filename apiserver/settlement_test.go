@@ -152,7 +152,7 @@ func TestSettlementOfWhatIsNotThere(t *testing.T) {
 	r := f.start()
 	for _, id := range []string{
 		"ps_00000000000000000000000000", "ps_3fzzzzzzzzzzzzzzzzzzzzzzzz", "ps_ff000000000000000000000000", "x", "%20", "%00", "*",
-		"ps_00000000000000000000000000%2Fx", "%7Bb00%7D:session:ps_00000000000000000000000000",
+		"ps_00000000000000000000000000%2Fx", "%7Bb00m%7D:session:ps_00000000000000000000000000",
 	} {
 		r.report(id, rail, paid(1)).wantError(t, http.StatusNotFound, "session not found")
 	}

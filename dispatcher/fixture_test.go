@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -178,7 +177,7 @@ func (f fixture) redis(t *testing.T) *goredis.Client {
 	return c
 }
 
-func tag(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
+var tag = storetest.TagOf
 
 // queued returns what stands in the queue of a bucket for each event: merchant id, time, event id, and holder and token of a lease.
 func (f fixture) queued(t *testing.T, bucket session.Bucket) map[string][]string {

@@ -13,10 +13,14 @@ type Keyspace string
 // KeyspaceOf returns the keyspace of a bucket.
 func KeyspaceOf(bucket session.Bucket) Keyspace { return keyspaces[bucket%session.Buckets] }
 
+// slotLetters has a letter for each bucket. With it, the slots of all buckets are 256 apart, give or take 16, so any number of
+// primaries with equal ranges of slots have equal numbers of buckets. Without it, CRC16 would leave 6 primaries with 8 to 14.
+const slotLetters = "mknhkmhnhpiljiotkmhnmknhnvojloirnhmkhnkmkmsoijlihnkmnhmzmkligljo"
+
 // keyspaces are those of all buckets, for each request needs one.
 var keyspaces = func() (all [session.Buckets]Keyspace) {
 	for bucket := range all {
-		all[bucket] = Keyspace(fmt.Sprintf("{b%02d}:", bucket))
+		all[bucket] = Keyspace(fmt.Sprintf("{b%02x%c}:", bucket, slotLetters[bucket]))
 	}
 	return all
 }()

@@ -78,7 +78,7 @@ func TestMessagesOfTheAddedBucketsAreReceived(t *testing.T) {
 	h, subscription := subscribe(t, storetest.Client(t, server.URL()))
 	c := storetest.Inspect(t, server)
 	publish := func(bucket int, message string) int64 {
-		return c.Publish(t.Context(), fmt.Sprintf("{b%02d}:ended", bucket), message).Val()
+		return c.Publish(t.Context(), redis.KeyspaceOf(session.Bucket(bucket)).Key(redis.EndedChannel), message).Val()
 	}
 	for _, bucket := range []session.Bucket{7, 0, 63} {
 		subscription.Add(bucket)
@@ -134,7 +134,7 @@ func TestALostSubscriptionComesBackByItself(t *testing.T) {
 	h.awaitActive(7, 8)
 	c := storetest.Inspect(t, server)
 	for bucket := range session.Bucket(2) {
-		if err := c.Publish(t.Context(), fmt.Sprintf("{b%02d}:ended", bucket+7), "back").Err(); err != nil {
+		if err := c.Publish(t.Context(), redis.KeyspaceOf(session.Bucket(bucket+7)).Key(redis.EndedChannel), "back").Err(); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket+7, "back")
@@ -199,7 +199,7 @@ func TestASubscriptionFollowsASlotOfARedisCluster(t *testing.T) {
 	}
 	for bucket := range session.Bucket(session.Buckets) {
 		h.awaitActive(bucket)
-		if err := publish(fmt.Sprintf("{b%02d}:ended", bucket), "one"); err != nil {
+		if err := publish(redis.KeyspaceOf(session.Bucket(bucket)).Key(redis.EndedChannel), "one"); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket, "one")
@@ -207,7 +207,7 @@ func TestASubscriptionFollowsASlotOfARedisCluster(t *testing.T) {
 	if !sharded {
 		return // every server passes on every message
 	}
-	const channel = "{b07}:ended"
+	const channel = "{b07n}:ended"
 	slot := int(clients[0].ClusterKeySlot(t.Context(), channel).Val())
 	from := slot * 3 / storetest.Slots
 	toID := clients[(from+1)%3].Do(t.Context(), "CLUSTER", "MYID").Val()
@@ -234,7 +234,7 @@ func TestARedisClusterBeforeRedis7(t *testing.T) {
 	h, subscription := subscribe(t, storetest.Client(t, "redis+cluster://"+server.Addr()))
 	subscription.Add(7)
 	h.awaitActive(7)
-	if err := c.Publish(t.Context(), "{b07}:ended", "one").Err(); err != nil {
+	if err := c.Publish(t.Context(), "{b07n}:ended", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
 	h.awaitMessage(7, "one")

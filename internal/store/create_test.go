@@ -24,7 +24,7 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 		"numbers beyond a float's digits": {
 			AmountCents: 9_007_199_254_740_993, TaxCents: new(int64(1<<63 - 1)), TipCents: new(int64(123_456_789_012_345_678)),
 		},
-		"text of any kind":              {AmountCents: 1, OrderRef: "\"'\\ %s\t 日本 🍕 {b00} nil\r\n\x00", CustomerEmail: "-"},
+		"text of any kind":              {AmountCents: 1, OrderRef: "\"'\\ %s\t 日本 🍕 {b00m} nil\r\n\x00", CustomerEmail: "-"},
 		"text that looks like a number": {AmountCents: 1, OrderRef: "1e400", CustomerEmail: "false"},
 	} {
 		t.Run(desc, func(t *testing.T) {

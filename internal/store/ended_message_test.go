@@ -51,7 +51,7 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 				each(id)
 			}
 		})
-		if want := []string{"{b07}:ended " + id.String()}; !slices.Equal(messages, want) {
+		if want := []string{"{b07n}:ended " + id.String()}; !slices.Equal(messages, want) {
 			t.Errorf("%s: published %q, want %q", end, messages, want)
 		}
 	}
@@ -61,7 +61,7 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 		created := mustCreate(t, s, asks, with(newSession(), short)).Session
 		due(t, s, created)
 		messages := messagesDuring(t, server, func() { do(created.ID); do(created.ID) })
-		if want := []string{"{b07}:ended " + created.ID.String()}; !slices.Equal(messages, want) {
+		if want := []string{"{b07n}:ended " + created.ID.String()}; !slices.Equal(messages, want) {
 			t.Errorf("expired, %s: published %q, want %q", end, messages, want)
 		}
 	}

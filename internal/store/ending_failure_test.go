@@ -20,7 +20,7 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 	asks := merchantOf(7)
 	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
 	due(t, s, expiring)
-	waiting := func() float64 { return c.ZScore(t.Context(), "{b07}:expiry", "10").Val() }
+	waiting := func() float64 { return c.ZScore(t.Context(), "{b07n}:expiry", "10").Val() }
 	before := waiting()
 	refused := func(why string) {
 		t.Helper()

@@ -38,7 +38,7 @@ func TestSessionsOfEachLifetimeAreSweptInTheirOrder(t *testing.T) {
 	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{waits.ID.String()}) {
 		t.Errorf("waiting: %v, want %s", pending, waits.ID)
 	}
-	if at := c.ZScore(t.Context(), "{b07}:expiry", "3600000").Val(); int64(at) != waits.ExpiresAt.UnixMilli() {
+	if at := c.ZScore(t.Context(), "{b07n}:expiry", "3600000").Val(); int64(at) != waits.ExpiresAt.UnixMilli() {
 		t.Errorf("its line is due at %.0f, want %d", at, waits.ExpiresAt.UnixMilli())
 	}
 }
@@ -52,14 +52,14 @@ func TestALineIsDueWithItsFirstSession(t *testing.T) {
 	second := mustCreate(t, s, asks, newSession()).Session
 	_, _, err := s.Cancel(t.Context(), asks, first.ID)
 	must(t, err)
-	must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
+	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
 	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept != (store.Swept{}) {
 		t.Errorf("%+v, %v; want nothing to expire", swept, err)
 	}
 	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{second.ID.String()}) {
 		t.Errorf("waiting: %v, want %s", pending, second.ID)
 	}
-	if at := c.ZScore(t.Context(), "{b07}:expiry", "900000").Val(); int64(at) != second.ExpiresAt.UnixMilli() {
+	if at := c.ZScore(t.Context(), "{b07n}:expiry", "900000").Val(); int64(at) != second.ExpiresAt.UnixMilli() {
 		t.Errorf("the line is due at %.0f, want %d", at, second.ExpiresAt.UnixMilli())
 	}
 }
@@ -73,7 +73,7 @@ func TestALineThatGotLostIsFoundAgain(t *testing.T) {
 	for i := range 65 {
 		last = mustCreate(t, s, asks, with(newSession(), short)).Session
 		if i == 0 {
-			must(t, c.Del(t.Context(), "{b07}:expiry").Err())
+			must(t, c.Del(t.Context(), "{b07n}:expiry").Err())
 		}
 	}
 	due(t, s, last)
@@ -86,8 +86,8 @@ func TestALineThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	expired := mustCreate(t, s, merchantOf(7), with(newSession(), short)).Session
-	must(t, c.Set(t.Context(), "{b07}:expiry:5", "text", 0).Err())
-	must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
+	must(t, c.Set(t.Context(), "{b07n}:expiry:5", "text", 0).Err())
+	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
 	due(t, s, expired)
 	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
 		t.Errorf("%+v, %v; want one expired and one corrupt", swept, err)

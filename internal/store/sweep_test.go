@@ -138,7 +138,7 @@ func TestASweepPassesOverWhatHasEnded(t *testing.T) {
 		}
 		end(created.ID)
 		if !expires { // as if its turn had come
-			must(t, c.ZAdd(t.Context(), "{b07}:expiry", goredis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(wanted.Lifetime))}).Err())
+			must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(wanted.Lifetime))}).Err())
 		}
 		if swept := sweepAll(t, s, 7, 10); swept != (store.Swept{}) {
 			t.Errorf("%s: a sweep finds %+v", desc, swept)
@@ -165,7 +165,7 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
-	const tag = "{b07}:"
+	const tag = "{b07n}:"
 	key := func(id session.ID) string { return tag + "session:" + id.String() }
 	harmed := map[string]session.ID{}
 	for desc, harm := range map[string]func(session.ID) error{

@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // shop is the one merchant of this package: a key that every replica accepts, and the token of a rail.
@@ -93,7 +94,7 @@ func expire(t *testing.T, id string) {
 	client := redis.NewClient(&redis.Options{Addr: shared.Redis.Addr()})
 	defer func() { _ = client.Close() }()
 	past := time.Now().Add(-time.Second).UnixMilli()
-	if err := client.HSet(t.Context(), fmt.Sprintf("{b%02d}:session:%s", parsed.Bucket(), id), "x", past).Err(); err != nil {
+	if err := client.HSet(t.Context(), storetest.TagOf(parsed.Bucket())+"session:"+id, "x", past).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,11 +3,11 @@
 package faults
 
 import (
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -38,7 +38,7 @@ func (s *deployment) railToken() string { return shared.secret(s.RailToken()) }
 
 // bucketTag is what the keys of a merchant's state begin with.
 func bucketTag(merchantID string) string {
-	return fmt.Sprintf("{b%02d}:", session.BucketOf(merchantID))
+	return string(redis.KeyspaceOf(session.BucketOf(merchantID)))
 }
 
 // mustCall fails the test unless the answer has the status.

@@ -91,7 +91,7 @@ func (i *installation) damage() error {
 	redis := goredis.NewClient(&goredis.Options{Addr: i.Redis.Addr(), Protocol: 2, DisableIdentity: true})
 	defer func() { _ = redis.Close() }()
 	const id = "ps_00abcdefghijklmnopqrstuvwx"
-	for _, key := range []string{"{b00}:session:" + id, "{b01}:due"} {
+	for _, key := range []string{"{b00m}:session:" + id, "{b01k}:due"} {
 		if err := redis.Set(ctx, key, "neither a hash nor a sorted set", 0).Err(); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (i *installation) damage() error {
 			return err
 		}
 	}
-	return redis.Del(ctx, "{b01}:due").Err()
+	return redis.Del(ctx, "{b01k}:due").Err()
 }
 
 // onboard applies a Merchant and an ApiKey and returns the delivered key.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -37,7 +37,7 @@ func Inspect(t testing.TB, server *redistest.Server) *goredis.Client {
 func Tag(merchantID string) string { return TagOf(session.BucketOf(merchantID)) }
 
 // TagOf is what the keys of a bucket begin with.
-func TagOf(bucket session.Bucket) string { return fmt.Sprintf("{b%02d}:", bucket) }
+func TagOf(bucket session.Bucket) string { return string(redis.KeyspaceOf(bucket)) }
 
 // Queued finds an event in the queue of its bucket: what stands there for it, and when it is due.
 func Queued(t Checker, c *goredis.Client, tag, id string) (member string, at time.Time, there bool) {

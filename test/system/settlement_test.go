@@ -1,7 +1,6 @@
 package system
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // Each way a session can end is seen on every replica and reported once.
@@ -192,7 +192,7 @@ func expire(t *testing.T, id string) {
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	bucket := fmt.Sprintf("{b%02d}:", parsed.Bucket())
+	bucket := storetest.TagOf(parsed.Bucket())
 	past := time.Now().Add(-time.Second).UnixMilli()
 	if err := client.HSet(t.Context(), bucket+"session:"+id, "x", past).Err(); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,10 @@
-// Package cluster is `bench cluster`: the same load on a Redis Cluster of three primaries and on a single Redis. It checks every
+// Package cluster is `bench cluster`: the same load on a Redis Cluster and on a single Redis. It checks every
 // response, and measures the cost of requests, the load on each primary, errors while buckets move, and memory.
 package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,20 +21,23 @@ import (
 // Command is `bench cluster`.
 func Command() *cobra.Command {
 	var options fixture.Options
-	var merchants int
+	var merchants, primaries int
 	command := &cobra.Command{
 		Use:   "cluster",
 		Short: "Measure the API on a Redis Cluster beside a single Redis",
-		Long: "Measures requests on a Redis Cluster of three primaries beside a single Redis, checks every response, moves buckets under\n" +
-			"load, and measures the memory of Redis. docs/performance/scale.md explains the results.",
-		PreRunE: fixture.AtLeast("merchants", 2),
+		Long: "Measures requests on a Redis Cluster beside a single Redis, checks every response, moves buckets under load, and\n" +
+			"measures the memory of Redis. docs/performance/scale.md explains the results.",
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(fixture.AtLeast("merchants", 2)(cmd, args), fixture.AtLeast("primaries", 3)(cmd, args))
+		},
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
-			(&bench{Fixture: f, merchants: make([]merchant, merchants)}).run(ctx, out)
+			(&bench{Fixture: f, merchants: make([]merchant, merchants), primaries: primaries}).run(ctx, out)
 		}),
 	}
 	options.AddFlags(command.Flags(), "bin/bench-cluster.json")
 	options.AddRounds(command.Flags(), 3, 1)
 	command.Flags().IntVar(&merchants, "merchants", 960, "number of merchants")
+	command.Flags().IntVar(&primaries, "primaries", 3, "number of primaries of the Redis Cluster, at least 3")
 	return command
 }
 
@@ -43,7 +47,8 @@ type results struct {
 	Merchants int                 `json:"merchants"`
 	Checked   checked             `json:"checked"`
 	Commands  float64             `json:"redisCommandsPerRequest"`
-	Shares    []shares            `json:"shares"`
+	Primaries int                 `json:"primaries"`
+	Shares    shares              `json:"shares"`
 	Samples   map[string][]sample `json:"samples"` // by kind and side, in the order of the rounds
 	Memory    memory              `json:"memory"`
 	Roomy     memory              `json:"memoryWithRoomyHashes"`
@@ -73,6 +78,7 @@ type bench struct {
 	*fixture.Fixture
 
 	merchants       []merchant
+	primaries       int
 	single, cluster *side
 }
 
@@ -80,9 +86,9 @@ func (b *bench) sides() []*side { return []*side{b.single, b.cluster} }
 
 // run puts the same load on both sides in turn.
 func (b *bench) run(ctx context.Context, out io.Writer) {
-	b.Progress("publishing %d merchants, and starting a Redis, a Redis Cluster of %d, and two replicas of the API", len(b.merchants), primaries)
+	b.Progress("publishing %d merchants, and starting a Redis, a Redis Cluster of %d, and two replicas of the API", len(b.merchants), b.primaries)
 	b.start(ctx)
-	r := &results{Merchants: len(b.merchants), Samples: map[string][]sample{}, Ratios: report.Ratios{}}
+	r := &results{Merchants: len(b.merchants), Primaries: b.primaries, Samples: map[string][]sample{}, Ratios: report.Ratios{}}
 	empty := usedMemory(ctx, b.single.nodes[0])
 	b.Progress("every merchant creates, repeats, reads and cancels a session; every response is checked")
 	for _, side := range b.sides() {
@@ -94,7 +100,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 			r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable, r.Checked.Examples))
 	}
 	r.Commands = b.countCommands(ctx, &r.Checked)
-	before := b.shares(ctx)
+	r.Shares = b.shares(ctx)
 	for round := range b.Rounds {
 		b.Progress("round %d of %d", round+1, b.Rounds)
 		for _, kind := range kinds {
@@ -102,19 +108,17 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 				measured := side.measure(ctx, kind, round, b.Length())
 				r.Samples[kind+"@"+side.name] = append(r.Samples[kind+"@"+side.name], measured)
 				if side == b.cluster {
-					before.addScripts(measured)
+					r.Shares.addScripts(measured)
 				}
 			}
 		}
 	}
 	r.Checked.add(b.check(ctx, b.cluster, b.merchants, "last"))
 	r.Memory = measureMemory(ctx, b.single.nodes[0], empty)
-	b.Progress("moving buckets until no primary has two more than another, under load")
-	r.Moved = b.rebalance(ctx)
+	b.Progress("moving %d buckets under load", movedBuckets)
+	r.Moved = b.reshard(ctx)
 	r.Roomy = b.measureRoomyMemory(ctx)
-	after := b.shares(ctx)
-	after.addScripts(b.cluster.measure(ctx, read, b.Rounds, b.Length()))
-	r.Shares, r.Machine = []shares{before, after}, report.DescribeMachine()
+	r.Machine = report.DescribeMachine()
 	r.print(out)
 	fixture.Check(report.Save(b.Output, r))
 	if wrong := r.Ratios["wrong_answers"]; wrong > 0 {
@@ -137,7 +141,7 @@ func (b *bench) start(ctx context.Context) {
 	b.single, b.cluster = &side{name: "single"}, &side{name: "cluster"}
 	b.single.nodes = []*fixture.Redis{b.StartRedis(ctx)}
 	b.single.Process = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.single.nodes[0].URL())
-	for range primaries {
+	for range b.primaries {
 		b.cluster.nodes = append(b.cluster.nodes, b.StartRedis(ctx, "--cluster-enabled", "yes"))
 	}
 	b.cluster.join(ctx)
@@ -156,8 +160,7 @@ func (r *results) compare() {
 		report.Compare(r.Ratios, "redis_cpu_cluster_vs_single@"+kind, cluster, single, redisCPU)
 		r.Ratios["redirects"] += redirects(cluster)
 	}
-	r.Ratios["spread_max_over_mean"] = spread(r.Shares[0].Scripts)
-	r.Ratios["spread_max_over_mean_evened"] = spread(r.Shares[1].Scripts)
+	r.Ratios["spread_max_over_mean"] = spread(r.Shares.Scripts)
 	r.Ratios["commands_per_request"] = r.Commands
 	r.Ratios["wrong_answers"] = float64(r.Checked.Wrong + r.Moved.During.Wrong + r.Moved.After.Wrong)
 	r.Ratios["unavailable_while_moving"] = float64(r.Moved.During.Unavailable) / float64(max(r.Moved.During.Asked, 1))
@@ -182,7 +185,7 @@ func redirects(samples []sample) (sum float64) {
 // print writes tables for people and a line for each ratio for programs.
 func (r *results) print(out io.Writer) {
 	r.compare()
-	fmt.Fprintf(out, "\n%s; %d merchants, %d connections\n\n", r.Machine, r.Merchants, connections)
+	fmt.Fprintf(out, "\n%s; %d merchants, %d primaries, %d connections\n\n", r.Machine, r.Merchants, r.Primaries, connections)
 	table := report.Table(out, "\t\trequests/s\tp50\tp99\tAPI CPU µs\tRedis CPU µs\tredirects\t")
 	for _, kind := range kinds {
 		for _, side := range []string{"single", "cluster"} {
@@ -195,10 +198,8 @@ func (r *results) print(out io.Writer) {
 	}
 	_ = table.Flush() // errors of out are not handled anywhere
 
-	for i, what := range []string{"slots as redis-cli distributes them", "after the buckets were moved"} {
-		s := r.Shares[i]
-		fmt.Fprintf(out, "%s: buckets %v, merchants %v, scripts %v; busiest primary to the mean %.3f\n", what, s.Buckets, s.Merchants, s.Scripts, spread(s.Scripts))
-	}
+	s := r.Shares
+	fmt.Fprintf(out, "primaries: buckets %v, merchants %v, scripts %v; the busiest to the mean %.3f\n", s.Buckets, s.Merchants, s.Scripts, spread(s.Scripts))
 	fmt.Fprintf(out, "\nchecked %d responses: %d wrong, %d with status 503\n", r.Checked.Asked, r.Checked.Wrong, r.Checked.Unavailable)
 	m := r.Moved
 	fmt.Fprintf(out, "moved %d buckets with %d keys in %s: of %d responses %d were wrong, %d had status 503; afterwards of %d: %d, %d\n",

@@ -16,18 +16,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	client "github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// primaries of the cluster.
-const primaries = 3
+// movedBuckets are moved under load, from the first primary to the second.
+const movedBuckets = 3
 
 // join makes a cluster of the nodes, with redis-cli's default distribution of slots.
 func (s *side) join(ctx context.Context) {
 	for bucket := range session.Buckets {
-		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, fmt.Sprintf("b%02d", bucket)).Result())))
+		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, client.KeyspaceOf(session.Bucket(bucket)).Key(client.QueueKey)).Result())))
 	}
 	args := []string{"--cluster", "create", "--cluster-yes"}
 	for _, node := range s.nodes {
@@ -150,8 +151,8 @@ type moves struct {
 	After   checked       `json:"after"`
 }
 
-// rebalance moves buckets until no primary has two more than another, while every merchant creates, reads and cancels sessions.
-func (b *bench) rebalance(ctx context.Context) (m moves) {
+// reshard moves buckets while every merchant creates, reads and cancels sessions.
+func (b *bench) reshard(ctx context.Context) (m moves) {
 	moved := make(chan error, 1)
 	go func() { moved <- fixture.Try(func() { b.cluster.moveBuckets(ctx, &m) }) }()
 	var during checked
@@ -167,31 +168,20 @@ func (b *bench) rebalance(ctx context.Context) (m moves) {
 	}
 }
 
-// moveBuckets moves the bucket in the lowest slot of the primary with most to the one with fewest, until they differ by less than two.
+// moveBuckets moves the buckets in the lowest slots of the first primary to the second, with the slots between them.
 func (s *side) moveBuckets(ctx context.Context, m *moves) {
 	started := time.Now()
-	for {
-		all := s.ownedAccordingTo(ctx, s.nodes[0])
-		from, to := 0, 0
-		for i, of := range all {
-			if len(of.bucketSlots) > len(all[from].bucketSlots) {
-				from = i
-			}
-			if len(of.bucketSlots) < len(all[to].bucketSlots) {
-				to = i
-			}
-		}
-		if len(all[from].bucketSlots) < len(all[to].bucketSlots)+2 {
-			m.Took = time.Since(started)
-			return
-		}
-		next := all[from].bucketSlots[0]
-		count := 1 + slices.Index(all[from].slots, next) // redis-cli moves the lowest slots first
+	from, to := s.nodes[0], s.nodes[1]
+	for range movedBuckets {
+		own := s.ownedAccordingTo(ctx, from)[0]
+		next := own.bucketSlots[0]
+		count := 1 + slices.Index(own.slots, next) // redis-cli moves the lowest slots first
 		m.Buckets, m.Slots = m.Buckets+1, m.Slots+count
-		m.Keys += fixture.Must(s.nodes[from].ClusterCountKeysInSlot(ctx, next).Result())
-		s.redisCLI(ctx, "--cluster", "reshard", s.nodes[from].Addr(), "--cluster-from", clusterID(ctx, s.nodes[from]),
-			"--cluster-to", clusterID(ctx, s.nodes[to]), "--cluster-slots", strconv.Itoa(count), "--cluster-yes")
+		m.Keys += fixture.Must(from.ClusterCountKeysInSlot(ctx, next).Result())
+		s.redisCLI(ctx, "--cluster", "reshard", from.Addr(), "--cluster-from", clusterID(ctx, from),
+			"--cluster-to", clusterID(ctx, to), "--cluster-slots", strconv.Itoa(count), "--cluster-yes")
 	}
+	m.Took = time.Since(started)
 }
 
 func clusterID(ctx context.Context, node *fixture.Redis) string {

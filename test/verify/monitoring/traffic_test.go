@@ -9,11 +9,12 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/devenvtest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -102,7 +103,7 @@ func (tr *traffic) send() {
 	}
 
 	// What no role would write there: a request gets an error.
-	tr.redis("SET {b00}:session:ps_00abcdefghijklmnopqrstuvwx text")
+	tr.redis("SET {b00m}:session:ps_00abcdefghijklmnopqrstuvwx text")
 	tr.call(api, http.MethodGet, "/api/v1/public/sessions/ps_00abcdefghijklmnopqrstuvwx", "", "")
 }
 
@@ -122,13 +123,14 @@ func (tr *traffic) call(base, method, path, bearer, body string) fixture.Answer 
 
 // expire makes a session due, which takes a minute without reaching into Redis.
 func (tr *traffic) expire(id string) {
-	bucket, err := strconv.ParseUint(strings.TrimPrefix(id, "ps_")[:2], 16, 8)
+	parsed, err := session.ParseID(id)
 	if err != nil {
 		tr.t.Fatal(err)
 	}
+	bucket := redis.KeyspaceOf(parsed.Bucket())
 	past := time.Now().Add(-time.Second).UnixMilli()
-	tr.redis(fmt.Sprintf("HSET {b%02d}:session:%s x %d", bucket, id, past))
-	tr.redis(fmt.Sprintf("ZADD {b%02d}:expiry %d %s", bucket, past, id))
+	tr.redis(fmt.Sprintf("HSET %ssession:%s x %d", bucket, id, past))
+	tr.redis(fmt.Sprintf("ZADD %sexpiry %d %s", bucket, past, id))
 }
 
 // redis sends a command and reads the beginning of its answer.

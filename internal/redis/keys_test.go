@@ -1,0 +1,48 @@
+package redis_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// The buckets are in the slots that Redis says, and each primary has the slots that `redis-cli --cluster create` gives it.
+func TestPrimariesHaveEqualNumbersOfBuckets(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	inspect := storetest.Inspect(t, server)
+	buckets := [storetest.Slots]int{}
+	for bucket := range session.Bucket(session.Buckets) {
+		slot := inspect.ClusterKeySlot(t.Context(), redis.KeyspaceOf(bucket).Key(redis.QueueKey)).Val()
+		buckets[slot]++
+	}
+	for primaries := 1; primaries <= session.Buckets; primaries++ {
+		share := float64(storetest.Slots) / float64(primaries)
+		first := 0
+		for i := range primaries {
+			last := int(math.Round(float64(i+1)*share - 1))
+			count := 0
+			for _, here := range buckets[first : last+1] {
+				count += here
+			}
+			if most := math.Ceil(float64(session.Buckets) / float64(primaries)); float64(count) > most {
+				t.Errorf("primary %d of %d has %d buckets, want at most %.0f", i+1, primaries, count, most)
+			}
+			first = last + 1
+		}
+	}
+}
+
+func TestKeysBeginWithTheBucketAsASessionIDHasIt(t *testing.T) {
+	id, err := session.ParseID("ps_1f0123456789abcdefghijklmn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key := redis.KeyspaceOf(id.Bucket()).Key(redis.SessionKey, id.String()); !strings.HasPrefix(key, "{b1f") || !strings.HasSuffix(key, "}:session:"+id.String()) {
+		t.Errorf("the key is %s", key)
+	}
+}
