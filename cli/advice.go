@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// advice is what to do next about a merchant, the most urgent first. Conditions say what to do in their messages.
+func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
+	next := []string{}
+	add := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
+	if !s.Ready.Status {
+		add("Merchant: %s", s.Ready.Message)
+	}
+	if s.State != v1alpha1.MerchantActive {
+		add("Every request gets 403. To resume, set spec.state of the Merchant to Active.")
+	}
+	if len(s.Keys) == 0 {
+		add("Issue a key: kubectl merchant keys issue %s-1 --merchant %s -n %s", s.Name, s.Name, s.Namespace)
+	}
+	for i := range keys {
+		next = append(next, adviceOnKey(&keys[i], now)...)
+	}
+	if s.Webhook != nil && s.Webhook.Healthy != nil && !s.Webhook.Healthy.Status {
+		add("Webhook: %s", s.Webhook.Healthy.Message)
+	}
+	if s.Webhook != nil && s.Webhook.Dead > 0 {
+		add("List the dead letters: kubectl merchant webhooks dead-letters --merchant %s/%s", s.Namespace, s.Name)
+	}
+	return next
+}
+
+// adviceOnKey is about one key. A disabled key, and one of a merchant that is not active, need nothing.
+func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
+	add := func(format string, args ...any) { next = append(next, key.Name+": "+fmt.Sprintf(format, args...)) }
+	rotate := fmt.Sprintf("kubectl merchant keys rotate %s -n %s", key.Name, key.Namespace)
+	ready := readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition)
+	switch ready.Reason {
+	case v1alpha1.ReasonPublished, v1alpha1.ReasonDisabled, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed:
+	case v1alpha1.ReasonNotIssued:
+		add("nobody has a key yet. Issue it in the console.")
+	default:
+		add("%s", ready.Message)
+	}
+	if lost := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.KeyLostCondition); lost != nil {
+		add("%s", lost.Message)
+	}
+	if delivered := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition); delivered != nil && delivered.Reason == v1alpha1.ReasonNotDelivered {
+		add("no Secret has the key any more. If nobody else has it: %s", rotate)
+	}
+	for _, kind := range []string{v1alpha1.ExpiringSoonCondition, v1alpha1.RotatingSoonCondition} {
+		if soon := meta.FindStatusCondition(key.Status.Conditions, kind); soon != nil {
+			add("%s", soon.Message)
+		}
+	}
+	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
+		add("an old key still works for %s. Give the new one to every till and server until then.", until(&key.Status.PreviousKeys[0].ValidUntil, now))
+	}
+	return next
+}

@@ -1,0 +1,138 @@
+// Package cli is kubectl merchant: commands for people who manage merchants and their keys, and who find out why a key is refused.
+//
+// Data goes to stdout, everything else to stderr. A key is read from stdin only, and printed only by a command that was asked for it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// plugin is what all commands share.
+type plugin struct {
+	genericiooptions.IOStreams
+
+	version string
+	config  clientcmd.ClientConfig
+	now     func() time.Time
+	// systemNamespace and credentialsNamespace are where the product is installed.
+	systemNamespace, credentialsNamespace string
+}
+
+// Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready.
+func Execute(ctx context.Context, version string, streams genericiooptions.IOStreams, args []string) int {
+	klog.SetOutput(streams.ErrOut)
+	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	return printError(streams.ErrOut, err)
+}
+
+func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
+	p := &plugin{IOStreams: streams, version: version, now: time.Now}
+	root := &cobra.Command{
+		Use:         "kubectl-merchant",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl merchant"},
+		Short:       "Manage merchants and their API keys, and find out why a key is refused",
+		Long: "Manage merchants and their API keys, and find out why a key is refused.\n\n" +
+			"Exit codes: 0 done, 1 error, 2 wrong usage, 3 not ready or refused.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          needCommand,
+		RunE:          printHelp,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(flagError)
+	p.config = kubeconfigFlags(root.PersistentFlags())
+	namespaces := root.PersistentFlags()
+	namespaces.StringVar(&p.systemNamespace, "system-namespace", "merchant-operator-system", "namespace of the operator, the API and the dispatcher")
+	namespaces.StringVar(&p.credentialsNamespace, "credentials-namespace", "merchant-operator-credentials", "namespace of the published objects")
+	p.registerCompletion(root)
+	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.versionCommand())
+	return root
+}
+
+// kubeconfigFlags adds the flags of kubectl that say which cluster, and who. Those with secrets are not among them. They are those
+// of cli-runtime's ConfigFlags, whose package would add kustomize and 30 MB to the binary of all roles.
+func kubeconfigFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig file; empty: $KUBECONFIG, then ~/.kube/config")
+	overrides := &clientcmd.ConfigOverrides{}
+	flags.StringVar(&overrides.CurrentContext, clientcmd.FlagContext, "", "context of the kubeconfig; empty: the current one")
+	flags.StringVarP(&overrides.Context.Namespace, clientcmd.FlagNamespace, "n", "", "namespace; empty: that of the context")
+	flags.StringVar(&overrides.Context.Cluster, clientcmd.FlagClusterName, "", "cluster of the kubeconfig; empty: that of the context")
+	flags.StringVar(&overrides.Context.AuthInfo, clientcmd.FlagAuthInfoName, "", "user of the kubeconfig; empty: that of the context")
+	flags.StringVar(&overrides.AuthInfo.Impersonate, clientcmd.FlagImpersonate, "", "user to act as; needs the right to impersonate")
+	flags.StringArrayVar(&overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil, "group to act as; may be repeated")
+	flags.StringVar(&overrides.Timeout, clientcmd.FlagTimeout, "", "time limit of one request to the cluster, such as 30s; empty: none")
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// accepted are the values of flags, by their type.
+var accepted = map[string]string{
+	"bool":     "true or false",
+	"duration": "a time such as 30s, 15m or 24h",
+	"int":      "a whole number",
+}
+
+// flagError is a usageError that says what a flag accepts.
+func flagError(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := invalid.GetFlag()
+		err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
+		if allowed := accepted[flag.Value.Type()]; allowed != "" {
+			err = fmt.Errorf("--%s must be %s, not %q", flag.Name, allowed, invalid.GetValue())
+		}
+	}
+	return usage(seeHelp(cmd), "%w", err)
+}
+
+func seeHelp(cmd *cobra.Command) string { return "See: " + cmd.CommandPath() + " --help" }
+
+// needCommand refuses a word that is none of the commands below cmd.
+func needCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
+			names = append(names, sub.Name())
+		}
+	}
+	return usage("Use one of: "+strings.Join(names, ", "), "unknown command %q", args[0])
+}
+
+func printHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// arguments checks the number of words behind a command. Names are required, those in brackets are not.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		required := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "[") })
+		if required < 0 {
+			required = len(names)
+		}
+		switch {
+		case len(args) < required:
+			return usage(seeHelp(cmd), "%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return usage(seeHelp(cmd), "unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}

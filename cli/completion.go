@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// completionTimeout is how long a person waits for a name after the tab key.
+const completionTimeout = 3 * time.Second
+
+// registerCompletion completes the flags of all commands.
+func (p *plugin) registerCompletion(root *cobra.Command) {
+	_ = root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
+		config, err := p.config.RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []cobra.Completion
+		for name := range config.Contexts {
+			names = append(names, name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// completeMerchants completes the first argument, or a flag, with the names of Merchants.
+func (p *plugin) completeMerchants(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.complete(cmd, args, typed, &v1alpha1.MerchantList{}, func(list client.ObjectList) (names []cobra.Completion) {
+		for _, merchant := range list.(*v1alpha1.MerchantList).Items { //nolint:forcetypeassert // it is the list from above
+			names = append(names, cobra.CompletionWithDesc(merchant.Name, merchant.Spec.DisplayName))
+		}
+		return names
+	})
+}
+
+// completeKeys completes the first argument with the names of ApiKeys.
+func (p *plugin) completeKeys(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.complete(cmd, args, typed, &v1alpha1.ApiKeyList{}, func(list client.ObjectList) (names []cobra.Completion) {
+		for _, key := range list.(*v1alpha1.ApiKeyList).Items { //nolint:forcetypeassert // it is the list from above
+			names = append(names, cobra.CompletionWithDesc(key.Name, key.Spec.MerchantRef.Name))
+		}
+		return names
+	})
+}
+
+func (p *plugin) complete(
+	cmd *cobra.Command, args []string, typed string, list client.ObjectList, namesOf func(client.ObjectList) []cobra.Completion,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	kube, err := p.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	if err := kube.List(ctx, list, client.InNamespace(kube.namespace)); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var matching []cobra.Completion
+	for _, name := range namesOf(list) {
+		if strings.HasPrefix(name, typed) {
+			matching = append(matching, name)
+		}
+	}
+	return matching, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+)
+
+func (p *plugin) keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Issue, rotate, disable, enable and reveal API keys",
+		Args:  needCommand,
+		RunE:  printHelp,
+	}
+	cmd.AddCommand(p.issueCommand(), p.rotateCommand(), p.stateCommand("disable", v1alpha1.ApiKeyDisabled), p.stateCommand("enable", v1alpha1.ApiKeyActive), p.revealCommand())
+	return cmd
+}
+
+func (p *plugin) issueCommand() *cobra.Command {
+	var (
+		merchant, secret string
+		expiresAt        timeFlag
+		overlap          time.Duration
+		write            writeFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "issue NAME",
+		Short: "Issue another key for a merchant",
+		Long:  "Create an ApiKey and wait until its key is delivered in a Secret. The key is printed only with --reveal.",
+		Example: "  kubectl merchant keys issue acme-kiosk --merchant acme-coffee -n shops\n" +
+			"  kubectl merchant keys issue acme-kiosk-2 --merchant acme-coffee -n shops --expires-at 2100-01-01T00:00:00Z --reveal\n" +
+			"  kubectl merchant keys issue acme-kiosk-3 --merchant acme-coffee -n shops --dry-run=server -o yaml",
+		Args: arguments("NAME"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&merchant, "merchant", "", "name of the Merchant (required)")
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name followed by -key")
+	flags.Var(&expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
+	flags.DurationVar(&overlap, "overlap", defaultOverlap, "time for which an old key stays valid after a rotation")
+	write.add(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key := newApiKey(args[0], merchant, secret, overlap)
+		if !expiresAt.IsZero() {
+			key.Spec.ExpiresAt = &metav1.Time{Time: expiresAt.Time}
+		}
+		switch {
+		case merchant == "":
+			return usage(seeHelp(cmd), "--merchant is missing")
+		case !expiresAt.IsZero() && !expiresAt.After(p.now()):
+			return usage("Name a later time.", "--expires-at is past")
+		}
+		if err := checkKey(key, overlap); err != nil {
+			return err
+		}
+		kube, err := write.connect(p)
+		if err != nil {
+			return err
+		}
+		key.Namespace = kube.namespace
+		if err := write.create(cmd.Context(), p, kube, key); err != nil {
+			return err
+		}
+		return write.finish(cmd.Context(), p, kube, key)
+	}
+	return cmd
+}
+
+const defaultOverlap = 24 * time.Hour
+
+// newApiKey returns the manifest of an ApiKey, without what has its default.
+func newApiKey(name, merchant, secret string, overlap time.Duration) *v1alpha1.ApiKey {
+	key := &v1alpha1.ApiKey{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: merchant}},
+	}
+	if secret != "" {
+		key.Spec.Delivery = &v1alpha1.Delivery{SecretName: secret}
+	}
+	if overlap != defaultOverlap {
+		key.Spec.Rotation.OverlapSeconds = new(int32(overlap / time.Second)) //nolint:gosec // checkKey limits it to a year
+	}
+	return key
+}
+
+// checkKey refuses what the API server would refuse, by the names of flags.
+func checkKey(key *v1alpha1.ApiKey, overlap time.Duration) error {
+	if err := checkName("ApiKey", key.Name); err != nil {
+		return err
+	}
+	if err := checkName("Merchant", key.Spec.MerchantRef.Name); err != nil {
+		return err
+	}
+	if key.Spec.Delivery != nil {
+		if err := checkName("Secret", key.Spec.Delivery.SecretName); err != nil {
+			return err
+		}
+	}
+	return checkOverlap(overlap)
+}
+
+func checkOverlap(overlap time.Duration) error {
+	const year = 365 * 24 * time.Hour
+	if overlap < 0 || overlap > year || overlap%time.Second != 0 {
+		return usage("With 0 the old key is refused at once.", "--overlap must be whole seconds from 0s to 8760h, not %s", overlap)
+	}
+	return nil
+}
+
+func (p *plugin) rotateCommand() *cobra.Command {
+	var (
+		trigger string
+		overlap time.Duration
+		write   writeFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Replace the key of an ApiKey by a new one",
+		Long: "Change spec.rotation.trigger of an ApiKey, as a commit in Git would, and wait until the new key is delivered. The old key stays\n" +
+			"valid for the overlap. An ApiKey that Git manages is refused: change the trigger in Git.",
+		Example: "  kubectl merchant keys rotate acme-till-1 -n shops\n" +
+			"  kubectl merchant keys rotate acme-till-1 -n shops --trigger INC-4711 --overlap 0s --reveal",
+		Args:              arguments("NAME"),
+		ValidArgsFunction: p.completeKeys,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&trigger, "trigger", "", "new spec.rotation.trigger, such as a ticket number; empty: the time")
+	flags.DurationVar(&overlap, "overlap", 0, "new spec.rotation.overlapSeconds, such as 1h; 0s: the old key is refused at once (default: unchanged)")
+	write.add(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		const longest = 256
+		if len(trigger) > longest {
+			return usage("Use a date or a ticket number.", "--trigger has %d characters, at most %d are allowed", len(trigger), longest)
+		}
+		if err := checkOverlap(overlap); err != nil {
+			return err
+		}
+		kube, err := write.connect(p)
+		if err != nil {
+			return err
+		}
+		key, err := kube.apiKey(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if trigger == "" {
+			trigger = p.now().UTC().Format(time.RFC3339Nano)
+		}
+		if err := mayRotate(key, trigger); err != nil {
+			return err
+		}
+		return write.change(cmd.Context(), p, kube, key, "rotated", func() {
+			key.Spec.Rotation.Trigger = trigger
+			if cmd.Flags().Changed("overlap") {
+				key.Spec.Rotation.OverlapSeconds = new(int32(overlap / time.Second)) //nolint:gosec // at most a year
+			}
+		})
+	}
+	return cmd
+}
+
+// mayRotate refuses an ApiKey whose trigger does not rotate it.
+func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
+	name := key.Namespace + "/" + key.Name
+	switch {
+	case key.Spec.KeyDigest != "":
+		return hinted("Generate another key, and set spec.keyDigest to its SHA-256.", "the key of %s is externally generated", name)
+	case secretName(key) == "":
+		return hinted("Rotate it in the console, or with POST /api/v1/keys/rotate and the key itself.", "%s has delivery.policy None: nobody would get the new key", name)
+	case key.Spec.Rotation.Trigger == trigger:
+		return usage("Name another one.", "--trigger is already %q", trigger)
+	}
+	return notInGit(key, fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger))
+}
+
+// notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.
+func notInGit(key *v1alpha1.ApiKey, hint string) error {
+	owner := gitops.ManagerOf(key)
+	if owner.Tool == "" {
+		return nil
+	}
+	tool := owner.Tool
+	if owner.Source != "" {
+		tool += " (" + owner.Source + ")"
+	}
+	return hinted(hint, "%s/%s is managed by %s, which would undo the change", key.Namespace, key.Name, tool)
+}
+
+// stateCommand sets spec.state.
+func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Command {
+	var write writeFlags
+	long := "Set spec.state of an ApiKey to Disabled: its key gets 401 until it is enabled."
+	if state == v1alpha1.ApiKeyActive {
+		long = "Set spec.state of an ApiKey to Active."
+	}
+	cmd := &cobra.Command{
+		Use:               verb + " NAME",
+		Short:             map[string]string{"disable": "Refuse a key until it is enabled", "enable": "Accept a disabled key again"}[verb],
+		Long:              long,
+		Example:           "  kubectl merchant keys " + verb + " acme-till-1 -n shops",
+		Args:              arguments("NAME"),
+		ValidArgsFunction: p.completeKeys,
+	}
+	write.addWithoutReveal(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kube, err := write.connect(p)
+		if err != nil {
+			return err
+		}
+		key, err := kube.apiKey(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if err := notInGit(key, "Change spec.state to "+string(state)+" in Git."); err != nil {
+			return err
+		}
+		return write.change(cmd.Context(), p, kube, key, verb+"d", func() { key.Spec.State = state })
+	}
+	return cmd
+}
+
+// settled reports whether the operator has handled an ApiKey as it is now, and what it says of it otherwise.
+func settled(key *v1alpha1.ApiKey) (done bool, state string) {
+	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
+	switch {
+	case ready == nil || ready.ObservedGeneration != key.Generation:
+		return false, "the operator has not seen it yet"
+	case key.Spec.State == v1alpha1.ApiKeyDisabled:
+		return ready.Reason == v1alpha1.ReasonDisabled, ready.Message
+	case ready.Status != metav1.ConditionTrue:
+		return false, ready.Reason + ": " + ready.Message
+	case secretName(key) != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger:
+		return false, "the key is not rotated yet"
+	}
+	return true, ""
+}
+
+// create creates an object, or checks it in a dry run.
+func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster, object client.Object) error {
+	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), w.createOptions()...) //nolint:forcetypeassert // a copy is of the same type
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	if apierrors.IsAlreadyExists(err) {
+		return hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "there is already a %s %s/%s", kind, kube.namespace, object.GetName())
+	}
+	if err != nil {
+		return fmt.Errorf("create %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
+	}
+	return w.print(p, object, "created")
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+const anywhere = "203.0.113.7"
+
+func newTenant(t *testing.T) fixture.Tenant {
+	t.Helper()
+	return fixture.NewTenant(t, installation.Client)
+}
+
+// eventuallyMe waits until the real API answers so: its watch takes a moment.
+func eventuallyMe(t *testing.T, n fixture.Tenant, key string, want int) {
+	t.Helper()
+	n.Eventually("the API answers as expected", func() bool { return me(t, key, anywhere) == want })
+}
+
+func TestOnboard(t *testing.T) {
+	n := newTenant(t)
+	got := runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "203.0.113.0/24,2001:db8::1", "--webhook", "https://shop.example/hooks").
+		want(t, exitDone, "keys reveal blue-bakery-1", "blue-bakery-webhook")
+	if want := "merchant.merchant-operator.io/blue-bakery created\napikey.merchant-operator.io/blue-bakery-1 created\n"; got.out != want {
+		t.Errorf("stdout %q, want %q", got.out, want)
+	}
+	key := strings.TrimSpace(run(t, n.Namespace, "keys reveal blue-bakery-1").want(t, exitDone).out)
+	if strings.Contains(got.out+got.problems, key) {
+		t.Error("the key is printed, and nobody asked for it")
+	}
+	eventuallyMe(t, n, key, http.StatusOK)
+
+	again := runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "2001:db8::1", "--allow", "203.0.113.0/24", "--webhook", "https://shop.example/hooks", "--reveal").
+		want(t, exitDone, "blue-bakery unchanged")
+	if again.out != key+"\n" {
+		t.Error("--reveal prints something else than the key to stdout")
+	}
+	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery").
+		want(t, exitError, "with another ipAllowlist, webhook")
+	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, exitError, "with another merchantRef or delivery")
+}
+
+// What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
+func TestOnboardADryRunIsAManifest(t *testing.T) {
+	n := newTenant(t)
+	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--dry-run=server", "-o", "yaml").want(t, exitDone)
+	if want := `apiVersion: merchant-operator.io/v1alpha1
+kind: Merchant
+metadata:
+  name: tea-house
+  namespace: ` + n.Namespace + `
+spec:
+  currency: EUR
+  displayName: Tea House
+---
+apiVersion: merchant-operator.io/v1alpha1
+kind: ApiKey
+metadata:
+  name: tea-house-1
+  namespace: ` + n.Namespace + `
+spec:
+  merchantRef:
+    name: tea-house
+`; got.out != want {
+		t.Errorf("the manifest is\n%s", got.out)
+	}
+	run(t, n.Namespace, "status tea-house").want(t, exitError, "there is no Merchant tea-house")
+	if _, err := installation.Kubectl(got.out, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR").want(t, exitDone, "tea-house unchanged")
+	// The rules are those of the API server.
+	run(t, n.Namespace, "onboard other --display-name Other --currency XXX --dry-run=server").want(t, exitError, "ISO 4217")
+	run(t, n.Namespace, "onboard other --display-name Other --dry-run=server").want(t, exitDone, "merchant.merchant-operator.io/other created (server dry run)")
+}
+
+func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone)
+	old := strings.TrimSpace(first.out)
+	eventuallyMe(t, n, old, http.StatusOK)
+	run(t, n.Namespace, "keys issue till --merchant acme").want(t, exitError, "there is already a ApiKey")
+
+	rotated := run(t, n.Namespace, "keys rotate till --overlap 1h --reveal").want(t, exitDone)
+	fresh := strings.TrimSpace(rotated.out)
+	if fresh == old || strings.Contains(rotated.problems, fresh) {
+		t.Error("no new key, or also on stderr")
+	}
+	eventuallyMe(t, n, fresh, http.StatusOK)
+	eventuallyMe(t, n, old, http.StatusOK)
+	run(t, n.Namespace, "status acme").want(t, exitDone, "an old key still works for 5")
+
+	run(t, n.Namespace, "keys rotate till --overlap 0s --trigger leak").want(t, exitDone, "rotated")
+	eventuallyMe(t, n, fresh, http.StatusUnauthorized)
+	run(t, n.Namespace, "keys rotate till --trigger leak").want(t, exitUsage, `--trigger is already "leak"`)
+
+	last := strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, exitDone).out)
+	eventuallyMe(t, n, last, http.StatusOK)
+	run(t, n.Namespace, "keys disable till").want(t, exitDone, "apikey.merchant-operator.io/till disabled")
+	eventuallyMe(t, n, last, http.StatusUnauthorized)
+	run(t, n.Namespace, "status acme").want(t, exitNotReady, "Disabled")
+	run(t, n.Namespace, "keys enable till").want(t, exitDone, "enabled")
+	eventuallyMe(t, n, last, http.StatusOK)
+
+	// The owner of what changed is the plugin, so that a reviewer of an audit finds it.
+	var key v1alpha1.ApiKey
+	if err := installation.Client.Get(t.Context(), client.ObjectKey{Namespace: n.Namespace, Name: "till"}, &key); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(key.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == fieldOwner }) {
+		t.Errorf("managed by %+v", key.ManagedFields)
+	}
+}
+
+func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	n.Unissued("console", "acme")
+	run(t, n.Namespace, "keys rotate console").want(t, exitError, "delivery.policy None", "console")
+	run(t, n.Namespace, "keys reveal console").want(t, exitError, "shown once")
+
+	external := newApiKey("external", "acme", "", defaultOverlap)
+	external.Namespace, external.Spec.KeyDigest = n.Namespace, strings.Repeat("ab", 32)
+	git := newApiKey("git", "acme", "", defaultOverlap)
+	git.Namespace, git.Labels = n.Namespace, map[string]string{"kustomize.toolkit.fluxcd.io/name": "shops", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	for _, key := range []*v1alpha1.ApiKey{external, git} {
+		if err := installation.Client.Create(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, n.Namespace, "keys rotate external").want(t, exitError, "externally generated")
+	run(t, n.Namespace, "keys reveal external").want(t, exitError, "only its SHA-256")
+	run(t, n.Namespace, "keys rotate git --trigger two").want(t, exitError, "managed by Flux (Kustomization flux-system/shops)", `to "two"`)
+	run(t, n.Namespace, "keys disable git").want(t, exitError, "Change spec.state to Disabled in Git")
+}
+
+func TestRevealSaysWhatToDoWithoutASecret(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	key, plaintext := n.ApiKey("till", "acme")
+	eventuallyMe(t, n, plaintext, http.StatusOK)
+	answer, err := fixture.Call(fixture.Insecure, replica.Public, "POST", fixture.Rotate, plaintext, "")
+	if err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("%d, %v", answer.Status, err)
+	}
+	n.Eventually("the Secret is gone", func() bool {
+		return strings.Contains(run(t, n.Namespace, "keys reveal "+key.Name).problems, "rotated over HTTP, so only the caller has it")
+	})
+	run(t, n.Namespace, "keys reveal nobody").want(t, exitError, "there is no ApiKey nobody", "kubectl merchant status")
+}
+
+// Nothing is ready without a Merchant, and the person reads why.
+func TestIssueEndsWhenItIsNotReady(t *testing.T) {
+	n := newTenant(t)
+	run(t, n.Namespace, "keys issue till --merchant nobody --timeout 1s").want(t, exitNotReady, "waiting for till", "till is not ready after 1s: MerchantNotFound")
+}
+
+func TestWrittenObjectsHaveFormats(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	if got := run(t, n.Namespace, "keys issue till --merchant acme -o name").want(t, exitDone); got.out != "apikey.merchant-operator.io/till\n" {
+		t.Errorf("-o name: %q", got.out)
+	}
+	var key v1alpha1.ApiKey
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "keys disable till -o json").want(t, exitDone).out), &key); err != nil || key.Spec.State != v1alpha1.ApiKeyDisabled {
+		t.Errorf("-o json: %+v, %v", key, err)
+	}
+}

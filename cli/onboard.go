@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func (p *plugin) onboardCommand() *cobra.Command {
+	var (
+		spec     v1alpha1.MerchantSpec
+		currency string
+		webhook  string
+		allow    blocksFlag
+		key      string
+		secret   string
+		write    writeFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "onboard NAME --display-name TEXT",
+		Short: "Create a merchant with its first key",
+		Long: "Create a Merchant and an ApiKey, and wait until the key works. The key stays in its Secret; --reveal prints it.\n\n" +
+			"A second run with the same flags continues an interrupted one. It never changes a Merchant that is there.",
+		Example: "  kubectl merchant onboard blue-bakery --display-name \"Blue Bakery\" -n shops\n" +
+			"  kubectl merchant onboard corner-kiosk --display-name Kiosk --allow 203.0.113.0/24 --webhook https://shop.example/hooks -n shops --reveal\n" +
+			"  kubectl merchant onboard tea-house --display-name \"Tea House\" -n shops --dry-run=server -o yaml > tea-house.yaml",
+		Args: arguments("NAME"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&spec.DisplayName, "display-name", "", "name that payers see (required)")
+	flags.StringVar(&currency, "currency", "", "ISO 4217 code of the currency of its amounts; empty: USD")
+	flags.Var(&allow, "allow", "addresses and CIDR blocks from which its keys are accepted, comma-separated; empty: any address")
+	flags.StringVar(&webhook, "webhook", "", "https URL that receives its events; empty: none")
+	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
+	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name of the ApiKey followed by -key")
+	write.add(cmd, p)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if spec.DisplayName == "" {
+			return usage(seeHelp(cmd), "--display-name is missing")
+		}
+		spec.Currency, spec.IPAllowlist = v1alpha1.Currency(currency), allow
+		if webhook != "" {
+			spec.Webhook = &v1alpha1.Webhook{URL: webhook}
+		}
+		if key == "" {
+			key = args[0] + "-1"
+		}
+		merchant := &v1alpha1.Merchant{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Merchant"},
+			ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: spec,
+		}
+		apiKey := newApiKey(key, merchant.Name, secret, defaultOverlap)
+		if err := checkName("Merchant", merchant.Name); err != nil {
+			return err
+		}
+		if err := checkKey(apiKey, defaultOverlap); err != nil {
+			return err
+		}
+		kube, err := write.connect(p)
+		if err != nil {
+			return err
+		}
+		return p.onboard(cmd.Context(), kube, merchant, apiKey, &write)
+	}
+	return cmd
+}
+
+func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *writeFlags) error {
+	merchant.Namespace, key.Namespace = kube.namespace, kube.namespace
+	existing := &v1alpha1.Merchant{}
+	if err := createOrKeep(ctx, p, kube, write, merchant, existing, func() []string { return differences(merchant.Spec, existing.Spec) }); err != nil {
+		return err
+	}
+	existingKey := &v1alpha1.ApiKey{}
+	if err := createOrKeep(ctx, p, kube, write, key, existingKey, func() []string {
+		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || secretName(existingKey) != secretName(key) {
+			return []string{"merchantRef or delivery"}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if write.dryRun.server {
+		return nil
+	}
+	if err := p.await(ctx, kube, write.timeout, merchant, func() (bool, string) {
+		ready := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.ReadyCondition)
+		if ready == nil || ready.ObservedGeneration != merchant.Generation {
+			return false, "the operator has not seen it yet"
+		}
+		return ready.Status == metav1.ConditionTrue, ready.Reason + ": " + ready.Message
+	}); err != nil {
+		return err
+	}
+	if merchant.Spec.Webhook != nil {
+		fmt.Fprintf(p.ErrOut, "The signing secret of the webhook is in Secret %s, under the data key secret.\n", merchant.Status.WebhookSecretName)
+	}
+	return write.finish(ctx, p, kube, key)
+}
+
+// createOrKeep creates an object. One that is there already is kept if nothing differs: an earlier run was interrupted.
+func createOrKeep(ctx context.Context, p *plugin, kube *cluster, write *writeFlags, object, existing client.Object, differing func() []string) error {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing)
+	if apierrors.IsNotFound(err) && !notInstalled(err) {
+		return write.create(ctx, p, kube, object)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
+	}
+	if fields := differing(); len(fields) > 0 {
+		return hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
+			"there is already a %s %s/%s with another %s", kind, kube.namespace, object.GetName(), strings.Join(fields, ", "))
+	}
+	return write.print(p, object, "unchanged")
+}
+
+// differences are the fields that onboard sets and that are otherwise in a Merchant that is there.
+func differences(want, have v1alpha1.MerchantSpec) (fields []string) {
+	url := func(webhook *v1alpha1.Webhook) string {
+		if webhook == nil {
+			return ""
+		}
+		return webhook.URL
+	}
+	sorted := func(blocks []v1alpha1.IPBlock) []v1alpha1.IPBlock { return slices.Sorted(slices.Values(blocks)) }
+	currency := want.Currency
+	if currency == "" {
+		currency = v1alpha1.DefaultCurrency
+	}
+	for field, same := range map[string]bool{
+		"displayName": want.DisplayName == have.DisplayName, "currency": currency == have.Currency,
+		"ipAllowlist": slices.Equal(sorted(want.IPAllowlist), sorted(have.IPAllowlist)), "webhook": url(want.Webhook) == url(have.Webhook),
+	} {
+		if !same {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// blocksFlag is a flag with addresses and CIDR blocks.
+type blocksFlag []v1alpha1.IPBlock
+
+// String returns the value of the flag.
+func (b *blocksFlag) String() string {
+	return strings.Join(namesOf(*b, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+}
+
+// Type is the name of the value in --help.
+func (*blocksFlag) Type() string { return "cidrs" }
+
+// Set adds blocks; the flag may be repeated.
+func (b *blocksFlag) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		_, addressErr := netip.ParseAddr(part)
+		block, blockErr := netip.ParsePrefix(part)
+		if addressErr != nil && blockErr != nil {
+			return fmt.Errorf("%q is neither an address nor a CIDR block; use a form like 203.0.113.7 or 203.0.113.0/24", part)
+		}
+		if blockErr == nil && block != block.Masked() {
+			return fmt.Errorf("%q has host bits; use %s", part, block.Masked())
+		}
+		*b = append(*b, v1alpha1.IPBlock(part))
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func (p *plugin) revealCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reveal NAME",
+		Short: "Print the key of an ApiKey from its Secret",
+		Long: "Print the key of an ApiKey from its Secret, and nothing else, to stdout. A key that is in no Secret cannot be printed by anybody;\n" +
+			"the command then says what to do.",
+		Example:           "  kubectl merchant keys reveal acme-till-1 -n shops",
+		Args:              arguments("NAME"),
+		ValidArgsFunction: p.completeKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kube, err := p.connect()
+			if err != nil {
+				return err
+			}
+			key, err := kube.apiKey(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return p.reveal(cmd.Context(), kube, key)
+		},
+	}
+}
+
+// reveal prints the key.
+func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error {
+	if err := delivered(key); err != nil {
+		return err
+	}
+	var secret corev1.Secret
+	err := kube.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: secretName(key)}, &secret)
+	if apierrors.IsNotFound(err) {
+		return hinted(rotateHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
+	}
+	if err != nil {
+		return fmt.Errorf("read Secret %s/%s: %w", key.Namespace, secretName(key), err)
+	}
+	plaintext := secret.Data["apiKey"]
+	// A Secret of somebody else, or of an older key, would cost the reader an hour.
+	if string(secret.Data["prefix"]) != key.Status.Prefix || len(plaintext) == 0 {
+		return hinted("Try again; if it stays so: "+rotateHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+	}
+	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
+	fmt.Fprintf(p.Out, "%s\n", plaintext)
+	return nil
+}
+
+// delivered explains why no Secret has the key.
+func delivered(key *v1alpha1.ApiKey) error {
+	name := key.Namespace + "/" + key.Name
+	switch {
+	case key.Spec.KeyDigest != "":
+		return hinted("Ask whoever generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
+	case secretName(key) == "":
+		return hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
+	}
+	condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
+	switch {
+	case condition == nil:
+		return hinted("See: kubectl merchant status "+key.Spec.MerchantRef.Name+" -n "+key.Namespace, "the operator has not delivered the key of %s yet", name)
+	case condition.Reason == v1alpha1.ReasonRotatedOverHTTP:
+		return hinted("If it is lost: "+rotateHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
+	case condition.Status != "True":
+		return hinted(rotateHint(key), "no Secret has the key of %s: %s", name, condition.Message)
+	}
+	return nil
+}
+
+func rotateHint(key *v1alpha1.ApiKey) string {
+	return "Issue a new key with: kubectl merchant keys rotate " + key.Name + " -n " + key.Namespace
+}

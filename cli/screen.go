@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// writeText writes one screen about a merchant.
+func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
+	table := newTable(to)
+	row(table, "Merchant", fmt.Sprintf("%s/%s (%s), %s", s.Namespace, s.Name, s.DisplayName, cmp.Or(s.MerchantID, "no id yet")))
+	row(table, "State", fmt.Sprintf("%s, %s", s.State, s.Ready))
+	row(table, "Allowlist", s.allowlist())
+	row(table, "Webhook", s.Webhook.describe(now))
+	if s.Webhook != nil {
+		row(table, "Events", fmt.Sprintf("%d pending, %d dead letters", s.Webhook.Pending, s.Webhook.Dead))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(to)
+	if err := writeKeys(to, s.Keys, now); err != nil {
+		return err
+	}
+	fmt.Fprintln(to, "\nNext:")
+	if len(s.Next) == 0 {
+		fmt.Fprintln(to, "  nothing to do")
+	}
+	for _, next := range s.Next {
+		fmt.Fprintln(to, "  "+next)
+	}
+	return nil
+}
+
+// String is "ready", or why not.
+func (r readiness) String() string {
+	if r.Status {
+		return "ready"
+	}
+	return fmt.Sprintf("not ready: %s: %s", r.Reason, r.Message)
+}
+
+func (w *webhookStatus) describe(now time.Time) string {
+	if w == nil {
+		return none
+	}
+	text := w.URL + ", " + w.health()
+	if w.LastDelivery != nil {
+		text += ", last delivery " + ago(&w.LastDelivery.Time, now) + " ago"
+	}
+	if failure := w.LastFailure; failure != nil {
+		text += ", last failure " + ago(&failure.Time, now) + " ago: " + failure.Reason
+		if failure.StatusCode != 0 {
+			text += " " + strconv.Itoa(int(failure.StatusCode))
+		}
+	}
+	return text
+}
+
+func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
+	table := newTable(to)
+	row(table, "KEY", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "SECRET")
+	for _, key := range keys {
+		age, overlap := none, none
+		if key.Issued != nil {
+			age = ago(&key.Issued.Time, now)
+		}
+		if len(key.Previous) > 0 {
+			overlap = until(&key.Previous[0].ValidUntil, now)
+		}
+		ends := until(key.ExpiresAt, now)
+		if key.Rotates != nil && (key.ExpiresAt == nil || key.Rotates.Before(key.ExpiresAt)) {
+			ends = until(key.Rotates, now) + " (rotation)"
+		}
+		row(table, key.Name, cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, cmp.Or(key.Secret, none))
+	}
+	return table.Flush()
+}

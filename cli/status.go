@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func (p *plugin) statusCommand() *cobra.Command {
+	var allNamespaces bool
+	cmd := &cobra.Command{
+		Use:   "status [MERCHANT]",
+		Short: "Show a merchant with its keys, allowlist and webhook, and what to do next",
+		Long: "Show a merchant with its keys, allowlist and webhook, and what to do next. Without a name: one line for each merchant.\n\n" +
+			"The exit code is 3 if the merchant cannot take payments: it is not ready or not active, or none of its keys works.",
+		Example: "  kubectl merchant status -A\n" +
+			"  kubectl merchant status acme-coffee -n shops\n" +
+			"  kubectl merchant status acme-coffee -n shops -o json",
+		Args:              arguments("[MERCHANT]"),
+		ValidArgsFunction: p.completeMerchants,
+	}
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the merchants of all namespaces")
+	out := addOutput(cmd, formatJSON, formatYAML, formatName)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if allNamespaces && len(args) > 0 {
+			return usage("Leave out -A, or the name.", "a name is in one namespace")
+		}
+		kube, err := p.connect()
+		if err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			return p.showMerchant(cmd.Context(), kube, args[0], out)
+		}
+		return p.listMerchants(cmd.Context(), kube, allNamespaces, out)
+	}
+	return cmd
+}
+
+// merchantStatus is what is known of a merchant; -o json prints it.
+type merchantStatus struct {
+	Namespace   string                 `json:"namespace"`
+	Name        string                 `json:"name"`
+	MerchantID  string                 `json:"merchantID,omitempty"`
+	DisplayName string                 `json:"displayName"`
+	State       v1alpha1.MerchantState `json:"state"`
+	Created     metav1.Time            `json:"created"`
+	Ready       readiness              `json:"ready"`
+	Allowlist   []v1alpha1.IPBlock     `json:"allowlist"`
+	Webhook     *webhookStatus         `json:"webhook,omitempty"`
+	Keys        []keyStatus            `json:"keys"`
+	// Next is what to do, the most urgent first.
+	Next []string `json:"next"`
+}
+
+// readiness is the condition Ready.
+type readiness struct {
+	Status  bool   `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// keyStatus is what is known of an ApiKey. It never has a key.
+type keyStatus struct {
+	Name       string                   `json:"name"`
+	KeyID      string                   `json:"keyID,omitempty"`
+	Prefix     string                   `json:"prefix,omitempty"`
+	State      v1alpha1.ApiKeyState     `json:"state"`
+	Ready      readiness                `json:"ready"`
+	Generation int64                    `json:"generation"`
+	Issued     *v1alpha1.RotationStatus `json:"issued,omitempty"`
+	LastUsed   *metav1.Time             `json:"lastUsed,omitempty"`
+	ExpiresAt  *metav1.Time             `json:"expiresAt,omitempty"`
+	Rotates    *metav1.Time             `json:"rotates,omitempty"`
+	Previous   []v1alpha1.PreviousKey   `json:"previous,omitempty"`
+	// Secret has the current key; empty: none has.
+	Secret string `json:"secret,omitempty"`
+}
+
+// webhookStatus is the endpoint of a merchant.
+type webhookStatus struct {
+	URL string `json:"url"`
+	// Healthy is nil before the first event.
+	Healthy                *readiness `json:"healthy,omitempty"`
+	v1alpha1.WebhookStatus `json:",inline"`
+}
+
+func (s merchantStatus) names() []string {
+	return append([]string{merchantKind + "/" + s.Name}, namesOf(s.Keys, func(key keyStatus) string { return apiKeyKind + "/" + key.Name })...)
+}
+
+func namesOf[T any](all []T, name func(T) string) []string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = name(one)
+	}
+	return names
+}
+
+func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
+	s := merchantStatus{
+		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
+		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: readinessOf(merchant.Status.Conditions, v1alpha1.ReadyCondition),
+		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), Keys: make([]keyStatus, len(keys)),
+	}
+	if webhook := merchant.Spec.Webhook; webhook != nil {
+		s.Webhook = &webhookStatus{URL: webhook.URL}
+		if merchant.Status.Webhook != nil {
+			s.Webhook.WebhookStatus = *merchant.Status.Webhook
+		}
+		if meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition) != nil {
+			s.Webhook.Healthy = new(readinessOf(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition))
+		}
+	}
+	for i, key := range keys {
+		s.Keys[i] = keyStatus{
+			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, State: key.Spec.State, Ready: readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition),
+			Generation: key.Status.KeyGeneration, Issued: key.Status.LastRotation, LastUsed: key.Status.LastUsedTime, ExpiresAt: key.Spec.ExpiresAt,
+			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
+		}
+		if meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
+			s.Keys[i].Secret = secretName(&key)
+		}
+	}
+	s.Next = advice(s, keys, now)
+	return s
+}
+
+func readinessOf(conditions []metav1.Condition, kind string) readiness {
+	condition := meta.FindStatusCondition(conditions, kind)
+	if condition == nil {
+		return readiness{Reason: "Unknown", Message: "the operator has not seen the object yet"}
+	}
+	return readiness{condition.Status == metav1.ConditionTrue, condition.Reason, condition.Message}
+}
+
+// secretName is where the key of an ApiKey is delivered; empty: nowhere.
+func secretName(key *v1alpha1.ApiKey) string {
+	delivery := key.Spec.Delivery
+	switch {
+	case key.Spec.KeyDigest != "", delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
+		return ""
+	case delivery != nil && delivery.SecretName != "":
+		return delivery.SecretName
+	}
+	return key.Name + "-key"
+}
+
+// working is how many keys are accepted.
+func (s merchantStatus) working() (n int) {
+	for _, key := range s.Keys {
+		if key.Ready.Status && key.Ready.Reason != v1alpha1.ReasonNotIssued {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, out *output) error {
+	merchant, err := kube.merchant(ctx, name)
+	if err != nil {
+		return err
+	}
+	var keys v1alpha1.ApiKeyList
+	if err := kube.List(ctx, &keys, client.InNamespace(kube.namespace)); err != nil {
+		return fmt.Errorf("list ApiKeys: %w", err)
+	}
+	now := p.now()
+	s := statusOf(merchant, keysOf(keys.Items, merchant), now)
+	if err := out.write(p.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
+		return err
+	}
+	if !s.Ready.Status || s.State != v1alpha1.MerchantActive || s.working() == 0 {
+		return &notReadyError{}
+	}
+	return nil
+}
+
+func keysOf(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.ApiKey {
+	var own []v1alpha1.ApiKey
+	for _, key := range keys {
+		if key.Namespace == merchant.Namespace && key.Spec.MerchantRef.Name == merchant.Name {
+			own = append(own, key)
+		}
+	}
+	return own
+}
+
+func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *output) error {
+	namespace := client.InNamespace(kube.namespace)
+	if allNamespaces {
+		namespace = ""
+	}
+	var merchants v1alpha1.MerchantList
+	var keys v1alpha1.ApiKeyList
+	if err := kube.List(ctx, &merchants, namespace); err != nil {
+		return fmt.Errorf("list Merchants: %w", err)
+	}
+	if err := kube.List(ctx, &keys, namespace); err != nil {
+		return fmt.Errorf("list ApiKeys: %w", err)
+	}
+	now := p.now()
+	list := merchantList{Items: make([]merchantStatus, len(merchants.Items)), allNamespaces: allNamespaces}
+	for i := range merchants.Items {
+		list.Items[i] = statusOf(&merchants.Items[i], keysOf(keys.Items, &merchants.Items[i]), now)
+	}
+	if len(list.Items) == 0 && out.format == "" {
+		where := "in namespace " + kube.namespace
+		if allNamespaces {
+			where = "in any namespace"
+		}
+		fmt.Fprintf(p.ErrOut, "No merchants %s.\n", where)
+		return nil
+	}
+	return out.write(p.Out, list, func(to io.Writer) error { return list.writeTable(to, now) })
+}
+
+// merchantList is all merchants; -o json prints it.
+type merchantList struct {
+	Items []merchantStatus `json:"items"`
+
+	allNamespaces bool
+}
+
+func (l merchantList) names() []string {
+	return namesOf(l.Items, func(s merchantStatus) string { return merchantKind + "/" + s.Name })
+}
+
+func (l merchantList) writeTable(to io.Writer, now time.Time) error {
+	table := newTable(to)
+	header := []string{"NAME", "STATE", "READY", "KEYS", "LAST USE", "ALLOWLIST", "WEBHOOK", "DEAD LETTERS", "AGE"}
+	if l.allNamespaces {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	row(table, header...)
+	for _, s := range l.Items {
+		var lastUse *metav1.Time
+		for _, key := range s.Keys {
+			if lastUse.Before(key.LastUsed) {
+				lastUse = key.LastUsed
+			}
+		}
+		webhook, dead := none, int64(0)
+		if s.Webhook != nil {
+			webhook, dead = s.Webhook.health(), s.Webhook.Dead
+		}
+		cells := []string{
+			s.Name, string(s.State), s.Ready.Reason, fmt.Sprintf("%d/%d", s.working(), len(s.Keys)), ago(lastUse, now), s.allowlist(), webhook,
+			strconv.FormatInt(dead, 10), ago(&s.Created, now),
+		}
+		if l.allNamespaces {
+			cells = append([]string{s.Namespace}, cells...)
+		}
+		row(table, cells...)
+	}
+	return table.Flush()
+}
+
+func (s merchantStatus) allowlist() string {
+	if len(s.Allowlist) == 0 {
+		return "any address"
+	}
+	return strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+}
+
+// health is a word about the endpoint.
+func (w *webhookStatus) health() string {
+	if w.Healthy == nil {
+		return "no event yet"
+	}
+	return w.Healthy.Reason
+}

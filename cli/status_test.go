@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestStatusOfAMerchant(t *testing.T) {
+	n := newTenant(t)
+	merchant := n.Merchant("acme", func(m *v1alpha1.Merchant) {
+		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
+	})
+	run(t, n.Namespace, "status acme").want(t, exitNotReady, "keys issue acme-1 --merchant acme -n "+n.Namespace)
+	key, plaintext := n.ApiKey("till", "acme")
+	n.Merchant("other")
+	n.ApiKey("others-till", "other")
+	eventuallyMe(t, n, plaintext, http.StatusOK)
+
+	screen := run(t, n.Namespace, "status acme").want(t, exitDone,
+		n.Namespace+"/acme (Acme acme), mer_", "203.0.113.0/24", "https://shop.example/hooks, no event yet", "0 pending, 0 dead letters",
+		key.Status.Prefix, "till-key", "nothing to do")
+	if strings.Contains(screen.out, "others-till") {
+		t.Errorf("a key of another merchant:\n%s", screen.out)
+	}
+	var s merchantStatus
+	text := run(t, n.Namespace, "status acme -o json").want(t, exitDone).out
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	// What the screen has, JSON has too; ages are times there.
+	for _, word := range []string{"acme", "Acme acme", s.MerchantID, "203.0.113.0/24", "https://shop.example/hooks", "till", key.Status.Prefix, "Published", "till-key"} {
+		if !strings.Contains(screen.out, word) || !strings.Contains(text, word) {
+			t.Errorf("%q is not in both of\n%s\n%s", word, screen.out, text)
+		}
+	}
+	if got := run(t, n.Namespace, "status acme -o name").want(t, exitDone).out; got != "merchant.merchant-operator.io/acme\napikey.merchant-operator.io/till\n" {
+		t.Errorf("-o name: %s", got)
+	}
+	if !strings.HasPrefix(run(t, n.Namespace, "status acme -o yaml").want(t, exitDone).out, "allowlist:\n") {
+		t.Error("-o yaml is no YAML")
+	}
+
+	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
+	n.Eventually("the status says so", func() bool {
+		got := run(t, n.Namespace, "status acme")
+		return got.code == exitNotReady && strings.Contains(got.out, "MerchantSuspended") && strings.Contains(got.out, "Every request gets 403")
+	})
+}
+
+func TestStatusOfAllMerchants(t *testing.T) {
+	n := newTenant(t)
+	if got := run(t, n.Namespace, "status").want(t, exitDone, "No merchants in namespace "+n.Namespace); got.out != "" {
+		t.Errorf("stdout: %s", got.out)
+	}
+	n.Merchant("acme")
+	n.ApiKey("till", "acme")
+	table := strings.Split(run(t, n.Namespace, "status").want(t, exitDone).out, "\n")
+	if len(table) != 3 || !strings.HasPrefix(table[0], "NAME   STATE    READY       KEYS") || !strings.HasPrefix(table[1], "acme   Active   Published   1/1") {
+		t.Errorf("the table is\n%s", strings.Join(table, "\n"))
+	}
+	run(t, n.Namespace, "status -A").want(t, exitDone, "NAMESPACE", n.Namespace)
+	run(t, n.Namespace, "status -A acme").want(t, exitUsage, "a name is in one namespace")
+	if got := run(t, n.Namespace, "status -o name").want(t, exitDone).out; got != "merchant.merchant-operator.io/acme\n" {
+		t.Errorf("-o name: %s", got)
+	}
+	var list merchantList
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "status -o json").want(t, exitDone).out), &list); err != nil || len(list.Items) != 1 || len(list.Items[0].Keys) != 1 {
+		t.Errorf("-o json: %+v, %v", list, err)
+	}
+}
+
+// What is to be done comes from conditions that take days to come about.
+func TestAdvice(t *testing.T) {
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(d)) }
+	merchant := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme"}}
+	merchant.Spec.State = v1alpha1.MerchantActive
+	merchant.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
+	merchant.Status.Webhook = &v1alpha1.WebhookStatus{
+		Dead: 3, LastDelivery: &v1alpha1.WebhookDelivery{Time: at(-2 * time.Hour)},
+		LastFailure: &v1alpha1.WebhookFailure{Time: at(-time.Minute), Reason: "ServerError", StatusCode: 503},
+	}
+	merchant.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished},
+		{Type: v1alpha1.WebhookHealthyCondition, Status: metav1.ConditionFalse, Reason: "ServerError", Message: "The receiver answers with errors."},
+	}
+	key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till"}}
+	key.Spec.ExpiresAt = new(at(3 * 24 * time.Hour))
+	key.Status = v1alpha1.ApiKeyStatus{
+		LastRotation: &v1alpha1.RotationStatus{Time: at(-90 * 24 * time.Hour), Cause: v1alpha1.RotationRecovery}, LastUsedTime: new(at(-5 * time.Minute)),
+		PreviousKeys: []v1alpha1.PreviousKey{{ValidUntil: at(59 * time.Minute)}},
+		Conditions: []metav1.Condition{
+			{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSecretConflict, Message: "Choose another secretName."},
+			{Type: v1alpha1.DeliveredCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotDelivered},
+			{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Message: "Give the new key to the merchant."},
+			{Type: v1alpha1.ExpiringSoonCondition, Status: metav1.ConditionTrue, Message: "The key expires soon."},
+		},
+	}
+	s := statusOf(merchant, []v1alpha1.ApiKey{key}, now)
+	want := []string{
+		"till: Choose another secretName.",
+		"till: Give the new key to the merchant.",
+		"till: no Secret has the key any more. If nobody else has it: kubectl merchant keys rotate till -n shops",
+		"till: The key expires soon.",
+		"till: an old key still works for 59m. Give the new one to every till and server until then.",
+		"Webhook: The receiver answers with errors.",
+		"List the dead letters: kubectl merchant webhooks dead-letters --merchant shops/acme",
+	}
+	if strings.Join(s.Next, "\n") != strings.Join(want, "\n") {
+		t.Errorf("next:\n%s", strings.Join(s.Next, "\n"))
+	}
+	var screen strings.Builder
+	if err := s.writeText(&screen, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"ServerError, last delivery 120m ago, last failure 60s ago: ServerError 503", "3 dead letters", "90d   5m         3d     59m"} {
+		if !strings.Contains(screen.String(), word) {
+			t.Errorf("no %q in\n%s", word, &screen)
+		}
+	}
+}

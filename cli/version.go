@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (p *plugin) versionCommand() *cobra.Command {
+	var clientOnly bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of this plugin and of the installed product",
+		Long:  "Show the versions of this plugin and of the installed product, and warn if they differ.",
+		Example: "  kubectl merchant version\n" +
+			"  kubectl merchant version --client",
+		Args: arguments(),
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this plugin, and ask no cluster")
+	out := addOutput(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		versions := versions{Client: p.version}
+		if !clientOnly {
+			kube, err := p.connect()
+			if err != nil {
+				return err
+			}
+			var deployments appsv1.DeploymentList
+			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(p.systemNamespace), client.MatchingLabels{productLabel: product}); err != nil {
+				return fmt.Errorf("list Deployments: %w", err)
+			}
+			for i := range deployments.Items {
+				versions.Server = append(versions.Server, roleVersion{deployments.Items[i].Labels[roleLabel], imageTag(&deployments.Items[i])})
+			}
+		}
+		for _, warning := range versions.warnings(p.systemNamespace, clientOnly) {
+			fmt.Fprintln(p.ErrOut, "warning: "+warning)
+		}
+		return out.write(p.Out, versions, func(to io.Writer) error {
+			table := newTable(to)
+			row(table, "Client", versions.Client)
+			for _, server := range versions.Server {
+				row(table, "Server", server.Version, server.Role)
+			}
+			return table.Flush()
+		})
+	}
+	return cmd
+}
+
+// Labels of what belongs to the product.
+const (
+	productLabel = "app.kubernetes.io/name"
+	product      = "merchant-operator"
+	roleLabel    = "app.kubernetes.io/component"
+)
+
+// versions are those of the plugin and of what is installed; -o json prints them.
+type versions struct {
+	Client string        `json:"client"`
+	Server []roleVersion `json:"server,omitempty"`
+}
+
+type roleVersion struct {
+	Role    string `json:"role"`
+	Version string `json:"version"`
+}
+
+// imageTag is the version of the first container; empty: it is named by digest only.
+func imageTag(deployment *appsv1.Deployment) string {
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		image, _, _ := strings.Cut(container.Image, "@")
+		if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+			return image[colon+1:]
+		}
+	}
+	return ""
+}
+
+// warnings are about versions that do not fit together: the fields of a manifest come and go with minor versions.
+func (v versions) warnings(namespace string, clientOnly bool) (warnings []string) {
+	if len(v.Server) == 0 && !clientOnly {
+		warnings = append(warnings, fmt.Sprintf("there is no Deployment of %s in namespace %s; set --system-namespace", product, namespace))
+	}
+	seen := map[string]bool{}
+	for _, server := range v.Server {
+		if seen[server.Version] || sameMinor(v.Client, server.Version) {
+			continue
+		}
+		seen[server.Version] = true
+		warnings = append(warnings, fmt.Sprintf("this plugin is %s and the %s is %s; install the plugin of that version", v.Client, server.Role, server.Version))
+	}
+	return warnings
+}
+
+// sameMinor compares major and minor version. Builds without a version are only equal to themselves.
+func sameMinor(a, b string) bool {
+	one, err := version.ParseGeneric(strings.TrimPrefix(a, "v"))
+	other, otherErr := version.ParseGeneric(strings.TrimPrefix(b, "v"))
+	if err != nil || otherErr != nil {
+		return a == b
+	}
+	return one.Major() == other.Major() && one.Minor() == other.Minor()
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// writeFlags are those of commands that write objects.
+type writeFlags struct {
+	dryRun  dryRun
+	timeout time.Duration
+	reveal  bool
+	out     *output
+	// objects prints the objects; with -o yaml it separates them.
+	objects printers.ResourcePrinter
+}
+
+const defaultTimeout = time.Minute
+
+func (w *writeFlags) add(cmd *cobra.Command, _ *plugin) {
+	w.addWithoutReveal(cmd)
+	cmd.Flags().BoolVar(&w.reveal, "reveal", false, "print the key to stdout, and the rest to stderr; needs the right to get the Secret")
+}
+
+func (w *writeFlags) addWithoutReveal(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&w.dryRun, "dry-run", "server: let the API server check everything, and write nothing; none: write")
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "server"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	flags.DurationVar(&w.timeout, "timeout", defaultTimeout, "time to wait for the operator; 0s: do not wait")
+	w.out = addOutput(cmd, formatJSON, formatYAML, formatName)
+}
+
+// connect checks the flags, and connects.
+func (w *writeFlags) connect(p *plugin) (*cluster, error) {
+	switch {
+	case w.timeout < 0:
+		return nil, usage("With 0s it does not wait.", "--timeout must not be negative")
+	case w.reveal && (w.dryRun.server || w.out.format != "" || w.timeout == 0):
+		return nil, usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints nothing but the key, and waits for it")
+	}
+	return p.connect()
+}
+
+func (w *writeFlags) createOptions() []client.CreateOption {
+	if w.dryRun.server {
+		return []client.CreateOption{client.DryRunAll}
+	}
+	return nil
+}
+
+// print prints an object: as a manifest for Git, or what was done with it.
+func (w *writeFlags) print(p *plugin, object client.Object, done string) error {
+	to := p.Out
+	if w.reveal {
+		to = p.ErrOut
+	}
+	if w.objects == nil {
+		switch w.out.format {
+		case formatJSON:
+			w.objects = &printers.JSONPrinter{}
+		case formatYAML:
+			w.objects = &printers.YAMLPrinter{}
+		case formatName:
+			w.objects = &printers.NamePrinter{ShortOutput: true}
+		default:
+			w.objects = &printers.NamePrinter{}
+		}
+	}
+	if name, ok := w.objects.(*printers.NamePrinter); ok {
+		if w.dryRun.server {
+			done += " (server dry run)"
+		}
+		name.Operation = done
+	}
+	return w.objects.PrintObj(object, to)
+}
+
+// change writes a change of an ApiKey, and finishes.
+func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey, done string, edit func()) error {
+	before := key.DeepCopy()
+	edit()
+	var options []client.PatchOption
+	if w.dryRun.server {
+		options = append(options, client.DryRunAll)
+	}
+	// A change since it was read is a conflict: two rotations must not become one.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := kube.Patch(ctx, key, patch, options...); err != nil {
+		return fmt.Errorf("change ApiKey %s/%s: %w", key.Namespace, key.Name, err)
+	}
+	manifest := newApiKey(key.Name, "", "", defaultOverlap)
+	manifest.Namespace, manifest.Spec = key.Namespace, key.Spec
+	if err := w.print(p, manifest, done); err != nil {
+		return err
+	}
+	return w.finish(ctx, p, kube, key)
+}
+
+// finish waits until the operator has handled an ApiKey, and prints the key if it is asked for.
+func (w *writeFlags) finish(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey) error {
+	if w.dryRun.server {
+		return nil
+	}
+	if err := p.await(ctx, kube, w.timeout, key, func() (bool, string) { return settled(key) }); err != nil {
+		return err
+	}
+	if w.reveal {
+		return p.reveal(ctx, kube, key)
+	}
+	if secret := secretName(key); secret != "" && key.Spec.State != v1alpha1.ApiKeyDisabled && w.timeout > 0 {
+		fmt.Fprintf(p.ErrOut, "The key is in Secret %s. Print it with: kubectl merchant keys reveal %s -n %s\n", secret, key.Name, key.Namespace)
+	}
+	return nil
+}
+
+// dryRun is the flag --dry-run.
+type dryRun struct{ server bool }
+
+// String returns the value of the flag.
+func (d *dryRun) String() string {
+	if d.server {
+		return "server"
+	}
+	return "none"
+}
+
+// Type is the name of the value in --help.
+func (*dryRun) Type() string { return "none|server" }
+
+// Set reads the value. Only the API server knows the rules, so there is no dry run of the client.
+func (d *dryRun) Set(text string) error {
+	switch text {
+	case "none", "server":
+		d.server = text == "server"
+		return nil
+	case "client":
+		return errors.New(`"client" would check nothing; use server`)
+	}
+	return fmt.Errorf("%q is not one of none, server", text)
+}
+
+// timeFlag is a flag with a time.
+type timeFlag struct{ time.Time }
+
+// String returns the value of the flag.
+func (t *timeFlag) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
+// Type is the name of the value in --help.
+func (*timeFlag) Type() string { return "time" }
+
+// Set reads a time.
+func (t *timeFlag) Set(text string) error {
+	read, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("%q is not a time; use a form like 2100-01-01T00:00:00Z", text)
+	}
+	t.Time = read
+	return nil
+}
