@@ -12,12 +12,8 @@ import (
 // wrongKeyLimit limits the wrong keys of one key id that are checked in Redis one by one.
 var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
-const (
-	// sharedReadInterval is between two shared reads of the override of one key id.
-	sharedReadInterval = 100 * time.Millisecond
-	// maxWrongKeyIDs is the number of key ids in each of the two generations of the limiter.
-	maxWrongKeyIDs = 1 << 14
-)
+// sharedReadInterval is between two shared reads of the override of one key id.
+const sharedReadInterval = 100 * time.Millisecond
 
 // wrongKeys limits the load on Redis of wrong keys with a known key id. Keys that the directory accepts are not affected. Over
 // the limit, all requests with other keys of the key id share one read of its override every sharedReadInterval. So a key that
@@ -26,10 +22,9 @@ type wrongKeys struct {
 	read  func(context.Context, ...store.KeyRef) ([]store.Override, error)
 	now   func() time.Time
 	after func(time.Duration) <-chan time.Time
+	limit *ratelimit.Limiter // of key ids
 
 	mu sync.Mutex
-	// young and old are the GCRA times of key ids. When young is full it replaces old, so memory is limited.
-	young, old map[string]time.Time
 	// next is the shared read of each key id that has not started yet.
 	next map[string]*sharedRead
 }
@@ -44,7 +39,7 @@ type sharedRead struct {
 func newWrongKeys(overrides *store.Store) *wrongKeys {
 	return &wrongKeys{
 		read: overrides.Overrides, now: time.Now, after: time.After,
-		young: map[string]time.Time{}, next: map[string]*sharedRead{},
+		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), next: map[string]*sharedRead{},
 	}
 }
 
@@ -69,32 +64,13 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 }
 
 // charge counts a check of a key id in Redis, and reports false over the limit.
-func (k *wrongKeys) charge(keyID string) bool { return k.add(keyID, wrongKeyLimit.Interval()) }
+func (k *wrongKeys) charge(keyID string) bool {
+	_, allowed := k.limit.Allow(keyID)
+	return allowed
+}
 
 // refund reverts a charge.
-func (k *wrongKeys) refund(keyID string) { k.add(keyID, -wrongKeyLimit.Interval()) }
-
-func (k *wrongKeys) add(keyID string, cost time.Duration) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.now()
-	backlog := max(0, k.paidUntil(keyID).Sub(now)) + cost
-	if backlog > wrongKeyLimit.Window() {
-		return false
-	}
-	if _, known := k.young[keyID]; !known && len(k.young) >= maxWrongKeyIDs {
-		k.young, k.old = map[string]time.Time{}, k.young
-	}
-	k.young[keyID] = now.Add(backlog)
-	return true
-}
-
-func (k *wrongKeys) paidUntil(keyID string) time.Time {
-	if paidUntil, known := k.young[keyID]; known {
-		return paidUntil
-	}
-	return k.old[keyID]
-}
+func (k *wrongKeys) refund(keyID string) { k.limit.Refund(keyID) }
 
 // joinRead returns a read that starts later, so that it finds everything written before.
 func (k *wrongKeys) joinRead(ctx context.Context, key store.KeyRef) *sharedRead {

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -26,7 +26,7 @@ func asker(keyID, plaintext string) caller {
 func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
-		now: time.Now, after: time.After, young: map[string]time.Time{}, next: map[string]*sharedRead{},
+		now: time.Now, after: time.After, limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), next: map[string]*sharedRead{},
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, error) {
 			*reads++
 			return []store.Override{override}, nil
@@ -129,14 +129,4 @@ func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-func TestTheMemoryOfWrongKeysIsBounded(t *testing.T) {
-	keys, _ := overriding(store.Override{})
-	for n := range 5 * maxWrongKeyIDs {
-		keys.charge(fmt.Sprint(n))
-	}
-	if held := len(keys.young) + len(keys.old); held > 2*maxWrongKeyIDs {
-		t.Errorf("%d key ids are held", held)
-	}
 }

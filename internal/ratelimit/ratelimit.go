@@ -1,5 +1,5 @@
 // Package ratelimit has the arithmetic of rate limits and their HTTP headers. Limits are GCRA (generic cell rate algorithm): the
-// state of a caller is one time, its theoretical arrival time, which package store keeps. The package is pure.
+// state of a caller is one time, its theoretical arrival time. Package store keeps it in Redis, a Limiter in memory.
 package ratelimit
 
 import (
