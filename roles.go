@@ -127,6 +127,8 @@ func consoleCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.InternalCAFile, "internal-ca-file", "", "file with the certificate authority of the internal port; empty: those of the system")
 	flags.StringVar(&options.InternalTokenFile, "internal-token-file", "", "file with the token for the internal port; empty: the token of the account")
 	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	flags.Int64Var(&options.RequestLimit.RequestsPerSecond, "address-rate", options.RequestLimit.RequestsPerSecond, "requests per second from one client address")
+	flags.Int64Var(&options.RequestLimit.Burst, "address-burst", options.RequestLimit.Burst, "requests at once from one client address")
 	addProvider(flags, &options.Provider)
 	flags.DurationVar(&options.LoginIdle, "login-idle", options.LoginIdle, "time after which an unused login ends")
 	flags.DurationVar(&options.LoginLifetime, "login-lifetime", options.LoginLifetime, "time after which every login ends")

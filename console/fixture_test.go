@@ -26,6 +26,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
@@ -115,7 +116,7 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.console = built
-	f.now = f.clock
+	f.now, f.limit = f.clock, ratelimit.NewLimiter(options.RequestLimit, f.clock)
 	f.metrics = newMetrics(prometheus.NewRegistry())
 	connection := storetest.Client(t, f.redis.URL())
 	f.outbox = outbox.New(connection)
@@ -150,11 +151,7 @@ func (f *fixture) account() *rest.Config {
 func (f *fixture) connectCluster() {
 	f.t.Helper()
 	config := f.account()
-	core, err := kube.Client(config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
+	f.reviewer = f.newReviewer(config)
 	merchants, err := f.connect(config)
 	if err != nil {
 		f.t.Fatal(err)
@@ -163,6 +160,16 @@ func (f *fixture) connectCluster() {
 	if err := awaitCache(f.t.Context(), merchants); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// newReviewer has decided nothing yet.
+func (f *fixture) newReviewer(config *rest.Config) *authz.Reviewer {
+	f.t.Helper()
+	core, err := kube.Client(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
 }
 
 func (f *fixture) clock() time.Time {
@@ -229,21 +236,20 @@ func (f *fixture) grant(subject rbacv1.Subject, verbs []string, names ...string)
 		who = authz.NewSubject("anybody", []string{subject.Name})
 	}
 	f.awaitRight(who, verbs[0], true, append(names, "any")[0])
+	f.advance(f.options.RightsLifetime) // the console may have cached that there is no right
 	return binding
 }
 
-// awaitRight asks past the cache of the console.
+// awaitRight asks beside the cache of the console.
 func (f *fixture) awaitRight(who authz.Subject, verb string, want bool, name string) {
 	f.t.Helper()
+	config, beside := f.account(), *f.console
 	await.Until(f.t, patience, "the right is in force", func() bool {
-		f.reviewerPastCache()
-		allowed, err := f.may(f.t.Context(), who, verb, f.namespace, name)
+		beside.reviewer = f.newReviewer(config)
+		allowed, err := beside.may(f.t.Context(), who, verb, f.namespace, name)
 		return err == nil && allowed == want
 	})
 }
-
-// reviewerPastCache lets every cached decision end.
-func (f *fixture) reviewerPastCache() { f.advance(f.options.RightsLifetime) }
 
 func user(u oidctest.User) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, Name: "oidc:" + u.Username}

@@ -56,8 +56,8 @@ const maxKeys = 100
 // keyOf returns an ApiKey of the Merchant. errNotFound: there is none.
 func (c *console) keyOf(r *http.Request, merchant *v1alpha1.Merchant) (*v1alpha1.ApiKey, error) {
 	var key v1alpha1.ApiKey
-	if err := c.kube.Get(r.Context(), client.ObjectKey{Namespace: merchant.Namespace, Name: r.PathValue("key")}, &key); err != nil {
-		return nil, kubernetesError("read an ApiKey", err)
+	if err := c.get(r.Context(), client.ObjectKey{Namespace: merchant.Namespace, Name: r.PathValue("key")}, &key); err != nil {
+		return nil, err
 	}
 	if key.Spec.MerchantRef.Name != merchant.Name {
 		return nil, errNotFound

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +31,17 @@ func kubernetesError(what string, err error) error {
 		return errNotFound
 	}
 	return fmt.Errorf("%w: %s: %w", errKubernetes, what, err)
+}
+
+// get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.
+func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
+		return errNotFound
+	}
+	if err := c.kube.Get(ctx, key, into); err != nil {
+		return kubernetesError("read "+key.String(), err)
+	}
+	return nil
 }
 
 // pageSize is the number of Merchants on a page of the list.
@@ -110,8 +122,8 @@ func (c *console) merchantOf(r *http.Request, current login) (*v1alpha1.Merchant
 		return nil, rights{}, err
 	}
 	var merchant v1alpha1.Merchant
-	if err := c.kube.Get(r.Context(), key, &merchant); err != nil {
-		return nil, rights{}, kubernetesError("read a Merchant", err)
+	if err := c.get(r.Context(), key, &merchant); err != nil {
+		return nil, rights{}, err
 	}
 	return &merchant, allowed, nil
 }

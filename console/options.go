@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 )
 
 // Options configure Run. Start from DefaultOptions; RedisURL, ExternalURL and the provider have no default.
@@ -41,6 +42,8 @@ type Options struct {
 	InternalTokenFile string
 	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix
+	// RequestLimit is for the requests of one client address, at each replica. Assets are not counted. Default 20 a second, 200 at once.
+	RequestLimit ratelimit.Policy
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 
@@ -87,6 +90,7 @@ type ProviderOptions struct {
 func DefaultOptions() Options {
 	return Options{
 		Address:         ":8083",
+		RequestLimit:    ratelimit.Policy{RequestsPerSecond: 20, Burst: 200},
 		Ops:             ops.DefaultOptions(),
 		Provider:        ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"},
 		LoginIdle:       time.Hour,
@@ -106,6 +110,8 @@ func (o Options) Validate() error {
 	switch {
 	case o.RedisURL == "":
 		return errors.New("set --redis-url or REDIS_URL")
+	case o.RequestLimit.RequestsPerSecond < 1 || o.RequestLimit.Burst < 1:
+		return errors.New("--address-rate and --address-burst must be at least 1")
 	case o.LoginIdle < time.Minute || o.LoginLifetime < o.LoginIdle:
 		return errors.New("--login-idle must be at least 1m, and --login-lifetime at least as long")
 	case o.RightsLifetime <= 0:

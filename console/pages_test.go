@@ -19,8 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/authz"
-	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // requests are what a browser loads for a page: the page, and what it refers to.
@@ -69,15 +67,41 @@ func compressed(t *testing.T, text string) int {
 	return out.Len()
 }
 
-// Nothing in a page runs or loads that its policy would refuse.
+// Nothing in an answer runs or loads that its policy would refuse, whatever the answer is.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
-	browser := f.signedIn(alice)
+	browser, merchant := f.signedIn(alice), "/merchants/"+f.namespace+"/acme"
+	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:|(src|href)="https?://[^"]*\.(css|js)`)
-	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme", "/nothing", "/signed-out"} {
-		page := browser.Get(t, f.URL+path)
+	for _, test := range []struct {
+		method, path, site, host string
+		want                     int
+	}{
+		{"GET", "/", "", "", http.StatusOK},
+		{"GET", merchant, "", "", http.StatusOK},
+		{"GET", "/signed-out", "", "", http.StatusOK},
+		{"GET", "/sign-in", "", "", http.StatusSeeOther},
+		{"GET", "/callback?code=a", "", "", http.StatusBadRequest},
+		{"GET", merchant + "/allowlist", "", "", http.StatusForbidden},
+		{"POST", merchant + "/allowlist", "same-origin", "", http.StatusForbidden},
+		{"POST", merchant + "/allowlist", "cross-site", "", http.StatusForbidden},
+		{"POST", merchant + "/allowlist", "", "", http.StatusForbidden},
+		{"GET", "/nothing", "", "", http.StatusNotFound},
+		{"GET", "/sign-out", "", "", http.StatusNotFound},
+		{"DELETE", merchant, "same-origin", "", http.StatusNotFound},
+		{"GET", "/", "", "evil.example", http.StatusMisdirectedRequest},
+	} {
+		request := httptest.NewRequest(test.method, f.URL+test.path, nil)
+		request.RequestURI, request.Host = "", test.host
+		if test.site != "" {
+			request.Header.Set("Sec-Fetch-Site", test.site)
+		}
+		page, what := browser.Do(t, request), test.method+" "+test.path
+		if page.Status != test.want {
+			t.Errorf("%s: %d, want %d", what, page.Status, test.want)
+		}
 		for header, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"Cache-Control":           "no-store",
@@ -85,11 +109,11 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 			"Referrer-Policy":         "same-origin",
 		} {
 			if got := page.Header.Get(header); got != want {
-				t.Errorf("%s: %s: %q, want %q", path, header, got, want)
+				t.Errorf("%s: %s: %q, want %q", what, header, got, want)
 			}
 		}
 		if found := inline.FindString(page.Text); found != "" {
-			t.Errorf("%s has %q, which the policy forbids", path, found)
+			t.Errorf("%s has %q, which the policy forbids", what, found)
 		}
 	}
 }
@@ -217,10 +241,5 @@ func TestWithoutTheKubernetesAPI(t *testing.T) {
 }
 
 func (f *fixture) kubernetesAway() {
-	f.t.Helper()
-	core, err := kube.Client(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), f.options.RightsLifetime, f.clock)
+	f.reviewer = f.newReviewer(&rest.Config{Host: "http://127.0.0.1:1"})
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
@@ -19,6 +21,12 @@ var (
 	errCrossOrigin = errors.New("the form comes from another site")
 	errHost        = errors.New("the host name is not that of --external-url")
 )
+
+// limitedError means that the client address sends too many requests.
+type limitedError struct{ quota ratelimit.Quota }
+
+// Error is for the log.
+func (e limitedError) Error() string { return "too many requests from one address" }
 
 // problem is the page of an error.
 type problem struct {
@@ -40,6 +48,9 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *
 	if errors.Is(err, errSignedOut) && r.ParseForm() == nil {
 		page.Retry, page.Path = r.PostForm, r.URL.Path
 	}
+	if limited, ok := errors.AsType[limitedError](err); ok {
+		w.Header().Set("Retry-After", limited.quota.RetryAfterHeader())
+	}
 	switch page.status {
 	case http.StatusInternalServerError:
 		c.log.Error("request failed", "route", r.Pattern, "error", err)
@@ -56,6 +67,11 @@ func (c *console) problemOf(err error) problem {
 	var git *gitManagedError
 	var half *notIssuedError
 	switch {
+	case errors.As(err, new(limitedError)):
+		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Message: "Your address sends too many requests, perhaps because many people share it. " +
+			"Wait some seconds, then reload this page; a form is sent again. Nothing was changed."}
+	case errors.Is(err, clientaddr.ErrMalformed):
+		return problem{status: http.StatusBadRequest, Title: "Unknown address", Message: "A proxy sent an address that cannot be read. Tell the platform team to check --trusted-proxies."}
 	case errors.As(err, &git):
 		return problem{status: http.StatusConflict, Title: "Managed by Git", Message: git.Error() + " Nothing was changed. Keys can be rotated here."}
 	case errors.As(err, &half):

@@ -10,12 +10,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 )
 
 // provider is the OpenID provider where people sign in. It is discovered when it is first needed, so that the console starts
@@ -25,8 +26,8 @@ type provider struct {
 	callback string // URL of our callback
 	http     *http.Client
 
-	mu         sync.Mutex
-	discovered *discovery // nil: not yet
+	discovered  atomic.Pointer[discovery] // nil: not yet
+	discovering singleflight.Group        // many who wait for a provider that is away wait for one answer
 }
 
 // discovery is what the provider says of itself.
@@ -66,23 +67,32 @@ func newProvider(options ProviderOptions, callback string) (*provider, error) {
 
 // discover returns what the provider says of itself, or errProvider.
 func (p *provider) discover(ctx context.Context) (*discovery, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.discovered != nil {
-		return p.discovered, nil
+	if found := p.discovered.Load(); found != nil {
+		return found, nil
 	}
-	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.options.IssuerURL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errProvider, err)
+	asked := p.discovering.DoChan("", func() (any, error) {
+		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.http), p.options.IssuerURL)
+		if err != nil {
+			return nil, err
+		}
+		p.discovered.Store(&discovery{
+			oauth2: oauth2.Config{
+				ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: found.Endpoint(),
+				RedirectURL: p.callback, Scopes: append([]string{oidc.ScopeOpenID}, p.options.Scopes...),
+			},
+			verifier: found.Verifier(&oidc.Config{ClientID: p.options.ClientID}),
+		})
+		return nil, nil //nolint:nilnil // it is stored
+	})
+	select {
+	case answer := <-asked:
+		if answer.Err != nil {
+			return nil, fmt.Errorf("%w: %w", errProvider, answer.Err)
+		}
+		return p.discovered.Load(), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errProvider, ctx.Err())
 	}
-	p.discovered = &discovery{
-		oauth2: oauth2.Config{
-			ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: found.Endpoint(),
-			RedirectURL: p.callback, Scopes: append([]string{oidc.ScopeOpenID}, p.options.Scopes...),
-		},
-		verifier: found.Verifier(&oidc.Config{ClientID: p.options.ClientID}),
-	}
-	return p.discovered, nil
 }
 
 // authorizeURL is where the browser goes to sign in.

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 )
 
 // signedInHandler handles a request of a person who is signed in. Its error becomes a page (respondError).
@@ -18,7 +20,11 @@ func (c *console) handler() http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := handle(w, r); err != nil {
+			err := c.admit(r)
+			if err == nil {
+				err = handle(w, r)
+			}
+			if err != nil {
 				c.respondError(w, r, nil, err)
 			}
 		})
@@ -103,6 +109,19 @@ func (c *console) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// admit counts a request of a client address, in memory: what is refused costs neither Redis nor the Kubernetes API anything.
+// Errors: limitedError, clientaddr.ErrMalformed.
+func (c *console) admit(r *http.Request) error {
+	address, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return err
+	}
+	if quota, allowed := c.limit.Allow(clientaddr.LimitKey(address)); !allowed {
+		return limitedError{quota}
+	}
+	return nil
 }
 
 // observe counts requests and responds if a handler panics.

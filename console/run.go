@@ -26,6 +26,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
@@ -45,6 +46,7 @@ type console struct {
 	kube      client.Client // reads and writes at the Kubernetes API
 	issuer    *issuer
 	clients   clientaddr.Resolver
+	limit     *ratelimit.Limiter // of client addresses
 	metrics   *metrics
 	now       func() time.Time
 }
@@ -174,7 +176,7 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, provider: signIn, clients: clients, now: time.Now,
+		pages: pages, provider: signIn, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, time.Now), now: time.Now,
 	}, nil
 }
 

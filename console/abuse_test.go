@@ -1,0 +1,177 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// Ten thousand forms and sign-ins from one subscriber, who changes the address within its block: Redis and the Kubernetes API see what
+// the limit lets pass, and others are served meanwhile.
+func TestAFlood(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get"})
+	attackers, beside := cookieOf(t, f, f.signedIn(bob), loginCookie), f.signedIn(alice)
+	reviews, redis := f.countReviews(), storetest.Inspect(t, f.redis)
+	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	handler := f.handler()
+	send := func(n int) *httptest.ResponseRecorder {
+		request := httptest.NewRequest(http.MethodGet, f.URL+"/sign-in", nil)
+		if n%2 == 0 {
+			request = httptest.NewRequest(http.MethodPost, f.URL+"/merchants/"+f.namespace+"/acme/allowlist", strings.NewReader("generation=1"))
+			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			request.Header.Set("Sec-Fetch-Site", "same-origin")
+		}
+		request.AddCookie(attackers)
+		request.RemoteAddr = "127.0.0.1:1"
+		request.Header.Set("X-Forwarded-For", fmt.Sprintf("2001:db8::%x", n))
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		return answer
+	}
+
+	const forms, senders, visits = 10_000, 8, 20
+	var passed, limited atomic.Int64
+	var flood sync.WaitGroup
+	begun := time.Now()
+	for sender := range senders {
+		flood.Go(func() {
+			for n := sender; n < forms; n += senders {
+				switch answer := send(n); answer.Code {
+				case http.StatusTooManyRequests:
+					limited.Add(1)
+					if seconds, err := strconv.Atoi(answer.Header().Get("Retry-After")); err != nil || seconds < 1 || !strings.Contains(answer.Body.String(), "Too many requests") {
+						t.Errorf("Retry-After: %q, %s", answer.Header().Get("Retry-After"), answer.Body)
+					}
+				case http.StatusNotFound, http.StatusSeeOther:
+					passed.Add(1)
+				default:
+					t.Errorf("%d: %s", answer.Code, answer.Body)
+				}
+			}
+		})
+	}
+	for range visits {
+		request := httptest.NewRequest(http.MethodGet, f.URL+"/merchants/"+f.namespace+"/acme", nil)
+		request.RequestURI = ""
+		request.Header.Set("X-Forwarded-For", "2001:db8:0:1::1")
+		if page := beside.Do(t, request); page.Status != http.StatusOK || !strings.Contains(page.Text, "ACME") {
+			t.Errorf("another address gets %d", page.Status)
+		}
+	}
+	flood.Wait()
+
+	limit := f.options.RequestLimit
+	most := limit.Burst + 1 + limit.RequestsPerSecond*int64(time.Since(begun)/time.Second+1)
+	if passed.Load() > most || passed.Load() < limit.Burst || limited.Load() == 0 {
+		t.Errorf("%d passed and %d were limited; want %d to %d", passed.Load(), limited.Load(), limit.Burst, most)
+	}
+	if scripts := scriptsRun(t, redis.Info(t.Context(), "commandstats").Val()); scripts > passed.Load()+visits {
+		t.Errorf("Redis ran %d scripts for %d requests that passed", scripts, passed.Load())
+	}
+	if got := reviews.Load(); got > passed.Load() {
+		t.Errorf("the Kubernetes API got %d reviews for %d requests that passed", got, passed.Load())
+	}
+	f.advance(time.Minute)
+	if answer := send(0); answer.Code != http.StatusNotFound {
+		t.Errorf("a minute later the address gets %d", answer.Code)
+	}
+}
+
+func scriptsRun(t *testing.T, commandStatistics string) (calls int64) {
+	t.Helper()
+	for line := range strings.Lines(commandStatistics) {
+		if found, is := strings.CutPrefix(line, "cmdstat_evalsha:calls="); is {
+			number, _, _ := strings.Cut(found, ",")
+			calls, _ = strconv.ParseInt(number, 10, 64)
+		}
+	}
+	if calls == 0 {
+		t.Fatalf("Redis ran no script: %s", commandStatistics)
+	}
+	return calls
+}
+
+// Who writes an X-Forwarded-For of their own is counted by the address of the connection.
+func TestAForgedAddressIsCountedAsOne(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.RequestLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 3} })
+	var last int
+	for n := range 4 {
+		request := httptest.NewRequest(http.MethodGet, f.URL+"/signed-out", nil)
+		request.Header.Set("X-Forwarded-For", "203.0.113."+strconv.Itoa(n))
+		answer := httptest.NewRecorder()
+		f.handler().ServeHTTP(answer, request)
+		last = answer.Code
+	}
+	if last != http.StatusTooManyRequests {
+		t.Errorf("the fourth request with an address of its own gets %d", last)
+	}
+}
+
+// No name in a request, of a person or of a merchant becomes a header, a path of the Kubernetes API, or another site.
+func TestNamesInject(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
+	browser := f.signedIn(alice)
+	const line = "%0d%0aX-Injected:%20yes%0d%0a%0d%0a<script>alert(1)</script>"
+	for _, path := range []string{
+		"/?q=" + line, "/?page=" + line, "/" + line,
+		"/merchants/" + line + "/acme", "/merchants/" + f.namespace + "/" + line,
+		"/merchants/" + f.namespace + "/acme?address=" + line,
+		"/merchants/" + f.namespace + "/acme/keys/" + line + "/rotate",
+		"/merchants/" + f.namespace + "/acme%2f..%2facme", "/merchants/" + f.namespace + "/..%2facme", "/merchants/" + f.namespace + "/acme%3fwatch=true",
+		"/merchants/" + f.namespace + "/acme/keys/..%2f..%2fmerchants%2facme/rotate",
+		"/sign-in?returnTo=/" + line,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			request := httptest.NewRequest(method, f.URL+path, nil)
+			request.RequestURI = ""
+			request.Header.Set("Sec-Fetch-Site", "same-origin")
+			page := browser.Do(t, request)
+			if page.Header.Get("X-Injected") != "" || strings.Contains(page.Text, "<script>alert") || page.Status >= http.StatusInternalServerError {
+				t.Errorf("%s %s: %d %v %s", method, path, page.Status, page.Header, page.Text)
+			}
+		}
+	}
+}
+
+// A sign-in returns to the console, whatever the address or the cookie says.
+func TestOpenRedirect(t *testing.T) {
+	f := newFixture(t)
+	for _, evil := range []string{"https://evil.example/", "//evil.example/", `/\evil.example/`, "/callback", "javascript:alert(1)"} {
+		page := identities.SignIn(t, oidctest.NewBrowser(t), f.URL+"/sign-in?returnTo="+url.QueryEscape(evil), alice)
+		if page.URL.String() != f.URL+"/" || page.Status != http.StatusOK {
+			t.Errorf("returnTo=%s leads to %s with %d", evil, page.URL, page.Status)
+		}
+		browser, callback := begin(t, f, alice)
+		forged := decode(t, f, browser)
+		forged.returnTo = evil
+		browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: attemptCookie, Value: forged.encode(), Path: "/"}})
+		browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+			if r.URL.Host != parse(t, f.URL).Host {
+				t.Errorf("a cookie with %s leads to %s", evil, r.URL)
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+		if page := browser.Get(t, callback.String()); page.URL.String() != f.URL+"/" {
+			t.Errorf("a cookie with %s leads to %s", evil, page.URL)
+		}
+	}
+}
