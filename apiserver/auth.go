@@ -14,7 +14,12 @@ import (
 )
 
 // caller is who sent a request, as far as the directory knows. The store makes the final decision about the key.
-type caller struct{ directory.Principal }
+type caller struct {
+	directory.Principal
+
+	// unlisted: the address is not on the merchant's allowlist.
+	unlisted bool
+}
 
 // withKey authenticates the caller before next.
 func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller) error) handler {
@@ -62,12 +67,13 @@ func (a *publicAPI) identify(header http.Header, address netip.Addr, addressErr 
 		if principal.KeyID == "" {
 			principal.KeyID, _ = apikey.IDOf(presented)
 		}
-		return caller{principal}, unauthorizedError{directory.ReasonOf(presented, err)}
+		return caller{Principal: principal}, unauthorizedError{directory.ReasonOf(presented, err)}
 	}
-	if !principal.Merchant.Allows(address) {
-		return caller{principal}, unauthorizedError{reasonAddressNotAllowed}
+	from := caller{Principal: principal, unlisted: !principal.Merchant.Allowlist.Allows(address)}
+	if from.unlisted && !principal.Merchant.ReportOnly {
+		return from, unauthorizedError{reasonAddressNotAllowed}
 	}
-	return caller{principal}, nil
+	return from, nil
 }
 
 // presentedKey returns the API key of a request. The error is an unauthorizedError.

@@ -16,7 +16,7 @@ import (
 
 // asker is one who presents a key that the directory does not accept.
 func asker(keyID, plaintext string) caller {
-	return caller{directory.Principal{
+	return caller{Principal: directory.Principal{
 		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.DigestOf(plaintext),
 		Merchant: &directory.Merchant{ID: "merchant2345"},
 	}}

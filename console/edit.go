@@ -59,43 +59,8 @@ func (c *console) editable(r *http.Request, current login, verb string) (*v1alph
 	return merchant, nil
 }
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditAllowlist)
-	if err != nil {
-		return err
-	}
-	var lines []string
-	for _, entry := range merchant.Spec.IPAllowlist {
-		lines = append(lines, string(entry))
-	}
-	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation, Allowlist: strings.Join(lines, "\n")})
-}
-
 func (c *console) renderEditForm(w http.ResponseWriter, status int, current login, form editForm) error {
 	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
-}
-
-func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditAllowlist)
-	if err != nil {
-		return err
-	}
-	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	entries := strings.Fields(strings.ReplaceAll(form.Allowlist, ",", " "))
-	own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err == nil && r.PostFormValue("confirmed") == "" && !passes(entries, own) {
-		form.ShutOut = own.String()
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
-	}
-	return c.edit(w, r, current, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
-		changed.Spec.IPAllowlist = nil
-		for _, entry := range entries {
-			if block := v1alpha1.IPBlock(entry); !slices.Contains(changed.Spec.IPAllowlist, block) {
-				changed.Spec.IPAllowlist = append(changed.Spec.IPAllowlist, block)
-			}
-		}
-	})
 }
 
 // errChanged means that somebody else has changed the Merchant since the person saw it.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -161,6 +159,10 @@ func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, all
 	if err != nil {
 		return merchantPage{}, err
 	}
+	check, err := c.checkAllowlist(r, merchant)
+	if err != nil {
+		return merchantPage{}, err
+	}
 	health, err := c.healthOf(r.Context(), merchant)
 	if err != nil {
 		return merchantPage{}, err
@@ -171,7 +173,7 @@ func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, all
 	}
 	page := merchantPage{
 		Merchant: merchant, Rights: allowed, Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL), Activity: events,
-		Allowlist: c.checkAllowlist(r, merchant), Webhook: health, DeadLetters: letters,
+		Allowlist: check, Webhook: health, DeadLetters: letters,
 	}
 	for _, key := range keys {
 		page.Keys = append(page.Keys, newKeyRow(key, c.now()))
@@ -206,37 +208,4 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
 	}
 	return row
-}
-
-// allowlistCheck is the allowlist with the answer to "would this address pass?".
-type allowlistCheck struct {
-	Entries []string
-	// Own is the viewer's address as this server sees it; empty: unknown. OwnPasses is about it.
-	Own       string
-	OwnPasses bool
-	// Asked is what the viewer has entered. Answer is about it.
-	Asked, Answer string
-}
-
-func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) allowlistCheck {
-	check := allowlistCheck{Asked: strings.TrimSpace(r.URL.Query().Get("address"))}
-	for _, entry := range merchant.Spec.IPAllowlist {
-		check.Entries = append(check.Entries, string(entry))
-	}
-	if own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For")); err == nil {
-		check.Own, check.OwnPasses = own.String(), passes(check.Entries, own)
-	}
-	if check.Asked == "" {
-		return check
-	}
-	asked, err := netip.ParseAddr(check.Asked)
-	switch {
-	case err != nil:
-		check.Answer = "This is not an IP address. Use a form like 203.0.113.7."
-	case passes(check.Entries, asked.Unmap()):
-		check.Answer = "Requests from this address pass."
-	default:
-		check.Answer = "Requests from this address get 401."
-	}
-	return check
 }

@@ -9,7 +9,6 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
-	"net/netip"
 	"path"
 	"strings"
 	"time"
@@ -120,20 +119,4 @@ func timeElement(when any) (template.HTML, error) {
 	}
 	t = t.UTC()
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s UTC</time>`, t.Format(time.RFC3339), t.Format("2 Jan 2006, 15:04"))), nil //nolint:gosec // digits and English names of months
-}
-
-// passes reports whether an allowlist lets an address pass; an empty one lets all.
-func passes(allowlist []string, address netip.Addr) bool {
-	if len(allowlist) == 0 {
-		return true
-	}
-	for _, entry := range allowlist {
-		if block, err := netip.ParsePrefix(entry); err == nil && block.Contains(address) {
-			return true
-		}
-		if single, err := netip.ParseAddr(entry); err == nil && single == address {
-			return true
-		}
-	}
-	return false
 }

@@ -22,15 +22,17 @@ type MerchantRecord struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	// UID is the UID of the Merchant, to guard writes of its status; empty in records of older operators.
-	UID         types.UID                `json:"uid,omitempty"`
-	DisplayName string                   `json:"displayName"`
-	State       v1alpha1.MerchantState   `json:"state"`
-	Currency    v1alpha1.Currency        `json:"currency"`
-	IPAllowlist []v1alpha1.IPBlock       `json:"ipAllowlist,omitempty"`
-	RateLimit   v1alpha1.RateLimit       `json:"rateLimit"`
-	Sessions    v1alpha1.SessionSettings `json:"sessions"`
-	Page        *v1alpha1.PageSettings   `json:"page,omitempty"`
-	Webhook     *v1alpha1.Webhook        `json:"webhook,omitempty"`
+	UID         types.UID              `json:"uid,omitempty"`
+	DisplayName string                 `json:"displayName"`
+	State       v1alpha1.MerchantState `json:"state"`
+	Currency    v1alpha1.Currency      `json:"currency"`
+	IPAllowlist []v1alpha1.IPBlock     `json:"ipAllowlist,omitempty"`
+	// IPAllowlistMode is Enforce if it is empty.
+	IPAllowlistMode v1alpha1.IPAllowlistMode `json:"ipAllowlistMode,omitempty"`
+	RateLimit       v1alpha1.RateLimit       `json:"rateLimit"`
+	Sessions        v1alpha1.SessionSettings `json:"sessions"`
+	Page            *v1alpha1.PageSettings   `json:"page,omitempty"`
+	Webhook         *v1alpha1.Webhook        `json:"webhook,omitempty"`
 }
 
 // NewMerchantRecord converts a Merchant, which the CRD has validated. It leaves out a testTrigger that was handled, so that
@@ -42,19 +44,20 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		webhook.TestTrigger = ""
 	}
 	return MerchantRecord{
-		Version:     recordVersion,
-		MerchantID:  ID(merchant.UID),
-		Namespace:   merchant.Namespace,
-		Name:        merchant.Name,
-		UID:         merchant.UID,
-		DisplayName: merchant.Spec.DisplayName,
-		State:       merchant.Spec.State,
-		Currency:    merchant.Spec.Currency,
-		IPAllowlist: merchant.Spec.IPAllowlist,
-		RateLimit:   merchant.Spec.RateLimit,
-		Sessions:    merchant.Spec.Sessions,
-		Page:        merchant.Spec.Page,
-		Webhook:     webhook,
+		Version:         recordVersion,
+		MerchantID:      ID(merchant.UID),
+		Namespace:       merchant.Namespace,
+		Name:            merchant.Name,
+		UID:             merchant.UID,
+		DisplayName:     merchant.Spec.DisplayName,
+		State:           merchant.Spec.State,
+		Currency:        merchant.Spec.Currency,
+		IPAllowlist:     merchant.Spec.IPAllowlist,
+		IPAllowlistMode: merchant.Spec.IPAllowlistMode,
+		RateLimit:       merchant.Spec.RateLimit,
+		Sessions:        merchant.Spec.Sessions,
+		Page:            merchant.Spec.Page,
+		Webhook:         webhook,
 	}
 }
 
@@ -109,6 +112,8 @@ func (r MerchantRecord) validate() error {
 		return invalid("state is none of Active, Suspended, Closed")
 	case !currencyForm.MatchString(string(r.Currency)):
 		return invalid("currency is not an ISO 4217 code")
+	case r.IPAllowlistMode != "" && r.IPAllowlistMode != v1alpha1.IPAllowlistEnforce && r.IPAllowlistMode != v1alpha1.IPAllowlistReport:
+		return invalid("ipAllowlistMode is neither Enforce nor Report")
 	case r.RateLimit.RequestsPerSecond < 1:
 		return invalid("rateLimit.requestsPerSecond is below 1")
 	case r.RateLimit.Burst < 1:
@@ -121,15 +126,15 @@ func (r MerchantRecord) validate() error {
 	case r.Webhook != nil && r.Webhook.URL == "":
 		return invalid("webhook.url is missing")
 	}
-	_, err := r.Allowlist()
+	_, err := ParseAllowlist(r.IPAllowlist)
 	return err
 }
 
-// Allowlist returns the blocks that a caller's address must be in; none: any address. One invalid entry is an error,
+// ParseAllowlist returns the blocks that a caller's address must be in; none: any address. One invalid entry is an error,
 // because a shorter allowlist could admit everyone.
-func (r MerchantRecord) Allowlist() ([]netip.Prefix, error) {
-	blocks := make([]netip.Prefix, 0, len(r.IPAllowlist))
-	for i, entry := range r.IPAllowlist {
+func ParseAllowlist(entries []v1alpha1.IPBlock) ([]netip.Prefix, error) {
+	blocks := make([]netip.Prefix, 0, len(entries))
+	for i, entry := range entries {
 		block, err := parseBlock(string(entry))
 		if err != nil {
 			return nil, invalid("ipAllowlist[%d] is neither an address nor a CIDR block", i)

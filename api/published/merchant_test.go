@@ -18,14 +18,15 @@ func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
 	got := published.NewMerchantRecord(&v1alpha1.Merchant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme-coffee", UID: "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1"},
 		Spec: v1alpha1.MerchantSpec{
-			DisplayName: want.DisplayName,
-			State:       want.State,
-			Currency:    want.Currency,
-			IPAllowlist: want.IPAllowlist,
-			RateLimit:   want.RateLimit,
-			Sessions:    want.Sessions,
-			Page:        want.Page,
-			Webhook:     want.Webhook,
+			DisplayName:     want.DisplayName,
+			State:           want.State,
+			Currency:        want.Currency,
+			IPAllowlist:     want.IPAllowlist,
+			IPAllowlistMode: want.IPAllowlistMode,
+			RateLimit:       want.RateLimit,
+			Sessions:        want.Sessions,
+			Page:            want.Page,
+			Webhook:         want.Webhook,
 		},
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -35,7 +36,7 @@ func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
 
 func TestAllowlist(t *testing.T) {
 	record := merchantRecord()
-	blocks, err := record.Allowlist()
+	blocks, err := published.ParseAllowlist(record.IPAllowlist)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestAllowlist(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record.IPAllowlist = nil
-	if blocks, err := record.Allowlist(); err != nil || len(blocks) != 0 {
+	if blocks, err := published.ParseAllowlist(record.IPAllowlist); err != nil || len(blocks) != 0 {
 		t.Errorf("no allowlist gives %v, %v; want no blocks", blocks, err)
 	}
 }

@@ -107,6 +107,7 @@ func TestDecodeMerchantRefuses(t *testing.T) {
 		"an unknown mismatch policy":    {"sessions.idempotencyMismatch", secretWord},
 		"a webhook without a URL":       {"webhook.url", nil},
 		"a webhook that is text":        {"webhook", secretWord},
+		"an unknown allowlist mode":     {"ipAllowlistMode", secretWord},
 		"an allowlist that is text":     {"ipAllowlist", "203.0.113.0/24"},
 		"an empty entry":                {"ipAllowlist", []any{""}},
 		"an entry that is a hostname":   {"ipAllowlist", []any{"203.0.113.0/24", secretWord}},

@@ -62,7 +62,7 @@ var _ = DescribeTable("An allowlist entry is accepted that is",
 		Expect(kube.Create(ctx, object(merchantManifest, allowlist(entry)), client.DryRunAll)).To(Succeed())
 
 		// What the CRD lets pass, the data plane must be able to read.
-		_, err := published.MerchantRecord{IPAllowlist: []v1alpha1.IPBlock{v1alpha1.IPBlock(entry)}}.Allowlist()
+		_, err := published.ParseAllowlist([]v1alpha1.IPBlock{v1alpha1.IPBlock(entry)})
 		Expect(err).NotTo(HaveOccurred())
 	},
 	Entry("an IPv4 address", "198.51.100.7"),

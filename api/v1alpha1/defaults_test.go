@@ -9,11 +9,12 @@ import (
 )
 
 var defaultMerchantSpec = v1alpha1.MerchantSpec{
-	DisplayName: "Acme Coffee",
-	State:       v1alpha1.MerchantActive,
-	Currency:    v1alpha1.DefaultCurrency,
-	RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-	Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+	DisplayName:     "Acme Coffee",
+	State:           v1alpha1.MerchantActive,
+	Currency:        v1alpha1.DefaultCurrency,
+	IPAllowlistMode: v1alpha1.IPAllowlistEnforce,
+	RateLimit:       v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+	Sessions:        v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 }
 
 var defaultApiKeySpec = v1alpha1.ApiKeySpec{
@@ -35,7 +36,7 @@ var _ = DescribeTable("A Merchant gets the defaults when it leaves out",
 		Expect(merchant.Spec).To(Equal(want))
 	},
 	Entry("everything", remove("spec.state"), nil),
-	Entry("by null", set("spec", "{displayName: Acme Coffee, state: null, rateLimit: null, sessions: null}"), nil),
+	Entry("by null", set("spec", "{displayName: Acme Coffee, state: null, ipAllowlistMode: null, rateLimit: null, sessions: null}"), nil),
 	Entry("what is in empty objects", set("spec", "{displayName: Acme Coffee, rateLimit: {}, sessions: {}}"), nil),
 	Entry("half of the rate limit", set("spec.rateLimit", "{burst: 7}"),
 		func(spec *v1alpha1.MerchantSpec) { spec.RateLimit.Burst = 7 }),

@@ -25,6 +25,18 @@ const (
 	IdempotencyMismatchReject IdempotencyMismatchPolicy = "Reject"
 )
 
+// IPAllowlistMode says what happens to requests from addresses that are not on the allowlist. One of Enforce, Report.
+// +kubebuilder:validation:Enum=Enforce;Report
+type IPAllowlistMode string
+
+// Modes of an allowlist. In both, the requests that it refuses or would refuse are counted in status.allowlist.
+const (
+	// IPAllowlistEnforce answers 401.
+	IPAllowlistEnforce IPAllowlistMode = "Enforce"
+	// IPAllowlistReport answers as if there were no allowlist.
+	IPAllowlistReport IPAllowlistMode = "Report"
+)
+
 // IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits. IPv4 addresses inside IPv6 are refused,
 // because they would match no caller.
 // +kubebuilder:validation:MinLength=2
@@ -192,6 +204,12 @@ type MerchantSpec struct {
 	// +listType=set
 	// +optional
 	IPAllowlist []IPBlock `json:"ipAllowlist,omitempty"`
+
+	// ipAllowlistMode says what happens to requests from addresses that are not in ipAllowlist. Enforce (the default):
+	// they get 401. Report: they are answered as if there were no allowlist. In both modes status.allowlist counts them.
+	// +kubebuilder:default=Enforce
+	// +optional
+	IPAllowlistMode IPAllowlistMode `json:"ipAllowlistMode,omitempty"`
 
 	// rateLimit limits the requests of the merchant, over all its keys and all replicas of the API.
 	// +kubebuilder:default={}

@@ -44,7 +44,7 @@ func (r Resolver) Resolve(peer string, forwardedFor []string) (netip.Addr, error
 			}
 			var hop string
 			line, hop, more = cutLast(line)
-			if client, err = parseHop(hop); err != nil {
+			if client, err = Parse(hop); err != nil {
 				return netip.Addr{}, err
 			}
 		}
@@ -70,8 +70,8 @@ func cutLast(line string) (before, last string, found bool) {
 	return "", line, false
 }
 
-// parseHop reads an address, with or without a port, which some proxies append.
-func parseHop(hop string) (netip.Addr, error) {
+// Parse reads an address as a proxy or a person writes it, also with a port, and returns it as Resolve does. The error is ErrMalformed.
+func Parse(hop string) (netip.Addr, error) {
 	hop = strings.Trim(hop, " \t")
 	if address, err := netip.ParseAddr(hop); err == nil {
 		return normalize(address), nil

@@ -95,7 +95,7 @@ func BenchmarkAllows(b *testing.B) {
 			b.Run(fmt.Sprintf("blocks=%d/%s", blocks, address.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if merchant.Allows(parsed) != (blocks == 0) {
+					if merchant.Allowlist.Allows(parsed) != (blocks == 0) {
 						b.Fatal("wrong")
 					}
 				}

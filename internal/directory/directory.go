@@ -6,7 +6,6 @@ package directory
 import (
 	"errors"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
@@ -104,24 +104,19 @@ type Merchant struct {
 	DisplayName string
 	State       v1alpha1.MerchantState
 	// Currency is that of new sessions, an ISO 4217 code.
-	Currency string
-	// Allowlist are the address blocks that may call; empty: any address.
-	Allowlist []netip.Prefix
-	RateLimit v1alpha1.RateLimit
-	Sessions  v1alpha1.SessionSettings
-	Page      v1alpha1.PageSettings
+	Currency  string
+	Allowlist allowlist.List
+	// ReportOnly: requests from addresses that are not on the allowlist are counted, not refused.
+	ReportOnly bool
+	RateLimit  v1alpha1.RateLimit
+	Sessions   v1alpha1.SessionSettings
+	Page       v1alpha1.PageSettings
 	// EmitCreated: its webhook subscribes to session.created.
 	EmitCreated bool
 }
 
 // Active reports whether the merchant may use the API.
 func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
-
-// Allows reports whether requests may come from the address.
-func (m *Merchant) Allows(address netip.Addr) bool {
-	return len(m.Allowlist) == 0 ||
-		slices.ContainsFunc(m.Allowlist, func(block netip.Prefix) bool { return block.Contains(address) })
-}
 
 // Identify returns the owner of a key at the time now. A key with a known key id and another digest is returned too, not live,
 // because another replica may have rotated it a moment ago. The map lookup leaks nothing: it is by digest, which a guesser
@@ -170,7 +165,7 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowlist, err := record.Allowlist()
+	allowed, err := allowlist.Parse(record.IPAllowlist)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +178,8 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 		DisplayName: record.DisplayName,
 		State:       record.State,
 		Currency:    string(record.Currency),
-		Allowlist:   allowlist,
+		Allowlist:   allowed,
+		ReportOnly:  record.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 		RateLimit:   record.RateLimit,
 		Sessions:    record.Sessions,
 		Page:        page,

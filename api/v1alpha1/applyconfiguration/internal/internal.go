@@ -127,6 +127,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.DeliveryPolicy
   scalar: string
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPAllowlistMode
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
   scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.IdempotencyMismatchPolicy
@@ -173,6 +175,10 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
           elementRelationship: associative
+    - name: ipAllowlistMode
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPAllowlistMode
+      default: Enforce
     - name: page
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.PageSettings

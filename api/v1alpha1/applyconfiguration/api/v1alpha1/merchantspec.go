@@ -23,6 +23,9 @@ type MerchantSpecApplyConfiguration struct {
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.
 	IPAllowlist []apiv1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
+	// ipAllowlistMode says what happens to requests from addresses that are not in ipAllowlist. Enforce (the default):
+	// they get 401. Report: they are answered as if there were no allowlist. In both modes status.allowlist counts them.
+	IPAllowlistMode *apiv1alpha1.IPAllowlistMode `json:"ipAllowlistMode,omitempty"`
 	// rateLimit limits the requests of the merchant, over all its keys and all replicas of the API.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
 	// sessions are the settings of the payment sessions of the merchant.
@@ -70,6 +73,14 @@ func (b *MerchantSpecApplyConfiguration) WithIPAllowlist(values ...apiv1alpha1.I
 	for i := range values {
 		b.IPAllowlist = append(b.IPAllowlist, values[i])
 	}
+	return b
+}
+
+// WithIPAllowlistMode sets the IPAllowlistMode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IPAllowlistMode field is set to the value of the last call.
+func (b *MerchantSpecApplyConfiguration) WithIPAllowlistMode(value apiv1alpha1.IPAllowlistMode) *MerchantSpecApplyConfiguration {
+	b.IPAllowlistMode = &value
 	return b
 }
 

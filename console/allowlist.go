@@ -1,0 +1,103 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
+)
+
+// allowlistCheck is the allowlist with the answer to "would this address pass?".
+type allowlistCheck struct {
+	Entries []string
+	// ReportOnly: requests from other addresses are counted, not refused.
+	ReportOnly bool
+	// Own is the viewer's address as this server sees it; empty: unknown. OwnPasses is about it.
+	Own       string
+	OwnPasses bool
+	// Asked is what the viewer has entered. Answer is about it.
+	Asked, Answer string
+}
+
+func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (allowlistCheck, error) {
+	check := allowlistCheck{
+		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
+	}
+	for _, entry := range merchant.Spec.IPAllowlist {
+		check.Entries = append(check.Entries, string(entry))
+	}
+	list, err := allowlist.Parse(merchant.Spec.IPAllowlist)
+	if err != nil {
+		return check, fmt.Errorf("read the allowlist: %w", err)
+	}
+	if own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For")); err == nil {
+		check.Own, check.OwnPasses = own.String(), list.Allows(own)
+	}
+	if check.Asked == "" {
+		return check, nil
+	}
+	passes, err := list.Test(check.Asked)
+	switch {
+	case err != nil:
+		check.Answer = "This is not an IP address. Use a form like 203.0.113.7."
+	case passes:
+		check.Answer = "Requests from this address pass."
+	case check.ReportOnly:
+		check.Answer = "This address is not on the list. The list only reports, so requests from it pass."
+	default:
+		check.Answer = "Requests from this address get 401."
+	}
+	return check, nil
+}
+
+func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.editable(r, current, verbEditAllowlist)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, entry := range merchant.Spec.IPAllowlist {
+		lines = append(lines, string(entry))
+	}
+	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation, Allowlist: strings.Join(lines, "\n")})
+}
+
+func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login) error {
+	merchant, err := c.editable(r, current, verbEditAllowlist)
+	if err != nil {
+		return err
+	}
+	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
+	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	var entries []v1alpha1.IPBlock
+	for entry := range strings.FieldsSeq(strings.ReplaceAll(form.Allowlist, ",", " ")) {
+		if block := v1alpha1.IPBlock(entry); !slices.Contains(entries, block) {
+			entries = append(entries, block)
+		}
+	}
+	enforced := merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
+	if own := c.shutsOut(r, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
+		form.ShutOut = own
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
+	}
+	return c.edit(w, r, current, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
+		changed.Spec.IPAllowlist = entries
+	})
+}
+
+// shutsOut returns the viewer's own address if it is not on a list; else, or if one of them cannot be read, nothing.
+func (c *console) shutsOut(r *http.Request, entries []v1alpha1.IPBlock) string {
+	list, err := allowlist.Parse(entries)
+	if err != nil {
+		return "" // the API server says which entry is wrong
+	}
+	own, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil || list.Allows(own) {
+		return ""
+	}
+	return own.String()
+}
