@@ -35,6 +35,7 @@ func (e *environment) writeEnv() error {
 		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
 		{"API_OPS_URL_2", "http://" + e.addresses.ops[1]},
 		{"DISPATCHER_OPS_URL", "http://" + e.addresses.dispatcherOps},
+		{"CONSOLE_OPS_URL", "http://" + e.addresses.consoleOps},
 	} {
 		fmt.Fprintf(&text, "%s=%s\n", line[0], quote(line[1]))
 	}

@@ -32,7 +32,7 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   9091   first replica: health, metrics  $API_OPS_URL
   9092   second replica: health, metrics $API_OPS_URL_2
   9093   dispatcher: health, metrics     $DISPATCHER_OPS_URL
-  9094   console: health, metrics
+  9094   console: health, metrics        $CONSOLE_OPS_URL
   8084   console                         $CONSOLE_URL
   8085   OpenID provider of the console
   8090   webhook receiver                $WEBHOOK_SINK_URL

@@ -18,6 +18,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
@@ -30,6 +31,7 @@ const (
 	operatorRole   = "operator"
 	apiserverRole  = "apiserver"
 	dispatcherRole = "dispatcher"
+	consoleRole    = "console"
 )
 
 // installation is one of each role, with ops ports that are for those who may read them.
@@ -37,6 +39,7 @@ type installation struct {
 	*fixture.Installation
 
 	api      fixture.Replica
+	console  string                      // URL of its pages
 	ops      map[string]string           // base URL of each role's ops port
 	token    string                      // of who may read the metrics
 	spans    *tracetest.InMemoryExporter // of the apiserver and the dispatcher
@@ -89,6 +92,13 @@ func (i *installation) start() (err error) {
 	i.ops[dispatcherRole], err = i.StartDispatcher(dispatcherRole, func(o *dispatcher.Options) {
 		o.Ops.Secure, o.Ops.Profiles = true, true
 		o.Spans = sdktrace.NewSimpleSpanProcessor(i.spans)
+	})
+	if err != nil {
+		return err
+	}
+	const noProvider = "http://127.0.0.1:1"
+	i.console, i.ops[consoleRole], err = i.StartConsole(consoleRole, i.api.Internal, noProvider, func(o *console.Options) {
+		o.Ops.Secure, o.Ops.Profiles = true, true
 	})
 	return err
 }

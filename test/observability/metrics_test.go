@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
-func roles() []string { return []string{operatorRole, apiserverRole, dispatcherRole} }
+func roles() []string { return []string{operatorRole, apiserverRole, dispatcherRole, consoleRole} }
 
 // own reports whether a metric is one of the product's own.
 func own(name string) bool { return strings.HasPrefix(name, "merchant_operator_") }
@@ -45,6 +45,8 @@ func TestMetricsKeepTheConventions(t *testing.T) {
 var bounded = map[string]*regexp.Regexp{
 	"method":    regexp.MustCompile(`^(GET|HEAD|POST|OPTIONS|other)$`),
 	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{id\})*$`),
+	"code":      regexp.MustCompile(`^[1-5][0-9]{2}$`),
+	"action":    regexp.MustCompile(`^[A-Z][A-Za-z]{4,20}$`),
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"reason":    regexp.MustCompile(`^([a-z_]{2,24}[0-9x]*|[A-Z][A-Za-z]{4,20})$`),
 	"limit":     regexp.MustCompile(`^(merchant|address|rotations|replica)$`),
@@ -54,7 +56,7 @@ var bounded = map[string]*regexp.Regexp{
 	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|Recovery|gone|failing|timeout|connection|answer|cancelled)$`),
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|tombstone|digest|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|webhook\.test|)$`),
 	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|inactive|unknown|wanted|active)$`),
-	"listener":  regexp.MustCompile(`^(public|internal|ops)$`),
+	"listener":  regexp.MustCompile(`^(public|internal|ops|console)$`),
 	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
 }
 
@@ -100,6 +102,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		{operatorRole, `merchant_operator_key_rotations_total{cause="Initial"} 1`},
 		{operatorRole, `merchant_operator_resources{kind="Merchant",state="ready"} 1`},
 		{dispatcherRole, `merchant_operator_webhook_attempts_total{result="delivered"} 2`},
+		{consoleRole, `merchant_operator_console_sign_ins_total{result="unavailable"} 1`},
 	} {
 		await.Until(t, fixture.Patience, expected.role+" shows "+expected.line, func() bool {
 			text, _ := scrape(t, expected.role)

@@ -2,6 +2,7 @@ package observability
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -68,6 +69,9 @@ func (i *installation) traffic() error {
 	if _, err := i.callAt(i.api.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", "a.b.c", ""); err != nil {
 		return err
 	}
+	if _, err := fixture.Call(http.DefaultClient, i.console, http.MethodGet, "/sign-in", "", ""); err != nil {
+		return err
+	}
 	rotated, err := i.call(http.MethodPost, fixture.Rotate, key, "")
 	if err != nil {
 		return err
@@ -91,14 +95,19 @@ func (i *installation) damage() error {
 	redis := goredis.NewClient(&goredis.Options{Addr: i.Redis.Addr(), Protocol: 2, DisableIdentity: true})
 	defer func() { _ = redis.Close() }()
 	const id = "ps_00abcdefghijklmnopqrstuvwx"
-	for _, key := range []string{"{b00m}:session:" + id, "{b01k}:due"} {
+	cookie := "00" + strings.Repeat("A", 43) // of a login in bucket 0
+	login := fmt.Sprintf("{b00m}:login:%x", sha256.Sum256([]byte(cookie)))
+	for _, key := range []string{"{b00m}:session:" + id, "{b01k}:due", login} {
 		if err := redis.Set(ctx, key, "neither a hash nor a sorted set", 0).Err(); err != nil {
 			return err
 		}
 	}
-	for _, role := range []string{apiserverRole, dispatcherRole} {
+	for _, role := range []string{apiserverRole, dispatcherRole, consoleRole} {
 		if err := i.Wait("the "+role+" has met it", func() (bool, error) {
 			if _, err := i.call(http.MethodGet, publicSessions+id, "", ""); err != nil {
+				return false, err
+			}
+			if _, err := fixture.Call(http.DefaultClient, i.console, http.MethodGet, "/", "", "", "Cookie", "console-login="+cookie); err != nil {
 				return false, err
 			}
 			_, text, err := i.get(role, "/metrics", i.token)

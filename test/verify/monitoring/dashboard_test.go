@@ -100,7 +100,7 @@ func TestTheDashboardIsInOrder(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"API", "Keys", "Webhooks", "Operator"}, rows); diff != "" {
+	if diff := cmp.Diff([]string{"API", "Keys", "Webhooks", "Console", "Operator"}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	slices.Sort(ids)

@@ -44,7 +44,7 @@ func TestPrometheusAnswersTheDashboard(t *testing.T) {
 				up++
 			}
 		}
-		return fmt.Sprint(targets), up == 4
+		return fmt.Sprint(targets), up == 5
 	})
 
 	var loaded struct {
@@ -130,6 +130,7 @@ func startPrometheus(t *testing.T, env map[string]string) server {
 	var scrapes []any
 	for pod, variable := range map[string]string{
 		"operator": "OPERATOR_OPS_URL", "apiserver-1": "API_OPS_URL", "apiserver-2": "API_OPS_URL_2", "dispatcher": "DISPATCHER_OPS_URL",
+		"console": "CONSOLE_OPS_URL",
 	} {
 		scrapes = append(scrapes, map[string]any{
 			"targets": []string{strings.TrimPrefix(env[variable], "http://")},

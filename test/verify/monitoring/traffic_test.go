@@ -92,6 +92,7 @@ func (tr *traffic) send() {
 	settle(paid, tr.env["RAIL_TOKEN"], "card-1")
 	settle(paid, tr.env["RAIL_TOKEN"], "card-2") // late
 	settle(paid, "not.a.token", "card-3")
+	tr.call(tr.env["CONSOLE_URL"], http.MethodGet, "/signed-out", "", "")
 	tr.call(api, http.MethodGet, fixture.Sessions+"/"+paid, "not a key", "")
 	tr.expire(unpaid)
 
