@@ -65,7 +65,7 @@ clean: ## Remove bin and dist; keep the cached control plane
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: test
-test: redis browser nginx compiler ## Test the code, with the race detector; PKG and ARGS select some
+test: redis browser nginx nodejs compiler ## Test the code, with the race detector; PKG and ARGS select some
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \

@@ -97,3 +97,40 @@ func TestClaims(t *testing.T) {
 		}
 	}
 }
+
+// The sign-in works with a provider that we did not write: discovery, PKCE, which it requires, groups, and sign-out.
+func TestSignInAtANodeProvider(t *testing.T) {
+	provider := oidctest.StartNode(t, map[string][]string{"carol": {"other", "shop-staff"}})
+	f := newFixture(t, func(o *Options) {
+		o.Provider.IssuerURL, o.Provider.Scopes = provider.Issuer, []string{"profile", "groups"}
+	})
+	f.merchant("acme")
+	f.grant(group("shop-staff"), []string{"get"})
+	carol, dave := oidctest.NewBrowser(t), oidctest.NewBrowser(t)
+
+	page := provider.SignIn(t, carol, f.URL+"/?q=ac", "carol")
+	if page.Status != http.StatusOK || page.URL.String() != f.URL+"/?q=ac" {
+		t.Fatalf("signing in leads to %s with %d: %s", page.URL, page.Status, page.Text)
+	}
+	for _, want := range []string{"ACME", "Account carol", "oidc:carol"} {
+		if !strings.Contains(page.Text, want) {
+			t.Errorf("the page does not say %q: %s", want, page.Text)
+		}
+	}
+	if page := provider.SignIn(t, dave, f.URL+"/", "dave"); strings.Contains(page.Text, "ACME") || !strings.Contains(page.Text, "oidc:dave") {
+		t.Errorf("who is in no group gets %d at %s: %s", page.Status, page.URL, page.Text)
+	}
+
+	old := cookieOf(t, f, carol, loginCookie)
+	if page := carol.Post(t, f.URL+"/sign-out", nil); page.URL.Path != "/signed-out" || cookieOf(t, f, carol, loginCookie).Value != "" {
+		t.Errorf("signing out leads to %s", page.URL)
+	}
+	thief := oidctest.NewBrowser(t)
+	thief.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: old.Name, Value: old.Value, Path: "/"}})
+	if page := thief.Get(t, f.URL+"/"); !strings.HasPrefix(page.URL.String(), provider.Issuer) {
+		t.Errorf("after the sign-out the old cookie leads to %s", page.URL)
+	}
+	if page := provider.SignIn(t, carol, f.URL+"/", "carol"); !strings.Contains(page.Text, "ACME") {
+		t.Errorf("signing in again leads to %s with %d", page.URL, page.Status)
+	}
+}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs system packages, if they are missing: redis-server, Valkey, a browser and a proxy for the tests of the payer's page,
-# Node.js for the generator of TypeScript clients, a C compiler for the race detector, and what a native node of hack/cluster needs.
+# Node.js for the generator of TypeScript clients and an OpenID provider, a C compiler for the race detector, and what a native
+# node of hack/cluster needs.
 #
 #   hack/install.sh redis | valkey | browser | nginx | nodejs | compiler | node
 #
@@ -31,7 +32,7 @@ case ${1:-} in
     debian=nginx brew=nginx
     ;;
   nodejs)
-    command="node npm" why="the tests generate a TypeScript client"
+    command="node npm" why="the tests generate a TypeScript client and run an OpenID provider"
     debian="nodejs npm" brew=node
     ;;
   compiler)

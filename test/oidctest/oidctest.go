@@ -80,8 +80,8 @@ func (p *Provider) Start() error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if answer, err := http.Get(p.Issuer + "/.well-known/openid-configuration"); err == nil {
-			return answer.Body.Close()
+		if answers(p.Issuer) {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -89,6 +89,14 @@ func (p *Provider) Start() error {
 		case <-tick.C:
 		}
 	}
+}
+
+func answers(issuer string) bool {
+	answer, err := http.Get(issuer + "/.well-known/openid-configuration")
+	if err != nil {
+		return false
+	}
+	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 }
 
 // Stop stops the provider.
