@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+func TestAllowlistTest(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("open")
+	n.Merchant("fenced", func(m *v1alpha1.Merchant) {
+		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"}
+	})
+	for address, entry := range map[string]string{"203.0.113.7": "203.0.113.0/24", "::ffff:203.0.113.7": "203.0.113.0/24", "198.51.100.7": "198.51.100.7/32", "2001:db8::1": "2001:db8::/48"} {
+		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitDone, "is allowed by "+entry)
+	}
+	for _, address := range []string{"203.0.114.7", "2001:db9::1", "198.51.100.8"} {
+		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitNotReady, address+" is not allowed by any of 3 entries")
+	}
+	run(t, n.Namespace, "allowlist test open 192.0.2.1").want(t, exitDone, "allowlist is empty")
+	var found addressTest
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "allowlist test fenced 203.0.113.7 -o json").want(t, exitDone).out), &found); err != nil || !found.Allowed || len(found.Entries) != 1 {
+		t.Errorf("-o json: %+v, %v", found, err)
+	}
+	run(t, n.Namespace, "allowlist test fenced shop.example").want(t, exitUsage, `ADDRESS must be an IP address, not "shop.example"`)
+	run(t, n.Namespace, "allowlist test fenced").want(t, exitUsage, "ADDRESS is missing")
+	run(t, n.Namespace, "allowlist check").want(t, exitUsage, `unknown command "check"`, "Use one of: test")
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+)
+
+func (p *plugin) explainCommand() *cobra.Command {
+	var keyStdin bool
+	var from string
+	cmd := &cobra.Command{
+		Use:   "explain-401 --key-stdin --from ADDRESS",
+		Short: "Find out why the API refuses a key from an address",
+		Long: "Find out why the API refuses a key from an address. Callers of the API get the same 401 for every cause.\n\n" +
+			"It reads the published objects and decides with the code of the API. The key is read from stdin, and goes nowhere. The exit code\n" +
+			"is 0 if the API accepts the key from that address, and 3 if it refuses it.",
+		Example: "  kubectl merchant explain-401 --key-stdin --from 203.0.113.7 < key.txt\n" +
+			"  printenv API_KEY | kubectl merchant explain-401 --key-stdin --from 2001:db8::7 -o json",
+		Args: arguments(),
+	}
+	cmd.Flags().BoolVar(&keyStdin, "key-stdin", false, "read the key from stdin (required; an argument would be in the history of the shell)")
+	cmd.Flags().StringVar(&from, "from", "", "address of the caller, as the API sees it (required)")
+	out := addOutput(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !keyStdin {
+			return usage("Pipe the key into it: printenv API_KEY | kubectl merchant explain-401 --key-stdin --from ADDRESS", "--key-stdin is missing")
+		}
+		address, err := parseAddress("--from", from)
+		if err != nil {
+			return err
+		}
+		presented, err := readKey(p.In)
+		if err != nil {
+			return err
+		}
+		kube, err := p.connect()
+		if err != nil {
+			return err
+		}
+		e, err := p.explain(cmd.Context(), kube, presented, address)
+		if err != nil {
+			return err
+		}
+		if err := out.write(p.Out, e, e.writeText); err != nil {
+			return err
+		}
+		if !e.Accepted {
+			return &notReadyError{}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func parseAddress(flag, text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return address, usage("Use an IPv4 or IPv6 address such as 203.0.113.7 or 2001:db8::7.", "%s must be an IP address, not %q", flag, text)
+	}
+	return address.Unmap().WithZone(""), nil
+}
+
+// readKey reads the first line, without the key in any error.
+func readKey(from io.Reader) (string, error) {
+	const enough = 64 << 10
+	text, err := io.ReadAll(io.LimitReader(from, enough))
+	if err != nil {
+		return "", fmt.Errorf("read the key from stdin: %w", err)
+	}
+	key := strings.TrimRight(string(text), "\r\n")
+	if key == "" {
+		return "", usage("Pipe the key into it, for example: printenv API_KEY | kubectl merchant explain-401 --key-stdin --from ADDRESS", "there is no key on stdin")
+	}
+	return key, nil
+}
+
+// explanation is why a key is refused, or that it is not; -o json prints it. It never has a key.
+type explanation struct {
+	Accepted bool `json:"accepted"`
+	// Reason is the one in the API's metric and log; empty: the API accepts the key.
+	Reason string `json:"reason,omitempty"`
+	// Cause is a sentence, Next what to do.
+	Cause    string `json:"cause"`
+	Next     string `json:"next,omitempty"`
+	Address  string `json:"address"`
+	KeyID    string `json:"keyID,omitempty"`
+	Prefix   string `json:"prefix,omitempty"` // of the presented key
+	ApiKey   string `json:"apiKey,omitempty"` // namespace/name
+	Merchant string `json:"merchant,omitempty"`
+	// The rest is from the record of the ApiKey.
+	CurrentPrefix string       `json:"currentPrefix,omitempty"`
+	Rotated       *metav1.Time `json:"rotated,omitempty"`
+	RotationCause string       `json:"rotationCause,omitempty"`
+	Allowlist     []string     `json:"allowlist,omitempty"`
+}
+
+// explain decides as the API does: key, merchant, state and expiry, address, digest.
+func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, address netip.Addr) (explanation, error) {
+	e := explanation{Address: address.String()}
+	if !apikey.Plausible(presented) {
+		e.refuse(directory.ReasonMalformed, malformed(presented), copyAgain)
+		return e, nil
+	}
+	objects := newPublishedObjects(kube, p.credentialsNamespace, p.now)
+	if err := objects.readFor(ctx, presented); err != nil {
+		return e, err
+	}
+	now := p.now()
+	principal, err := objects.Identify(presented, now)
+	if principal.KeyID != "" { // until now no merchant was read
+		if err := objects.readMerchant(ctx, principal.KeyID); err != nil {
+			return e, err
+		}
+		principal, err = objects.Identify(presented, now)
+	} else if err := objects.readClaim(ctx, apikey.DigestOf(presented)); err != nil {
+		return e, err
+	}
+	record := objects.records[principal.KeyID]
+	e.describe(presented, record)
+	switch {
+	case err != nil:
+		e.explainKey(directory.ReasonOf(presented, err), presented, objects, record)
+	case !principal.Merchant.Allows(address):
+		e.Allowlist = namesOf(principal.Merchant.Allowlist, netip.Prefix.String)
+		e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the merchant: "+strings.Join(e.Allowlist, ", ")+".",
+			"Add it to spec.ipAllowlist of the Merchant. If it is the address of a proxy, start the API with --trusted-proxies.")
+	case !principal.Live:
+		e.explainReplaced(presented, record)
+	case !principal.Merchant.Active():
+		e.Cause = fmt.Sprintf("The key is good, but the merchant is %s: its requests get 403, not 401.", principal.Merchant.State)
+		e.Next = "Set spec.state of the Merchant to Active, if it was not on purpose."
+	default:
+		e.Accepted = true
+		e.Cause = "The API accepts the key from this address."
+	}
+	return e, nil
+}
+
+func (e *explanation) refuse(reason, cause, next string) {
+	e.Reason, e.Cause, e.Next = reason, cause, next
+}
+
+// describe fills in whose key it is, as far as it is known.
+func (e *explanation) describe(presented string, record published.KeyRecord) {
+	if id, ok := apikey.IDOf(presented); ok {
+		e.KeyID, e.Prefix = id, apikey.PrefixOf(presented)
+	}
+	if record.KeyID == "" {
+		return
+	}
+	e.KeyID, e.CurrentPrefix = record.KeyID, record.Current.Prefix
+	e.ApiKey = record.Source.Namespace + "/" + record.Source.Name
+	e.Merchant = published.PublicMerchantID(record.MerchantID)
+	e.Rotated, e.RotationCause = &metav1.Time{Time: record.LastRotation.Time}, string(record.LastRotation.Cause)
+}
+
+const copyAgain = "Copy the key again from where it was delivered: kubectl merchant keys reveal NAME"
+
+// malformed says why a string cannot be a key, without quoting it.
+func malformed(presented string) string {
+	switch {
+	case len(presented) < apikey.MinLength:
+		return fmt.Sprintf("The key has %d characters; every key has at least %d.", len(presented), apikey.MinLength)
+	case len(presented) > apikey.MaxLength:
+		return fmt.Sprintf("The key has more than %d characters.", apikey.MaxLength)
+	}
+	return "The key has spaces, line breaks or other characters that no key has."
+}
+
+// explainKey explains why nothing accepts the string.
+func (e *explanation) explainKey(reason, presented string, objects *publishedObjects, record published.KeyRecord) {
+	id, _ := apikey.IDOf(presented)
+	tombstone, deleted := objects.deleted[id]
+	unreadable := objects.unreadable[id]
+	name, namespace := record.Source.Name, record.Source.Namespace
+	switch {
+	case reason == directory.ReasonMalformed && len(presented) != apikey.Length:
+		e.refuse(reason, fmt.Sprintf("The key has %d characters; a generated key has %d. It was not copied as a whole.", len(presented), apikey.Length), copyAgain)
+	case reason == directory.ReasonMalformed:
+		e.refuse(reason, "The checksum of the key is wrong: at least one character is mistyped.", copyAgain)
+	case reason == directory.ReasonDisabled:
+		e.refuse(reason, "The ApiKey is disabled.", fmt.Sprintf("If it was not on purpose: kubectl merchant keys enable %s -n %s", name, namespace))
+	case reason == directory.ReasonExpired:
+		e.refuse(reason, "The ApiKey expired at "+record.ExpiresAt.UTC().Format(timeFormat)+".", "Set a later spec.expiresAt, and the key works again; or issue another key.")
+	case reason == directory.ReasonMerchantMissing:
+		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard")
+	case reason == directory.ReasonDigestClaimed:
+		e.refuse(reason, "The key is externally generated, and another ApiKey has claimed its SHA-256; the one that holds the claim is gone.", "Generate another key.")
+	case deleted:
+		e.ApiKey = tombstone.Source.Namespace + "/" + tombstone.Source.Name
+		e.refuse(reason, "The ApiKey was deleted at "+tombstone.EndedAt.UTC().Format(timeFormat)+". A deleted key never works again.", "Issue another key: kubectl merchant keys issue")
+	case unreadable != nil:
+		e.refuse(reason, "The record of the key cannot be read: "+unreadable.Error()+".", "Look at the log of the operator, which repairs it or says why not.")
+	case e.Prefix != "":
+		e.refuse(reason, "There is no such key: its key id "+e.KeyID+" was never issued in this cluster, or its deletion is more than 90 days ago.", "Check that the till calls the API of this cluster, or issue a key.")
+	case objects.claim != nil:
+		owner := objects.claim.Source.Namespace + "/" + objects.claim.Source.Name
+		e.refuse(reason, "The key is externally generated. Its SHA-256 is claimed by the ApiKey "+owner+", which does not have it now or was deleted; no other ApiKey can use it.",
+			"Generate another key, and set spec.keyDigest to its SHA-256.")
+	default:
+		e.refuse(reason, "There is no such key: it is not a generated one, and no ApiKey has its SHA-256 in spec.keyDigest.", "Check what the till sends. A key of this product begins with mk_live_.")
+	}
+}
+
+const timeFormat = "2006-01-02 15:04:05Z"
+
+// explainReplaced explains a key that is not the one in force.
+func (e *explanation) explainReplaced(presented string, record published.KeyRecord) {
+	next := fmt.Sprintf("Give the till the current key: kubectl merchant keys reveal %s -n %s", record.Source.Name, record.Source.Namespace)
+	digest := apikey.DigestOf(presented)
+	former := slices.IndexFunc(record.Previous, func(previous published.Previous) bool { return previous.Digest.Equal(digest) })
+	rotated := record.LastRotation.Time.UTC().Format(timeFormat)
+	switch {
+	case record.Superseded:
+		e.refuse(directory.ReasonRotated, "The record of the key is older than what the API knows: it was restored from a backup.", "Wait for the operator, which issues a new key, or rotate it.")
+	case former >= 0:
+		e.refuse(directory.ReasonRotated, "The key was replaced, and its overlap ended at "+record.Previous[former].ValidUntil.UTC().Format(timeFormat)+".", next)
+	case !record.Issued():
+		e.refuse(directory.ReasonRotated, "Nobody has a key of this ApiKey yet.", "Issue it in the console.")
+	case record.Generation == 1:
+		e.refuse(directory.ReasonRotated, "It is not the key of this ApiKey, which was never replaced.", next)
+	default:
+		e.refuse(directory.ReasonRotated, fmt.Sprintf("The key was replaced. The last rotation was at %s, cause %s.", rotated, record.LastRotation.Cause), next)
+	}
+}
+
+func (e *explanation) writeText(to io.Writer) error {
+	answer := "REFUSED"
+	switch {
+	case e.Accepted:
+		answer = "ACCEPTED"
+	case e.Reason != "":
+		answer += " (" + e.Reason + ")"
+	}
+	fmt.Fprintf(to, "%s: %s\n", answer, e.Cause)
+	table := newTable(to)
+	for _, line := range [][2]string{{"Address", e.Address}, {"Key", e.Prefix}, {"Current key", e.CurrentPrefix}, {"Key id", e.KeyID}, {"ApiKey", e.ApiKey}, {"Merchant", e.Merchant}} {
+		if line[1] != "" {
+			row(table, "  "+line[0], line[1])
+		}
+	}
+	if e.Rotated != nil {
+		row(table, "  Issued", e.Rotated.UTC().Format(timeFormat)+", cause "+e.RotationCause)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if e.Next != "" {
+		fmt.Fprintln(to, "Next: "+e.Next)
+	}
+	return nil
+}
