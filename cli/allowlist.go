@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
 func (p *plugin) allowlistCommand() *cobra.Command {
@@ -26,8 +26,8 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test MERCHANT ADDRESS",
 		Short: "Say whether a merchant's keys are accepted from an address",
-		Long: "Say whether a merchant's keys are accepted from an address, by spec.ipAllowlist of the Merchant.\n\n" +
-			"The exit code is 0 if they are, and 3 if they are not.",
+		Long: "Say whether the allowlist of a merchant has an address, with the code of the API.\n\n" +
+			"The exit code is 0 if it has, and 3 if it has not.",
 		Example: "  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops\n" +
 			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json",
 		Args:              arguments("MERCHANT", "ADDRESS"),
@@ -47,17 +47,17 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		blocks, err := published.MerchantRecord{IPAllowlist: merchant.Spec.IPAllowlist}.Allowlist()
+		list, err := allowlist.Parse(merchant.Spec.IPAllowlist)
 		if err != nil {
 			return fmt.Errorf("read spec.ipAllowlist: %w", err)
 		}
-		found := addressTest{Address: address.String(), Allowed: (&directory.Merchant{Allowlist: blocks}).Allows(address)}
-		for _, block := range blocks {
+		found := addressTest{Address: address.String(), Allowed: list.Allows(address), Mode: merchant.Spec.IPAllowlistMode}
+		for _, block := range list {
 			if block.Contains(address) {
 				found.Entries = append(found.Entries, block)
 			}
 		}
-		if err := out.write(p.Out, found, func(to io.Writer) error { return found.writeText(to, len(blocks)) }); err != nil {
+		if err := out.write(p.Out, found, func(to io.Writer) error { return found.writeText(to, len(list)) }); err != nil {
 			return err
 		}
 		if !found.Allowed {
@@ -72,6 +72,8 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 type addressTest struct {
 	Address string `json:"address"`
 	Allowed bool   `json:"allowed"`
+	// Mode says whether the API refuses an address that is not allowed.
+	Mode v1alpha1.IPAllowlistMode `json:"mode"`
 	// Entries are those of the allowlist that have the address.
 	Entries []netip.Prefix `json:"entries,omitempty"`
 }
@@ -82,6 +84,8 @@ func (a addressTest) writeText(to io.Writer, entries int) error {
 		fmt.Fprintf(to, "%s is allowed: the allowlist is empty, so any address is\n", a.Address)
 	case a.Allowed:
 		fmt.Fprintf(to, "%s is allowed by %s\n", a.Address, a.Entries[0])
+	case a.Mode == v1alpha1.IPAllowlistReport:
+		fmt.Fprintf(to, "%s is not allowed by any of %d entries; it is accepted only because spec.ipAllowlistMode is Report\n", a.Address, entries)
 	default:
 		fmt.Fprintf(to, "%s is not allowed by any of %d entries\n", a.Address, entries)
 	}

@@ -10,6 +10,11 @@ import (
 func TestAllowlistTest(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("open")
+	n.Merchant("reporting", func(m *v1alpha1.Merchant) {
+		m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
+	})
+	run(t, n.Namespace, "allowlist test reporting 192.0.2.1").want(t, exitNotReady, "only because spec.ipAllowlistMode is Report")
+	run(t, n.Namespace, "status").want(t, exitDone, "203.0.113.0/24 (report only)")
 	n.Merchant("fenced", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 )
 
@@ -64,11 +65,11 @@ func (p *plugin) explainCommand() *cobra.Command {
 }
 
 func parseAddress(flag, text string) (netip.Addr, error) {
-	address, err := netip.ParseAddr(text)
+	address, err := clientaddr.Parse(text)
 	if err != nil {
 		return address, usage("Use an IPv4 or IPv6 address such as 203.0.113.7 or 2001:db8::7.", "%s must be an IP address, not %q", flag, text)
 	}
-	return address.Unmap().WithZone(""), nil
+	return address, nil
 }
 
 // readKey reads the first line, without the key in any error.
@@ -131,7 +132,7 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	switch {
 	case err != nil:
 		e.explainKey(directory.ReasonOf(presented, err), presented, objects, record)
-	case !principal.Merchant.Allows(address):
+	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
 		e.Allowlist = namesOf(principal.Merchant.Allowlist, netip.Prefix.String)
 		e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the merchant: "+strings.Join(e.Allowlist, ", ")+".",
 			"Add it to spec.ipAllowlist of the Merchant. If it is the address of a proxy, start the API with --trusted-proxies.")

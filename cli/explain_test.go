@@ -41,6 +41,7 @@ func newPublisher(t *testing.T) *publisher {
 	}
 	p.merchant("acme", v1alpha1.MerchantActive)
 	p.merchant("fenced", v1alpha1.MerchantActive, "198.51.100.0/24")
+	p.merchant("reporting", v1alpha1.MerchantActive, "198.51.100.0/24")
 	p.merchant("paused", v1alpha1.MerchantSuspended)
 	return p
 }
@@ -59,11 +60,13 @@ func source(name string) published.Source {
 	return published.Source{Namespace: "shops", Name: name, UID: types.UID(name)}
 }
 
+var modes = map[string]v1alpha1.IPAllowlistMode{"reporting": v1alpha1.IPAllowlistReport}
+
 func (p *publisher) merchant(name string, state v1alpha1.MerchantState, allowlist ...v1alpha1.IPBlock) {
 	p.t.Helper()
 	record := published.MerchantRecord{
 		MerchantID: published.ID(types.UID(name)), Namespace: "shops", Name: name, UID: types.UID(name), DisplayName: name, State: state,
-		Currency: v1alpha1.DefaultCurrency, IPAllowlist: allowlist, RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1000, Burst: 1000},
+		Currency: v1alpha1.DefaultCurrency, IPAllowlist: allowlist, IPAllowlistMode: modes[name], RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1000, Burst: 1000},
 		Sessions: v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 	}
 	p.create(published.EncodeMerchant(p.namespace, record))
@@ -122,6 +125,7 @@ func TestExplain401AgreesWithTheAPI(t *testing.T) {
 	}{
 		"a good key":            {good, anywhere, 200, "", []string{"ACCEPTED", "shops/good"}},
 		"from an address in it": {p.key("in", "fenced"), "198.51.100.7", 200, "", []string{"ACCEPTED"}},
+		"reported only":         {p.key("reported", "reporting"), anywhere, 200, "", []string{"ACCEPTED"}},
 		"in its overlap":        {p.key("overlap", "acme", p.rotatedAway(time.Hour, time.Now())), anywhere, 200, "", []string{"ACCEPTED"}},
 		"an external key":       {strings.Repeat("x", 40), anywhere, 200, "", []string{"ACCEPTED", "shops/external"}},
 		"too short":             {"short", anywhere, 401, "malformed", []string{"5 characters; every key has at least 32"}},

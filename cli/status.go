@@ -58,8 +58,10 @@ type merchantStatus struct {
 	Created     metav1.Time            `json:"created"`
 	Ready       readiness              `json:"ready"`
 	Allowlist   []v1alpha1.IPBlock     `json:"allowlist"`
-	Webhook     *webhookStatus         `json:"webhook,omitempty"`
-	Keys        []keyStatus            `json:"keys"`
+	// AllowlistMode says whether the API refuses other addresses.
+	AllowlistMode v1alpha1.IPAllowlistMode `json:"allowlistMode"`
+	Webhook       *webhookStatus           `json:"webhook,omitempty"`
+	Keys          []keyStatus              `json:"keys"`
 	// Next is what to do, the most urgent first.
 	Next []string `json:"next"`
 }
@@ -112,7 +114,7 @@ func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
 		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: readinessOf(merchant.Status.Conditions, v1alpha1.ReadyCondition),
-		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), Keys: make([]keyStatus, len(keys)),
+		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode, Keys: make([]keyStatus, len(keys)),
 	}
 	if webhook := merchant.Spec.Webhook; webhook != nil {
 		s.Webhook = &webhookStatus{URL: webhook.URL}
@@ -271,7 +273,11 @@ func (s merchantStatus) allowlist() string {
 	if len(s.Allowlist) == 0 {
 		return "any address"
 	}
-	return strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	list := strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	if s.AllowlistMode == v1alpha1.IPAllowlistReport {
+		list += " (report only)"
+	}
+	return list
 }
 
 // health is a word about the endpoint.
