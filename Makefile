@@ -162,7 +162,7 @@ verify: generate manifests chart-docs lint test-files ## Run lint and test-files
 
 INTENSITY ?= 2
 FUZZTIME  ?= 10s
-SOAK      ?= 10m
+SOAK      ?= 30m
 
 .PHONY: faults
 faults: redis ## Try to break the promises of docs/guarantees.md; write bin/faults.md; INTENSITY=10 tries longer, PAGE=yes updates the page
@@ -172,7 +172,7 @@ faults: redis ## Try to break the promises of docs/guarantees.md; write bin/faul
 	[[ ! -f bin/faults.md ]] || { echo; cat bin/faults.md; }; exit $${failed:-0}
 
 .PHONY: soak
-soak: redis ## Send charges for SOAK (default 10m); print memory and goroutines of the roles
+soak: redis ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, and for what the roles take
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 
 .PHONY: fuzz

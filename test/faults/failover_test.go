@@ -40,7 +40,7 @@ func failovers(start func(*testing.T) pairs, flags ...string) func(*testing.T) (
 		var total failedOver
 		for n := range rounds {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				f := newFailover(t, start(t), flags)
+				f := newFailover(t, start(t), 1, flags)
 				f.run(n%2 == 1)
 				total.add(f.failedOver)
 			})
@@ -79,13 +79,13 @@ type failoverOrder struct {
 
 const failoverSellers, failoverCallers = 4, 6
 
-func newFailover(t *testing.T, p pairs, flags []string) *failover {
+func newFailover(t *testing.T, p pairs, dispatchers int, flags []string, change ...func(*v1alpha1.Merchant)) *failover {
 	t.Helper()
-	s := deployOn(t, p.url, 2, 1, flags...)
+	s := deployOn(t, p.url, 2, dispatchers, flags...)
 	f := &failover{deployment: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0, asks: newCaller()}
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
-		merchant := s.Merchant(name, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })
+		merchant := s.Merchant(name, append(slices.Clone(change), func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })...)
 		f.sellers = append(f.sellers, seller{space(merchant), s.apiKey("till-"+fmt.Sprint(n), name)})
 	}
 	return f

@@ -16,7 +16,7 @@ import (
 // redis-cli does it, while callers charge and settle and a dispatcher delivers.
 func tryMovingSlots(t *testing.T) (int, string) {
 	t.Helper()
-	f := newFailover(t, redisCluster(t), nil)
+	f := newFailover(t, redisCluster(t), 1, nil)
 	rail := f.railToken()
 	f.settlesEverywhere(rail)
 	stop := f.startCallers(rail)
