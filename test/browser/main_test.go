@@ -1,4 +1,4 @@
-// Package browser tests in a real browser what a payer sees of the whole product.
+// Package browser tests in a real browser what a payer sees of the whole product, and what a merchant's people do in the console.
 package browser
 
 import (
@@ -10,12 +10,15 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
+	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
-// All tests share a browser and an installation with two replicas of the API. Each page has a profile of its own.
+// All tests share a browser and an installation with all roles, of the API two replicas. Each page has a profile of its own.
 var (
 	sharedBrowser *browsertest.Browser
 	shared        *installation
@@ -24,7 +27,9 @@ var (
 type installation struct {
 	*fixture.Installation
 
-	replicas []fixture.Replica
+	replicas   []fixture.Replica
+	identities *oidctest.Provider
+	console    string // URL
 }
 
 func TestMain(m *testing.M) {
@@ -66,7 +71,20 @@ func install() (i *installation, err error) {
 		}
 		i.replicas = append(i.replicas, replica)
 	}
-	return i, nil
+	if _, err := i.StartDispatcher("dispatcher", func(*dispatcher.Options) {}); err != nil {
+		return i, err
+	}
+	provider, stop, err := oidctest.New(i.Dir, alice, bob, carol)
+	i.OnClose(stop)
+	if err != nil {
+		return i, err
+	}
+	i.identities = provider
+	i.console, _, err = i.StartConsole("console", i.replicas[0].Internal, provider.Issuer, func(o *console.Options) {
+		o.APIURL = i.replicas[0].Public
+		o.RightsLifetime = 50 * time.Millisecond
+	})
+	return i, err
 }
 
 // patient options let every page come from one address, and show within a second a change of which no message came.

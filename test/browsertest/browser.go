@@ -86,6 +86,7 @@ type Page struct {
 	noJavaScript bool
 
 	mu       sync.Mutex
+	logged   []string // all that the page and the browser have logged
 	problems []string // errors of the page
 	allowed  []string // parts of errors that the test expects
 	requests requests
@@ -150,22 +151,31 @@ func (p *Page) listen(event any) {
 	defer p.mu.Unlock()
 	switch event := event.(type) {
 	case *log.EventEntryAdded:
+		p.logged = append(p.logged, event.Entry.URL+": "+event.Entry.Text)
 		if event.Entry.Level == log.EntryLevelError {
 			p.problem(event.Entry.URL + ": " + event.Entry.Text)
 		}
 	case *runtime.EventExceptionThrown:
 		p.problem((&chromedp.ExceptionError{ExceptionDetails: event.ExceptionDetails}).Error())
 	case *runtime.EventConsoleAPICalled:
+		words := []string{"console." + string(event.Type) + ":"}
+		for _, arg := range event.Args {
+			words = append(words, cmp.Or(arg.Description, string(arg.Value)))
+		}
+		p.logged = append(p.logged, strings.Join(words, " "))
 		if event.Type == runtime.ConsoleAPICalledTypeError {
-			words := []string{"console.error:"}
-			for _, arg := range event.Args {
-				words = append(words, cmp.Or(arg.Description, string(arg.Value)))
-			}
 			p.problem(strings.Join(words, " "))
 		}
 	default:
 		p.requests.count(event)
 	}
+}
+
+// Logged is all that the page and the browser have logged.
+func (p *Page) Logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.logged, "\n")
 }
 
 func (p *Page) problem(text string) {

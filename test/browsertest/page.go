@@ -1,15 +1,19 @@
 package browsertest
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 )
@@ -53,6 +57,64 @@ func (p *Page) Text(selector string) string {
 func (p *Page) Press(keys string) {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(keys))
+}
+
+// Click clicks the first element of a selector, waits for the page that this leads to and returns its HTTP status.
+func (p *Page) Click(selector string) int {
+	p.t.Helper()
+	center := Eval[[]float64](p, "(e => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })"+
+		"(document.querySelector("+strconv.Quote(selector)+"))")
+	ctx, cancel := context.WithTimeout(p.ctx, Patience)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.MouseClickXY(center[0], center[1]))
+	if err != nil {
+		p.t.Fatalf("click %s: %v\n%s", selector, err, p.Text("body"))
+	}
+	return int(response.Status)
+}
+
+// Fill replaces the text of a field as a keyboard does.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	p.Do("const field = document.querySelector(" + strconv.Quote(selector) + "); field.focus(); field.select()")
+	if text == "" {
+		p.Press(kb.Delete)
+		return
+	}
+	call(p, input.InsertText, input.InsertTextParams{Text: text})
+}
+
+// Back goes back in the history as the button of the browser does. The browser's own page about an error is a page too.
+func (p *Page) Back() { p.t.Helper(); p.moved(chromedp.NavigateBack()) }
+
+// Forward is the opposite of Back.
+func (p *Page) Forward() { p.t.Helper(); p.moved(chromedp.NavigateForward()) }
+
+// Reload loads the page again, and sends its form again if it came from one.
+func (p *Page) Reload() { p.t.Helper(); p.moved(chromedp.Reload()) }
+
+func (p *Page) moved(action chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, Patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, action); err != nil && !errors.As(err, new(*chromedp.LoadError)) {
+		p.t.Fatal(err)
+	}
+}
+
+// History has the addresses that Back and Forward lead to.
+func (p *Page) History() (urls []string) {
+	p.t.Helper()
+	for _, entry := range run(p, chromedp.NavigationEntries()).Entries {
+		urls = append(urls, entry.URL)
+	}
+	return urls
+}
+
+// SetTimezone emulates where the device is, such as Asia/Tokyo.
+func (p *Page) SetTimezone(zone string) {
+	p.t.Helper()
+	call(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})
 }
 
 // SetMedia emulates a media type, such as print, and features, such as prefers-color-scheme: dark. Empty: the screen's own.
