@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -83,20 +84,25 @@ type request struct {
 
 // response is what came back. Error says why nothing did, and is empty otherwise.
 type response struct {
-	Error   string            `json:"error,omitempty"`
-	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers,omitempty"`
-	Body    string            `json:"body,omitempty"`
+	Error   string      `json:"error,omitempty"`
+	Status  int         `json:"status"`
+	Headers http.Header `json:"headers,omitempty"`
+	Body    string      `json:"body,omitempty"`
 }
 
-// do sends one request on a connection of its own, and answers with the response.
+// do sends one request on a connection of its own, and answers with the response. It follows no redirect.
 func do(w http.ResponseWriter, r *http.Request) {
 	var wanted request
 	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	dialer := net.Dialer{Timeout: 5 * time.Second} // a NetworkPolicy may drop packets
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       20 * time.Second,
+	}
 	writeJSON(w, wanted.send(r.Context(), client))
 }
 
@@ -108,6 +114,7 @@ func (r request) send(ctx context.Context, client *http.Client) response {
 	for name, value := range r.Headers {
 		sent.Header.Set(name, value)
 	}
+	sent.Host = r.Headers["Host"] // empty: that of the URL
 	received, err := client.Do(sent)
 	if err != nil {
 		return response{Error: err.Error()}
@@ -117,7 +124,7 @@ func (r request) send(ctx context.Context, client *http.Client) response {
 	if err != nil {
 		return response{Error: err.Error()}
 	}
-	return response{Status: received.StatusCode, Headers: firstValues(received.Header), Body: string(body)}
+	return response{Status: received.StatusCode, Headers: received.Header, Body: string(body)}
 }
 
 func firstValues(header http.Header) map[string]string {

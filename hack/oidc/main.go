@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +39,9 @@ type user struct {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("oidc", flag.ContinueOnError)
-	address := flags.String("address", "127.0.0.1:8085", "listen address; the issuer is http://ADDRESS")
+	address := flags.String("address", "127.0.0.1:8085", "listen address")
+	issuer := flags.String("issuer-url", "", "URL of the provider for others; empty: http://ADDRESS")
+	certificates := flags.String("cert-dir", "", "directory with tls.crt and tls.key; empty: serve HTTP")
 	file := flags.String("users", "", `file with the users: [{"username", "password", "email", "name", "groups"}]`)
 	client := client{}
 	flags.StringVar(&client.id, "client-id", "console", "id of the client")
@@ -58,14 +62,20 @@ func run(ctx context.Context, args []string) error {
 	if err := json.Unmarshal(text, &users); err != nil {
 		return fmt.Errorf("read --users: %w", err)
 	}
-	provider, err := newProvider("http://"+*address, client, users)
+	provider, err := newProvider(cmp.Or(*issuer, "http://"+*address), client, users)
 	if err != nil {
 		return err
 	}
 	const readTimeout = 10 * time.Second
 	server := &http.Server{Addr: *address, Handler: provider.handler(), ReadHeaderTimeout: readTimeout}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	serve := server.ListenAndServe
+	if *certificates != "" {
+		serve = func() error {
+			return server.ListenAndServeTLS(filepath.Join(*certificates, "tls.crt"), filepath.Join(*certificates, "tls.key"))
+		}
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -31,10 +31,10 @@ type (
 		Body    string            `json:"body,omitempty"`
 	}
 	answer struct {
-		Error   string            `json:"error"`
-		Status  int               `json:"status"`
-		Headers map[string]string `json:"headers"`
-		Body    string            `json:"body"`
+		Error   string      `json:"error"`
+		Status  int         `json:"status"`
+		Headers http.Header `json:"headers"`
+		Body    string      `json:"body"`
 	}
 	loadSpec struct {
 		URL       string `json:"url"`
@@ -57,21 +57,35 @@ type (
 func (c *cluster) startAgent(ctx context.Context, namespace, name string) agent {
 	GinkgoHelper()
 	pod := agentPod(namespace, name, "serve", ":8080")
-	pod.Labels["merchant-operator.io/rail"] = "true" // the stranger's is in the wrong namespace for everything else
-	if namespace == strangers {
-		delete(pod.Labels, "merchant-operator.io/rail")
+	if namespace == shops { // a stranger is neither a rail nor trusts our servers
+		pod.Labels["merchant-operator.io/rail"] = "true"
+		mountSecret(pod, authoritySecret)
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: "/etc/" + authoritySecret + "/ca.crt"}}
 	}
+	c.startPod(ctx, pod, 8080)
+	return agent{cluster: c, namespace: namespace, name: name}
+}
+
+// startPod starts a pod of an agent's image, with a Service of its name in front.
+func (c *cluster) startPod(ctx context.Context, pod *corev1.Pod, port int32) {
+	GinkgoHelper()
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"e2e": name},
-			Ports:    []corev1.ServicePort{{Port: 8080, TargetPort: intstr.FromInt32(8080)}},
+			Selector: map[string]string{"e2e": pod.Name},
+			Ports:    []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(port)}},
 		},
 	}
 	Expect(c.Create(ctx, pod)).To(Succeed())
 	Expect(c.Create(ctx, service)).To(Succeed())
 	c.waitForPod(ctx, pod)
-	return agent{cluster: c, namespace: namespace, name: name}
+}
+
+// mountSecret mounts a Secret at /etc/<name>.
+func mountSecret(pod *corev1.Pod, name string) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}})
+	container := &pod.Spec.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/etc/" + name, ReadOnly: true})
 }
 
 // agentPod is a pod of the agent's image, which meets the restricted Pod Security Standard.

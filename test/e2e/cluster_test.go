@@ -97,7 +97,7 @@ func image(variable string) (repository, tag string) {
 
 // roles are the Deployments of the release.
 func roles() []string {
-	return []string{release, release + "-apiserver", release + "-dispatcher"}
+	return []string{release, release + "-apiserver", release + "-dispatcher", release + "-console"}
 }
 
 // waitForRollouts waits until every pod of every role is the newest and ready, and no other is left.

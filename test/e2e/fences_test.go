@@ -31,7 +31,7 @@ func runsRestricted(ctx SpecContext) {
 			running++
 		}
 	}
-	Expect(running).To(Equal(2 + 3 + 2))
+	Expect(running).To(Equal(2 + 3 + 2 + 2))
 	proved("%d pods run in a namespace that enforces it", running)
 }
 
@@ -47,6 +47,7 @@ func isFencedIn(ctx SpecContext) {
 	// Pods with the labels of a role, for the roles themselves have no shell to try things from.
 	inOperator := shared.startAgentAs(ctx, "operator")
 	inDispatcher := shared.startAgentAs(ctx, "dispatcher")
+	inConsole := shared.startAgentAs(ctx, "console")
 	for _, attempt := range []struct {
 		what    string
 		from    agent
@@ -58,9 +59,13 @@ func isFencedIn(ctx SpecContext) {
 		{"a stranger reaches the API", unasked, publicURL + "/openapi.yaml", false},
 		{"a stranger reaches the port for rails", unasked, internalURL + "/", false},
 		{"a stranger reaches Redis", unasked, redis, false},
+		{"a stranger reaches the console", unasked, consoleService + "/signed-out", false},
 		{"a dispatcher reaches a shop", inDispatcher, shop, true},
 		{"an operator reaches a shop", inOperator, shop, false},
 		{"an operator reaches Redis", inOperator, redis, false},
+		{"a dispatcher reaches the port for rails", inDispatcher, internalURL + "/", false},
+		{"a console reaches a shop", inConsole, shop, false},
+		{"a console reaches the public port of the API", inConsole, publicURL + "/openapi.yaml", false},
 	} {
 		wanted := exchange{Method: http.MethodGet, URL: attempt.url}
 		if attempt.reaches {
@@ -69,9 +74,9 @@ func isFencedIn(ctx SpecContext) {
 		}
 		// Refused by what enforces the policy, or in vain until a deadline; not that a name is unknown.
 		Eventually(func() string { return attempt.from.do(ctx, wanted).Error }).WithContext(ctx).
-			Should(Or(ContainSubstring("connection refused"), ContainSubstring("exceeded")), attempt.what)
+			Should(Or(ContainSubstring("connection refused"), ContainSubstring("timeout")), attempt.what)
 	}
-	proved("strangers reach neither API, port for rails nor Redis; a till only the API; of the roles only the dispatcher gets out")
+	proved("strangers reach neither API, port for rails, console nor Redis; a till only the API; of the roles only the dispatcher reaches a shop")
 }
 
 // enforcesPolicies puts a policy that admits nobody in front of the stranger, and has the till look for a while.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `make e2e`: makes a cluster, loads the images of the product, of Redis and of the tests' agent into it, runs the
-# suite, and removes the cluster in any case. With KEEP=1 the cluster stays. Arguments go to ginkgo.
+# `make e2e`: makes a cluster, loads the images of the product, of Redis, and of the tests' agent and OpenID provider into it,
+# runs the suite, and removes the cluster in any case. With KEEP=1 the cluster stays. Arguments go to ginkgo.
 #
 # With E2E_KUBECONFIG no cluster is made: the suite runs in that one, which has to find the three images itself
-# (E2E_IMAGE, E2E_REDIS_IMAGE, E2E_AGENT_IMAGE).
+# (E2E_IMAGE, E2E_REDIS_IMAGE, and E2E_AGENT_IMAGE with agent and provider).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -26,12 +26,13 @@ else
   go -C hack/image build -o "$PWD/bin/image" .
   bin/image -name merchant-operator:e2e -version "e2e-$(git describe --always --dirty)" \
     -platforms "linux/$(go env GOARCH)" -output bin/image-e2e.tar
-  CGO_ENABLED=0 go build -o bin/e2e-agent ./hack/agent
+  CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/e2e-agent ./hack/agent
+  CGO_ENABLED=0 go -C hack/oidc build -ldflags '-s -w' -o "$PWD/bin/e2e-oidc" .
 
   remove() { [[ -n ${KEEP:-} ]] || hack/cluster/run.sh down; }
   trap remove EXIT
   hack/cluster/run.sh up
-  bin/image pack 65532:65532 "$E2E_AGENT_IMAGE" bin/agent-e2e.tar bin/e2e-agent
+  bin/image pack 65532:65532 "$E2E_AGENT_IMAGE" bin/agent-e2e.tar bin/e2e-agent bin/e2e-oidc
   bin/image pack 65532:65532 "$E2E_REDIS_IMAGE" bin/redis-e2e.tar redis-server redis-cli
   for archive in bin/{image,agent,redis}-e2e.tar; do hack/cluster/run.sh load "$archive"; done
   export KUBECONFIG=$PWD/.cluster/kubeconfig

@@ -22,7 +22,7 @@ const (
 	strangers       = "e2e-strangers"
 
 	publicURL   = "http://merchant-operator-apiserver." + systemNamespace + ".svc:8080"
-	internalURL = "http://merchant-operator-apiserver-internal." + systemNamespace + ".svc:8081"
+	internalURL = "https://merchant-operator-apiserver-internal." + systemNamespace + ".svc:8081"
 
 	// patience is for what a cluster does in seconds, and a busy one in minutes.
 	patience = 3 * time.Minute
@@ -48,6 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	shared.mustBeBare(ctx)
 	DeferCleanup(shared.clear, NodeTimeout(5*time.Minute))
 	shared.makeNamespaces(ctx)
+	shared.makeSecrets(ctx)
 	shared.install(ctx)
 	till = shared.startAgent(ctx, shops, "till")
 	unasked = shared.startAgent(ctx, strangers, "stranger")
@@ -92,6 +93,7 @@ var _ = Describe("merchant-operator in a cluster", Ordered, ContinueOnFailure, f
 	It("takes a charge through the Service, from kubectl apply to the payer's view", limit, takesACharge)
 	It("shows a payer the page, and the end of the session at once", limit, showsAPayerThePage)
 	It("lets a rail inside the cluster settle a session, and nobody else", limit, settles)
+	It("lets a person of a merchant issue and rotate a key in the console, and shows others nothing", limit, issuesKeysInTheConsole)
 	It("delivers a signed webhook to a receiver's pod", limit, deliversAWebhook)
 	It("deletes a Merchant only when it is Closed, or with its namespace", limit, guardsMerchants)
 	It("rotates a key on all replicas before the answer", limit, rotatesEverywhere)

@@ -48,13 +48,18 @@ func (c *cluster) apply(ctx context.Context, name string, change ...func(*v1alph
 	}).WithContext(ctx).Should(Succeed(), "%s is ready", name)
 
 	key = c.secret(ctx, name+"-key", "apiKey")
-	// Each replica hears of it by its own watch.
+	c.waitForKey(ctx, key)
+	return key
+}
+
+// waitForKey waits until every replica knows the key. Each hears of it by its own watch.
+func (c *cluster) waitForKey(ctx context.Context, key string) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, url := range c.replicas(ctx, g) {
 			g.Expect(till.read(ctx, url, key, "/api/v1/merchant/me").Status).To(Equal(http.StatusOK), url)
 		}
-	}).WithContext(ctx).Should(Succeed(), "every replica knows the key of %s", name)
-	return key
+	}).WithContext(ctx).Should(Succeed(), "every replica knows the key")
 }
 
 func (c *cluster) secret(ctx context.Context, name, field string) string {
