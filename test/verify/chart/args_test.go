@@ -43,7 +43,6 @@ console:
     groupsPrefix: "oidc:"
   loginIdle: 30m
   loginLifetime: 8h
-  rateLimit: {requestsPerSecond: 1000000, burst: 20000000}
   addressLimit: {requestsPerSecond: 1000000, burst: 20000000}
 `
 
@@ -78,7 +77,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 			"--internal-url=https://merchant-operator-apiserver-internal." + system + ".svc:8081", "--internal-ca-file=/etc/merchant-operator/internal-ca/ca.crt",
 			"--oidc-issuer-url=https://id.example.com/realms/shops", "--oidc-client-id=merchant-console", "--oidc-ca-file=/etc/merchant-operator/oidc-ca/ca.crt",
 			"--oidc-scopes=profile,groups", "--oidc-username-claim=email", "--oidc-username-prefix=user:", "--oidc-groups-claim=groups",
-			"--oidc-groups-prefix=oidc:", "--login-idle=30m", "--login-lifetime=8h", "--address-rate=1000000", "--address-burst=20000000", "--trusted-proxies=10.0.0.0/8,fd00::/8",
+			"--oidc-groups-prefix=oidc:", "--login-idle=30m", "--login-lifetime=8h", "--trusted-proxies=10.0.0.0/8,fd00::/8",
 			"--address-rate=1000000", "--address-burst=20000000",
 		},
 	} {
