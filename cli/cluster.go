@@ -95,6 +95,14 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	return scheme, mapper, nil
 }
 
+// in selects the objects of the namespace, or of all namespaces.
+func (c *cluster) in(allNamespaces bool) client.InNamespace {
+	if allNamespaces {
+		return ""
+	}
+	return client.InNamespace(c.namespace)
+}
+
 // merchant reads a Merchant.
 func (c *cluster) merchant(ctx context.Context, name string) (*v1alpha1.Merchant, error) {
 	var merchant v1alpha1.Merchant

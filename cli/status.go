@@ -199,23 +199,32 @@ func keysOf(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.ApiK
 	return own
 }
 
-func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *output) error {
-	namespace := client.InNamespace(kube.namespace)
-	if allNamespaces {
-		namespace = ""
+// merchants reads the named Merchant, or all of the namespace or of all namespaces.
+func (p *plugin) merchants(ctx context.Context, kube *cluster, args []string, allNamespaces bool) ([]v1alpha1.Merchant, error) {
+	if len(args) > 0 {
+		merchant, err := kube.merchant(ctx, args[0])
+		return []v1alpha1.Merchant{*merchant}, err
 	}
 	var merchants v1alpha1.MerchantList
-	var keys v1alpha1.ApiKeyList
-	if err := kube.List(ctx, &merchants, namespace); err != nil {
-		return fmt.Errorf("list Merchants: %w", err)
+	if err := kube.List(ctx, &merchants, kube.in(allNamespaces)); err != nil {
+		return nil, fmt.Errorf("list Merchants: %w", err)
 	}
-	if err := kube.List(ctx, &keys, namespace); err != nil {
+	return merchants.Items, nil
+}
+
+func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *output) error {
+	merchants, err := p.merchants(ctx, kube, nil, allNamespaces)
+	if err != nil {
+		return err
+	}
+	var keys v1alpha1.ApiKeyList
+	if err := kube.List(ctx, &keys, kube.in(allNamespaces)); err != nil {
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
 	now := p.now()
-	list := merchantList{Items: make([]merchantStatus, len(merchants.Items)), allNamespaces: allNamespaces}
-	for i := range merchants.Items {
-		list.Items[i] = statusOf(&merchants.Items[i], keysOf(keys.Items, &merchants.Items[i]), now)
+	list := merchantList{Items: make([]merchantStatus, len(merchants)), allNamespaces: allNamespaces}
+	for i := range merchants {
+		list.Items[i] = statusOf(&merchants[i], keysOf(keys.Items, &merchants[i]), now)
 	}
 	if len(list.Items) == 0 && out.format == "" {
 		where := "in namespace " + kube.namespace

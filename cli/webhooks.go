@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/merchant-operator/merchant-operator/internal/deadletters"
+)
+
+func (p *plugin) webhooksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "webhooks",
+		Short: "Show the health of webhooks, list dead letters and send them again",
+		Args:  needCommand,
+		RunE:  printHelp,
+	}
+	cmd.AddCommand(p.webhookStatusCommand(), p.deadLettersCommand(), p.resendCommand())
+	return cmd
+}
+
+func (p *plugin) webhookStatusCommand() *cobra.Command {
+	var allNamespaces bool
+	cmd := &cobra.Command{
+		Use:   "status [MERCHANT]",
+		Short: "Show the health of the webhooks of merchants",
+		Long:  "Show the health of the webhooks of merchants. The exit code is 3 if one is not healthy.",
+		Example: "  kubectl merchant webhooks status -A\n" +
+			"  kubectl merchant webhooks status acme-coffee -n shops",
+		Args:              arguments("[MERCHANT]"),
+		ValidArgsFunction: p.completeMerchants,
+	}
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the webhooks of all namespaces")
+	out := addOutput(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if allNamespaces && len(args) > 0 {
+			return usage("Leave out -A, or the name.", "a name is in one namespace")
+		}
+		kube, err := p.connect()
+		if err != nil {
+			return err
+		}
+		merchants, err := p.merchants(cmd.Context(), kube, args, allNamespaces)
+		if err != nil {
+			return err
+		}
+		webhooks := []merchantWebhook{}
+		for i := range merchants {
+			if s := statusOf(&merchants[i], nil, p.now()); s.Webhook != nil {
+				webhooks = append(webhooks, merchantWebhook{s.Namespace, s.Name, *s.Webhook})
+			}
+		}
+		if len(webhooks) == 0 && out.format == "" {
+			fmt.Fprintln(p.ErrOut, "No webhooks.")
+			return nil
+		}
+		if err := out.write(p.Out, webhooks, func(to io.Writer) error { return p.writeWebhooks(to, webhooks) }); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(webhooks, func(w merchantWebhook) bool { return w.Webhook.Healthy != nil && !w.Webhook.Healthy.Status }) {
+			return &notReadyError{}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// merchantWebhook is the endpoint of a merchant; -o json prints it.
+type merchantWebhook struct {
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Webhook   webhookStatus `json:"webhook"`
+}
+
+func (p *plugin) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
+	table := newTable(to)
+	row(table, "MERCHANT", "URL", "HEALTH", "LAST DELIVERY", "LAST FAILURE", "PENDING", "DEAD LETTERS")
+	for _, w := range webhooks {
+		delivery, failure := none, none
+		if w.Webhook.LastDelivery != nil {
+			delivery = ago(&w.Webhook.LastDelivery.Time, p.now())
+		}
+		if last := w.Webhook.LastFailure; last != nil {
+			failure = ago(&last.Time, p.now()) + " (" + last.Reason + ")"
+		}
+		row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.health(), delivery, failure,
+			strconv.FormatInt(w.Webhook.Pending, 10), strconv.FormatInt(w.Webhook.Dead, 10))
+	}
+	return table.Flush()
+}
+
+// redisFlag is the way to Redis.
+type redisFlag struct{ url string }
+
+func (f *redisFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.url, "redis-url", "", "ask this Redis instead of a pod of the dispatcher; env: the one of $REDIS_URL, which keeps a password out of the process list")
+}
+
+// resolve returns the URL; empty: ask a pod.
+func (f *redisFlag) resolve() (string, error) {
+	if f.url != "env" {
+		return f.url, nil
+	}
+	if url := os.Getenv("REDIS_URL"); url != "" {
+		return url, nil
+	}
+	return "", usage("Set REDIS_URL, or leave out --redis-url.", "--redis-url is env, and REDIS_URL is empty")
+}
+
+const merchantHelp = "NAME in the namespace, NAMESPACE/NAME or id (mer_...)"
+
+// qualified adds the namespace to the name of a Merchant.
+func qualified(namespace, merchant string) string {
+	if merchant == "" || strings.Contains(merchant, "/") || strings.HasPrefix(merchant, "mer_") {
+		return merchant
+	}
+	return namespace + "/" + merchant
+}
+
+func (p *plugin) deadLettersCommand() *cobra.Command {
+	var options deadletters.ListOptions
+	var redis redisFlag
+	cmd := &cobra.Command{
+		Use:   "dead-letters",
+		Short: "List events that could not be delivered",
+		Long:  "List events that could not be delivered, through a pod of the dispatcher: it needs the right to exec into it.",
+		Example: "  kubectl merchant webhooks dead-letters --merchant shops/acme-coffee\n" +
+			"  kubectl merchant webhooks dead-letters --redis-url=env -o json",
+		Args: arguments(),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Merchant, "merchant", "", "list only those of this merchant: "+merchantHelp+"; empty: all")
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
+	redis.add(cmd)
+	out := addOutput(cmd, formatJSON, formatYAML, formatName)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		remote, err := p.remote(&redis)
+		if err != nil {
+			return err
+		}
+		options.Merchant, options.Output = qualified(remote.kube.namespace, options.Merchant), deadletters.OutputJSON
+		options.RedisURL = "redis://unused" // Validate wants one
+		if err := options.Validate(); err != nil {
+			return usage(seeHelp(cmd), "%w", err)
+		}
+		entries, err := remote.list(cmd.Context(), options)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 && out.format == "" {
+			fmt.Fprintln(p.ErrOut, "No dead letters.")
+			return nil
+		}
+		return out.write(p.Out, entryList(entries), func(to io.Writer) error { return deadletters.WriteTable(to, entries) })
+	}
+	return cmd
+}
+
+// entryList is dead letters; -o name prints their ids.
+type entryList []deadletters.Entry
+
+func (l entryList) names() []string {
+	return namesOf(l, func(e deadletters.Entry) string { return e.ID })
+}
+
+func (p *plugin) resendCommand() *cobra.Command {
+	var options deadletters.ResendOptions
+	var redis redisFlag
+	cmd := &cobra.Command{
+		Use:   "resend [EVENT...]",
+		Short: "Send dead letters again",
+		Long: "Send dead letters again, with the same ids and bytes, through a pod of the dispatcher: it needs the right to exec into it.\n\n" +
+			"Those of a disabled endpoint are not sent: repair it, and add --resume.",
+		Example: "  kubectl merchant webhooks resend evt_2bK3v9x0a7c2qdB1mN8pR5tW4z_ended\n" +
+			"  kubectl merchant webhooks resend --merchant shops/acme-coffee --resume",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Merchant, "merchant", "", "send all of this merchant: "+merchantHelp)
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	flags.BoolVar(&options.All, "all", false, "send those of all merchants")
+	flags.BoolVar(&options.Resume, "resume", false, "enable the disabled endpoints of these dead letters first")
+	redis.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		remote, err := p.remote(&redis)
+		if err != nil {
+			return err
+		}
+		options.IDs, options.Merchant, options.RedisURL = args, qualified(remote.kube.namespace, options.Merchant), "redis://unused"
+		if err := options.Validate(); err != nil {
+			return usage("List them with: kubectl merchant webhooks dead-letters", "%w", err)
+		}
+		return remote.resend(cmd.Context(), options, p.Out)
+	}
+	return cmd
+}
+
+// remote is where the dead letters are: in a Redis, which only a dispatcher's pod reaches unless a URL is given.
+type remote struct {
+	plugin *plugin
+	kube   *cluster
+	url    string
+}
+
+func (p *plugin) remote(redis *redisFlag) (*remote, error) {
+	url, err := redis.resolve()
+	if err != nil {
+		return nil, err
+	}
+	kube, err := p.connect()
+	return &remote{p, kube, url}, err
+}
+
+func (r *remote) list(ctx context.Context, options deadletters.ListOptions) ([]deadletters.Entry, error) {
+	if options.RedisURL = r.url; r.url != "" {
+		return deadletters.Read(ctx, options)
+	}
+	var out bytes.Buffer
+	args := []string{"dead-letters", "list", "--output=" + options.Output, "--limit=" + strconv.Itoa(options.Limit), "--merchant=" + options.Merchant}
+	if err := r.plugin.execInDispatcher(ctx, r.kube, &out, args); err != nil {
+		return nil, err
+	}
+	var entries []deadletters.Entry
+	if err := json.Unmarshal(out.Bytes(), &entries); err != nil {
+		return nil, fmt.Errorf("read the answer of the dispatcher's pod: %w", err)
+	}
+	return entries, nil
+}
+
+func (r *remote) resend(ctx context.Context, options deadletters.ResendOptions, to io.Writer) error {
+	if options.RedisURL = r.url; r.url != "" {
+		return deadletters.Resend(ctx, options, to)
+	}
+	args := append([]string{"dead-letters", "resend", "--merchant=" + options.Merchant, "--all=" + strconv.FormatBool(options.All), "--resume=" + strconv.FormatBool(options.Resume)}, options.IDs...)
+	return r.plugin.execInDispatcher(ctx, r.kube, to, args)
+}
