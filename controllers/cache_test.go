@@ -39,6 +39,11 @@ func TestStripKeepsWhatTheOperatorReads(t *testing.T) {
 	if diff := cmp.Diff(secret(), got); diff != "" {
 		t.Errorf("in the cache (-want +got):\n%s", diff)
 	}
+	another := secret()
+	if _, err := strip(another); err != nil || reflect.ValueOf(another.Labels).Pointer() != reflect.ValueOf(got.Labels).Pointer() ||
+		reflect.ValueOf(another.Annotations).Pointer() != reflect.ValueOf(got.Annotations).Pointer() {
+		t.Errorf("objects with the same label and annotation have maps of their own: %v", err)
+	}
 	long := secret()
 	long.Annotations[apikeys.GenerationAnnotation] = strings.Repeat("1", 1000)
 	if _, err := strip(long); err != nil || long.Annotations != nil {
