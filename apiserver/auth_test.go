@@ -144,6 +144,7 @@ func TestEachRefusalHasItsReason(t *testing.T) {
 	// The operator disables the keys of a Merchant that was deleted.
 	orphan := f.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")},
 		func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	wrong := f.key("wrong", acme, func(r *published.KeyRecord) { r.Test = true }) // a live key, published as a test key
 	log := &logtest.Buffer{}
 	r := f.start(trustLoopback, func(o *apiserver.Options) {
 		o.LogRefusedKeys = true
@@ -169,6 +170,7 @@ func TestEachRefusalHasItsReason(t *testing.T) {
 		"merchant_missing":    {orphan, home, keyID(orphan)},
 		"address_not_allowed": {good, foreign, keyID(good)},
 		"digest_claimed":      {claimed, home, ""},
+		"wrong_mode":          {wrong, home, keyID(wrong)},
 	} {
 		name := `merchant_operator_http_unauthorized_total{reason="` + reason + `"}`
 		before, err := strconv.Atoi(r.metric(name))

@@ -29,10 +29,7 @@ const swapAttempts = 5
 // rotate replaces the key by a new one, if the rotation permits it, and returns the new record. The error is that of permit,
 // with the published record, or one of read. After errKubernetes the Secret may have been replaced all the same.
 func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation) (apikey.Key, published.KeyRecord, error) {
-	next, err := apikey.New(keyID)
-	if err != nil {
-		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("make a key: %w", err)
-	}
+	var next apikey.Key // the same for all attempts
 	var lastErr error
 	for range swapAttempts {
 		secret, record, err := p.read(ctx, keyID)
@@ -42,6 +39,11 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation
 			continue
 		case err != nil:
 			return apikey.Key{}, published.KeyRecord{}, err
+		}
+		if next.ID() == "" {
+			if next, err = record.NewKey(); err != nil {
+				return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("make a key: %w", err)
+			}
 		}
 		if record.Current.Digest.Equal(next.Digest()) {
 			return next, record, nil // an earlier attempt succeeded, and its response was lost

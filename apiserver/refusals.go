@@ -23,13 +23,14 @@ const (
 	reasonMerchantMissing   = directory.ReasonMerchantMissing
 	reasonAddressNotAllowed = directory.ReasonAddressNotAllowed
 	reasonDigestClaimed     = directory.ReasonDigestClaimed
+	reasonWrongMode         = directory.ReasonWrongMode
 	reasonInternalToken     = "internal_token" // of the internal listener; the others are about API keys
 )
 
 func unauthorizedReasons() []string {
 	return []string{
 		reasonMissing, reasonMalformed, reasonUnknown, reasonRotated, reasonExpired, reasonDisabled,
-		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonInternalToken,
+		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonWrongMode, reasonInternalToken,
 	}
 }
 

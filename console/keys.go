@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type keyForm struct {
 	Key      *v1alpha1.ApiKey // nil: a new one
 	Action   string           // the last part of the path that it is sent to
 	Name     string           // what was entered
+	Test     bool             // chosen: a test key
 	Error    string
 	Overlaps []overlap
 }
@@ -85,13 +87,17 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login
 	if err != nil {
 		return err
 	}
-	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name")}
+	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
+	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest}
 	refuse := func(message string) error {
 		form.Error = message
 		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
 		return refuse("Use lower-case letters, digits and “-”, at most 63, beginning and ending with a letter or digit.")
+	}
+	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
+		return refuse("Choose live or test.")
 	}
 	existing, err := c.keysOf(r.Context(), merchant)
 	if err != nil {
@@ -103,7 +109,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login
 	key := &v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: merchant.Namespace, Name: form.Name},
 		Spec: v1alpha1.ApiKeySpec{
-			MerchantRef: v1alpha1.MerchantReference{Name: merchant.Name}, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
+			MerchantRef: v1alpha1.MerchantReference{Name: merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
 		},
 	}
 	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {

@@ -1,6 +1,7 @@
 // Package apikey has the format of API keys, and generates, parses and digests them.
 //
-// A key is mk_live_<key id>_<secret><checksum>. The key id is public and the same for the life of an ApiKey object.
+// A key is mk_live_<key id>_<secret><checksum>, a test key mk_test_ and the same. The key id is public and the same for the life of
+// an ApiKey object.
 // The secret is 32 random base62 characters. The checksum detects typing errors and false hits of secret scanners
 // without a look-up. Only digests are stored.
 package apikey
@@ -20,9 +21,11 @@ import (
 
 // Lengths of the parts of a key, in characters.
 const (
-	label       = "mk_live_"
+	liveLabel   = "mk_live_"
+	testLabel   = "mk_test_"
+	labelLength = len(liveLabel)
 	idLength    = 12
-	secretStart = len(label) + idLength + 1
+	secretStart = labelLength + idLength + 1
 	secretSize  = 32
 	checkStart  = secretStart + secretSize
 	checkSize   = 6
@@ -51,7 +54,12 @@ type Key struct{ plaintext *string }
 
 // New generates a key with a new random secret. The key id must be 12 characters of lower-case base32 (see
 // published.ID).
-func New(keyID string) (Key, error) {
+func New(keyID string) (Key, error) { return generate(liveLabel, keyID) }
+
+// NewTest is New for a test key.
+func NewTest(keyID string) (Key, error) { return generate(testLabel, keyID) }
+
+func generate(label, keyID string) (Key, error) {
 	if !validID(keyID) {
 		return Key{}, fmt.Errorf("key id %q: want %d characters of lower-case base32", keyID, idLength)
 	}
@@ -70,10 +78,10 @@ func Parse(s string) (Key, error) {
 
 // IDOf returns the key id of a generated key; false: s is not one. The id shares the memory of s.
 func IDOf(s string) (id string, ok bool) {
-	if len(s) != Length || !strings.HasPrefix(s, label) || s[secretStart-1] != '_' {
+	if labelled, _ := Labelled(s); len(s) != Length || !labelled || s[secretStart-1] != '_' {
 		return "", false
 	}
-	id = s[len(label) : secretStart-1]
+	id = s[labelLength : secretStart-1]
 	if !validID(id) || !isBase62(s[secretStart:]) {
 		return "", false
 	}
@@ -86,7 +94,17 @@ func IDOf(s string) (id string, ok bool) {
 // Mistyped reports whether s begins like a generated key and is none. It may still be an externally generated one.
 func Mistyped(s string) bool {
 	_, ok := IDOf(s)
-	return !ok && strings.HasPrefix(s, label)
+	labelled, _ := Labelled(s)
+	return labelled && !ok
+}
+
+// IsTest reports whether s has the label of a test key.
+func IsTest(s string) bool { return strings.HasPrefix(s, testLabel) }
+
+// Labelled reports whether s has the label of a generated key, and whether that is of a test key.
+func Labelled(s string) (labelled, test bool) {
+	test = IsTest(s)
+	return test || strings.HasPrefix(s, liveLabel), test
 }
 
 // Plausible reports whether s may be an API key, generated here or externally: 32 to 256 visible ASCII characters.
@@ -113,7 +131,7 @@ func (k Key) Reveal() string {
 }
 
 // ID returns the key id, empty for the zero Key.
-func (k Key) ID() string { return k.part(len(label), secretStart-1) }
+func (k Key) ID() string { return k.part(labelLength, secretStart-1) }
 
 // Prefix returns the first part, which may be shown to people: label, key id and the first four characters of the
 // secret. It is empty for the zero Key.

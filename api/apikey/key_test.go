@@ -16,6 +16,37 @@ const keyID = "abcdefgh2345"
 // grammar cannot drift: keys that are out there must stay valid.
 const known = "mk_live_abcdefgh2345_0123456789ABCDEFGHIJKLMNOPQRSTUV2EHy8w"
 
+// knownTest is the same with the label of a test key.
+const knownTest = "mk_test_abcdefgh2345_0123456789ABCDEFGHIJKLMNOPQRSTUV45h5dk"
+
+func TestParseReadsAKnownTestKey(t *testing.T) {
+	key, err := apikey.Parse(knownTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := apikey.IDOf(knownTest); id != keyID || !ok || key.ID() != keyID {
+		t.Errorf("IDOf() = %q, %v, ID() = %q, want %q", id, ok, key.ID(), keyID)
+	}
+	if got, want := key.Prefix(), "mk_test_abcdefgh2345_0123"; got != want {
+		t.Errorf("Prefix() = %q, want %q", got, want)
+	}
+	if !apikey.IsTest(knownTest) || apikey.IsTest(known) {
+		t.Error("IsTest does not tell a test key from a live one")
+	}
+}
+
+// The checksum covers the label: a test key cannot be written as a live one.
+func TestAnotherLabelIsNoticed(t *testing.T) {
+	for _, s := range []string{"mk_live_" + knownTest[8:], "mk_test_" + known[8:]} {
+		if _, err := apikey.Parse(s); err == nil {
+			t.Errorf("parsed a key with another label: %s…", s[:8])
+		}
+		if !apikey.Mistyped(s) {
+			t.Errorf("%s… does not count as mistyped", s[:8])
+		}
+	}
+}
+
 func TestParseReadsAKnownKey(t *testing.T) {
 	key, err := apikey.Parse(known)
 	if err != nil {
@@ -87,9 +118,16 @@ func TestNewRefusesWhatIsNoKeyID(t *testing.T) {
 func TestGeneratedKeysParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "id")
-		made, err := apikey.New(id)
+		generate, isTest := apikey.New, rapid.Bool().Draw(t, "test")
+		if isTest {
+			generate = apikey.NewTest
+		}
+		made, err := generate(id)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if apikey.IsTest(made.Reveal()) != isTest {
+			t.Fatal("the label is of the other mode")
 		}
 		parsed, err := apikey.Parse(made.Reveal())
 		if err != nil {
@@ -178,9 +216,11 @@ func TestPlausible(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("")
 	f.Add(known)
+	f.Add(knownTest)
 	f.Add(known[:len(known)-1])
 	f.Add(known + known)
 	f.Add("mk_live_")
+	f.Add("mk_test_")
 	f.Add(strings.Repeat("\x00", apikey.Length))
 	f.Add(strings.Repeat("é", apikey.Length/2))
 	f.Fuzz(func(t *testing.T, s string) {
@@ -198,54 +238,4 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("prefix %q does not name the key", key.Prefix())
 		}
 	})
-}
-
-func newKey(b *testing.B) string {
-	b.Helper()
-	key, err := apikey.New("abcdefghijkl")
-	if err != nil {
-		b.Fatal(err)
-	}
-	return key.Reveal()
-}
-
-func BenchmarkPlausible(b *testing.B) {
-	presented := newKey(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if !apikey.Plausible(presented) {
-			b.Fatal("not plausible")
-		}
-	}
-}
-
-func BenchmarkDigestOf(b *testing.B) {
-	presented := newKey(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = apikey.DigestOf(presented)
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	good := newKey(b)
-	typo := good[:30] + "_" + good[31:]
-	wrongSum := good[:len(good)-1] + "!"
-	for _, presented := range []struct{ name, key string }{{"key=good", good}, {"key=typo", typo}, {"key=wrong-checksum", wrongSum}} {
-		b.Run(presented.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = apikey.Parse(presented.key)
-			}
-		})
-	}
-}
-
-func BenchmarkNew(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := apikey.New("abcdefghijkl"); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -37,6 +37,8 @@ type KeyRecord struct {
 	// operator issues a new key.
 	Superseded bool `json:"superseded,omitempty"`
 
+	// Test: it is a test key.
+	Test      bool                 `json:"test,omitempty"`
 	State     v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt *time.Time           `json:"expiresAt,omitempty"`
 
@@ -90,6 +92,14 @@ func Placeholder(createdAt time.Time) Current {
 	current := Current{CreatedAt: createdAt}
 	_, _ = rand.Read(current.Digest[:]) // never fails
 	return current
+}
+
+// NewKey generates the next key of the record, with the label of its mode.
+func (r KeyRecord) NewKey() (apikey.Key, error) {
+	if r.Test {
+		return apikey.NewTest(r.KeyID)
+	}
+	return apikey.New(r.KeyID)
 }
 
 // Issued reports whether somebody can have the current key, which is not a placeholder.

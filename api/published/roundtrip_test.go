@@ -103,6 +103,7 @@ func drawKeyRecord(t *rapid.T) published.KeyRecord {
 		LastRotation:   published.RotationEvent{Time: drawMoment.Draw(t, "rotated"), Cause: "Trigger"},
 		HandledTrigger: rapid.String().Draw(t, "trigger"),
 	}
+	record.Test = rapid.Bool().Draw(t, "test")
 	record.Superseded = rapid.Bool().Draw(t, "superseded")
 	if rapid.Bool().Draw(t, "expires") {
 		expires := drawMoment.Draw(t, "expiresAt")

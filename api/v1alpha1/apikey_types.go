@@ -12,6 +12,17 @@ const (
 	ApiKeyDisabled ApiKeyState = "Disabled"
 )
 
+// ApiKeyMode says whether the sessions of a key are about real money. One of Live, Test.
+// +kubebuilder:validation:Enum=Live;Test
+type ApiKeyMode string
+
+// Modes of a key.
+const (
+	ModeLive ApiKeyMode = "Live"
+	// ModeTest: sessions of the key are apart from live ones, and no rail settles them.
+	ModeTest ApiKeyMode = "Test"
+)
+
 // RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API, Recovery.
 // +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API;Recovery
 type RotationCause string
@@ -123,6 +134,13 @@ type ApiKeySpec struct {
 	// +kubebuilder:default=Active
 	// +optional
 	State ApiKeyState `json:"state,omitempty"`
+
+	// mode is Live (the default) or Test. A test key begins with mk_test_. Its sessions are apart from live ones: no rail settles
+	// them, and the merchant ends them itself. It cannot be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="mode is immutable; create another ApiKey instead"
+	// +kubebuilder:default=Live
+	// +optional
+	Mode ApiKeyMode `json:"mode,omitempty"`
 
 	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
 	// ApiKey, followed by "-key".
@@ -239,6 +257,7 @@ type ApiKeyStatus struct {
 // +kubebuilder:resource:shortName=ak,categories=payments
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.spec.state`
+// +kubebuilder:printcolumn:name="Mode",type=string,priority=1,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Merchant",type=string,JSONPath=`.spec.merchantRef.name`
 // +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=`.status.prefix`
 // +kubebuilder:printcolumn:name="Generation",type=integer,JSONPath=`.status.keyGeneration`

@@ -20,6 +20,7 @@ var defaultMerchantSpec = v1alpha1.MerchantSpec{
 var defaultApiKeySpec = v1alpha1.ApiKeySpec{
 	MerchantRef: v1alpha1.MerchantReference{Name: "acme-coffee"},
 	State:       v1alpha1.ApiKeyActive,
+	Mode:        v1alpha1.ModeLive,
 	Rotation:    v1alpha1.Rotation{OverlapSeconds: new(int32(86400))},
 }
 

@@ -68,6 +68,7 @@ var _ = Describe("kubectl", func() {
 			HaveKeyWithValue("Name", "acme-till-1"),
 			HaveKeyWithValue("Ready", "True"),
 			HaveKeyWithValue("State", "Active"),
+			HaveKeyWithValue("Mode (wide)", "Live"),
 			HaveKeyWithValue("Merchant", "acme-coffee"),
 			HaveKeyWithValue("Prefix", "mk_live_abcdefgh2345_0123"),
 			HaveKeyWithValue("Generation", BeEquivalentTo(2)),

@@ -26,6 +26,18 @@ var _ = Describe("An update of an ApiKey", func() {
 		key.Spec.MerchantRef = v1alpha1.MerchantReference{}
 		expectInvalid(kube.Update(ctx, key), "spec.merchantRef", "Required value")
 	})
+	It("cannot change the mode, in either direction", func(ctx SpecContext) {
+		key.Spec.Mode = v1alpha1.ModeTest
+		expectInvalid(kube.Update(ctx, key), "spec.mode", "immutable")
+		test := object(apiKeyManifest, set("metadata.name", "acme-test-1"), set("spec.mode", "Test"))
+		create(ctx, test)
+		for _, mode := range []v1alpha1.ApiKeyMode{v1alpha1.ModeLive, ""} { // left out, it is Live
+			var read v1alpha1.ApiKey
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(test), &read)).To(Succeed())
+			read.Spec.Mode = mode
+			expectInvalid(kube.Update(ctx, &read), "spec.mode", "immutable")
+		}
+	})
 	It("cannot set a digest beside a delivery", func(ctx SpecContext) {
 		key.Spec.KeyDigest = someDigest
 		expectInvalid(kube.Update(ctx, key), "spec.keyDigest", "exclude each other")

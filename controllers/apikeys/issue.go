@@ -173,11 +173,12 @@ func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found
 		return apikey.Key{}, false, nil
 	}
 	key, err = r.readKey(ctx, p.facts, p.target())
-	return key, err == nil && key.ID() == p.newKey.base.KeyID, err
+	base := p.newKey.base
+	return key, err == nil && key.ID() == base.KeyID && apikey.IsTest(key.Prefix()) == base.Test, err
 }
 
 func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {
-	key, err := apikey.New(p.newKey.base.KeyID)
+	key, err := p.newKey.base.NewKey()
 	if err != nil {
 		return apikey.Key{}, fmt.Errorf("generate a key: %w", err)
 	}

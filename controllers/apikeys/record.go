@@ -46,6 +46,7 @@ func supersede(f facts) *published.KeyRecord {
 func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	spec := f.apiKey.Spec
 	record.Source.Namespace, record.Source.Name = f.apiKey.Namespace, f.apiKey.Name
+	record.Test = spec.Mode == v1alpha1.ModeTest
 	record.State = spec.State
 	if f.merchantID == "" { // for replicas that may not hear of the Merchant's end
 		record.State = v1alpha1.ApiKeyDisabled

@@ -54,6 +54,21 @@ func TestTheFirstRecord(t *testing.T) {
 	}
 }
 
+// The mode is that of the ApiKey, from the first record on, and its keys have the label of the mode.
+func TestTheModeOfARecord(t *testing.T) {
+	f := upToDate().lost().with()
+	f.apiKey.Spec.Mode = v1alpha1.ModeTest
+	base := decide(f).newKey.base
+	if key, err := base.NewKey(); err != nil || !base.Test || !apikey.IsTest(key.Reveal()) {
+		t.Errorf("the record of a test key has test %t, and its key the label %.8s (%v)", base.Test, key.Reveal(), err)
+	}
+	repaired := upToDate()
+	repaired.apiKey.Spec.Mode = v1alpha1.ModeTest
+	if got := decide(repaired).repair; got == nil || !got.Test {
+		t.Errorf("a record of the wrong mode is not repaired: %+v", got)
+	}
+}
+
 // A repair touches nothing but what follows from the ApiKey.
 func TestRepairKeepsTheTruth(t *testing.T) {
 	f := upToDate()

@@ -75,6 +75,8 @@ var (
 	ErrMerchantMissing = errors.New("the merchant of the API key is not published")
 	ErrDisabled        = errors.New("the API key is disabled")
 	ErrExpired         = errors.New("the API key has expired")
+	// ErrWrongMode: somebody has claimed the digest of a generated key for an ApiKey of the other mode.
+	ErrWrongMode = errors.New("the label of the API key is of another mode than its ApiKey")
 )
 
 // Principal is the key and merchant that a request belongs to, as far as this replica knows.
@@ -88,6 +90,8 @@ type Principal struct {
 	// Live reports whether the record accepts Digest. It is false for a known key id with another digest: a replica may have just
 	// issued it.
 	Live bool
+	// TestMode: it is a test key, so it has no part in live sessions.
+	TestMode bool
 	// Prefix is of the presented key; empty for an externally generated key.
 	Prefix string
 	// CreatedAt is when the ApiKey was first published, to the second; RotatedAt is when its current key was issued.
@@ -120,7 +124,7 @@ func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
 
 // Identify returns the owner of a key at the time now. A key with a known key id and another digest is returned too, not live,
 // because another replica may have rotated it a moment ago. The map lookup leaks nothing: it is by digest, which a guesser
-// cannot choose. With ErrMerchantMissing, ErrDisabled and ErrExpired the Principal has the key id.
+// cannot choose. With ErrMerchantMissing, ErrDisabled, ErrExpired and ErrWrongMode the Principal has key id and mode.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
 	id, _ := apikey.IDOf(presented)
@@ -138,16 +142,20 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	if id == found.id {
 		prefix = apikey.PrefixOf(presented)
 	}
+	refused := Principal{KeyID: found.id, TestMode: found.test}
+	if labelled, test := apikey.Labelled(presented); labelled && test != found.test {
+		return refused, ErrWrongMode
+	}
 	merchant := d.index.merchants[found.merchant]
 	if merchant == nil { // first: the operator disables the keys of a Merchant that is deleted
-		return Principal{KeyID: found.id}, ErrMerchantMissing
+		return refused, ErrMerchantMissing
 	}
 	record := found.record()
 	if !found.superseded && !record.Usable(now) { // for a superseded record the override decides
 		if found.disabled {
-			return Principal{KeyID: found.id}, ErrDisabled
+			return refused, ErrDisabled
 		}
-		return Principal{KeyID: found.id}, ErrExpired
+		return refused, ErrExpired
 	}
 	return found.principal(digest, prefix, merchant, record.Live(digest, now)), nil
 }

@@ -26,7 +26,9 @@ type key struct {
 	// rotation, all in Unix microseconds.
 	created, issued, rotated int64
 	// extra is nil for most keys.
-	extra    *keyExtra
+	extra *keyExtra
+	// test: the ApiKey is of test mode.
+	test     bool
 	disabled bool
 	// external: the current key was externally generated.
 	external bool
@@ -57,6 +59,7 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 		created:    secret.CreationTimestamp.UnixMicro(),
 		issued:     record.Current.CreatedAt.UnixMicro(),
 		rotated:    record.LastRotation.Time.UnixMicro(),
+		test:       record.Test,
 		disabled:   record.State != v1alpha1.ApiKeyActive,
 		external:   record.Current.Prefix == "",
 		superseded: record.Superseded,
@@ -131,6 +134,7 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant,
 		Order:      k.order(),
 		Digest:     digest,
 		Live:       live,
+		TestMode:   k.test,
 		Prefix:     prefix,
 		CreatedAt:  timeOf(k.created),
 		RotatedAt:  timeOf(k.rotated),

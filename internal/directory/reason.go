@@ -16,6 +16,7 @@ const (
 	ReasonMerchantMissing   = "merchant_missing"
 	ReasonAddressNotAllowed = "address_not_allowed" // Merchant.Allows
 	ReasonDigestClaimed     = "digest_claimed"
+	ReasonWrongMode         = "wrong_mode"
 )
 
 // ReasonOf returns why Identify refuses a presented key.
@@ -29,6 +30,8 @@ func ReasonOf(presented string, err error) string {
 		return ReasonExpired
 	case errors.Is(err, ErrDigestClaimed):
 		return ReasonDigestClaimed
+	case errors.Is(err, ErrWrongMode):
+		return ReasonWrongMode
 	case apikey.Mistyped(presented):
 		return ReasonMalformed
 	}

@@ -140,6 +140,7 @@ func TestRefusedForms(t *testing.T) {
 		"/new-key?2":            {"name": {""}},
 		"/new-key?3":            {"name": {strings.Repeat("a", 64)}},
 		"/new-key?4":            {"name": {"till-1"}}, // taken
+		"/new-key?5":            {"name": {"till-5"}, "mode": {"Staging"}},
 		"/keys/till-1/rotate":   {"generation": {"2"}, "overlap": {"7"}},
 		"/keys/till-1/rotate?2": {"generation": {"x"}, "overlap": {"0"}},
 		"/keys/till-1/rotate?3": {},

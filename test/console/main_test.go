@@ -99,7 +99,7 @@ func (s shop) bind(user, role string) {
 	}
 }
 
-var shownKey = regexp.MustCompile(`<pre[^>]* data-secret[^>]*>(mk_live_[0-9A-Za-z_]+)</pre>`)
+var shownKey = regexp.MustCompile(`<pre[^>]* data-secret[^>]*>(mk_(?:live|test)_[0-9A-Za-z_]+)</pre>`)
 
 // keyIn returns the key that a page shows.
 func keyIn(t testing.TB, page oidctest.Page) string {

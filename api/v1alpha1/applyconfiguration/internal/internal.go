@@ -43,6 +43,8 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKeyStatus
       default:
         observedGeneration: -1
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKeyMode
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKeySpec
   map:
     fields:
@@ -58,6 +60,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: merchantRef
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.MerchantReference
+    - name: mode
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKeyMode
+      default: Live
     - name: rotation
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.Rotation

@@ -16,6 +16,9 @@ type ApiKeySpecApplyConfiguration struct {
 	MerchantRef *MerchantReferenceApplyConfiguration `json:"merchantRef,omitempty"`
 	// state says whether the key is accepted. Active (the default): yes. Disabled: it gets the same 401 as an unknown key.
 	State *apiv1alpha1.ApiKeyState `json:"state,omitempty"`
+	// mode is Live (the default) or Test. A test key begins with mk_test_. Its sessions are apart from live ones: no rail settles
+	// them, and the merchant ends them itself. It cannot be changed.
+	Mode *apiv1alpha1.ApiKeyMode `json:"mode,omitempty"`
 	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
 	// ApiKey, followed by "-key".
 	Delivery *DeliveryApplyConfiguration `json:"delivery,omitempty"`
@@ -50,6 +53,14 @@ func (b *ApiKeySpecApplyConfiguration) WithMerchantRef(value *MerchantReferenceA
 // If called multiple times, the State field is set to the value of the last call.
 func (b *ApiKeySpecApplyConfiguration) WithState(value apiv1alpha1.ApiKeyState) *ApiKeySpecApplyConfiguration {
 	b.State = &value
+	return b
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *ApiKeySpecApplyConfiguration) WithMode(value apiv1alpha1.ApiKeyMode) *ApiKeySpecApplyConfiguration {
+	b.Mode = &value
 	return b
 }
 
