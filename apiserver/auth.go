@@ -29,6 +29,9 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 		}
 		address, addressErr := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 		from, err := a.identify(r.Header, address, addressErr)
+		if labelled, test := apikey.Labelled(bearerToken(r.Header)); test || (!labelled && from.TestMode) {
+			countAsTest(w)
+		}
 		if err == nil {
 			err = a.serve(w, r, from, next)
 		}
@@ -105,6 +108,7 @@ func bearerToken(header http.Header) string {
 func (c caller) admission() store.Admission {
 	return store.Admission{
 		MerchantID: c.Merchant.ID,
+		TestMode:   c.TestMode,
 		KeyID:      c.KeyID,
 		Order:      c.Order,
 		Digest:     c.Digest,

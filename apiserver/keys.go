@@ -14,6 +14,7 @@ import (
 
 // profile is the response of GET /api/v1/merchant/me.
 type profile struct {
+	Livemode bool            `json:"livemode"`
 	Merchant merchantProfile `json:"merchant"`
 	APIKey   keyProfile      `json:"apiKey"`
 }
@@ -50,6 +51,7 @@ func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from call
 	}
 	merchant := from.Merchant
 	return respond(w, http.StatusOK, profile{
+		Livemode: !from.TestMode,
 		Merchant: merchantProfile{
 			ID:          published.PublicMerchantID(merchant.ID),
 			Name:        merchant.DisplayName,

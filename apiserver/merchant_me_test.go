@@ -32,6 +32,7 @@ func TestMerchantMe(t *testing.T) {
 	profile := func() map[string]any { return r.call(http.MethodGet, me, key, "").want(t, http.StatusOK).body }
 
 	want := map[string]any{
+		"livemode": true,
 		"merchant": map[string]any{
 			"id": "mer_" + acme.MerchantID, "name": "Acme acme", "status": "Active",
 			"ipAllowlist": []any{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48", "2001:db8::7"},

@@ -87,6 +87,19 @@ type statusRecorder struct {
 	held   time.Duration
 	// refusedStream: over a budget of streams. It has a metric of its own, so that one client cannot raise the alert on errors.
 	refusedStream bool
+	// testMode: with a test key, or about a test session. Such requests are in no figure of live ones.
+	testMode bool
+}
+
+func countAsTest(w http.ResponseWriter) {
+	if recorder, ok := w.(*statusRecorder); ok {
+		recorder.testMode = true
+	}
+}
+
+func countedAsTest(w http.ResponseWriter) bool {
+	recorder, ok := w.(*statusRecorder)
+	return ok && recorder.testMode
 }
 
 func refuseStream(w http.ResponseWriter) {
@@ -196,7 +209,11 @@ func (b base) requestID(r *http.Request) string {
 
 // logRequest counts and logs a finished request. It logs the route and never the path, which has the session id.
 func (b base) logRequest(w *statusRecorder, r *http.Request, took time.Duration) {
-	if !w.refusedStream {
+	switch {
+	case w.refusedStream:
+	case w.testMode:
+		b.metrics.test.WithLabelValues(knownMethod(r.Method), route(r.Pattern), strconv.Itoa(w.status)).Inc()
+	default:
 		b.metrics.observe(r.Method, r.Pattern, w.status, took)
 	}
 	if !b.accessLog {
@@ -222,6 +239,7 @@ func (b base) logRequest(w *statusRecorder, r *http.Request, took time.Duration)
 type metrics struct {
 	inFlight     prometheus.Gauge
 	durations    *prometheus.HistogramVec
+	test         *prometheus.CounterVec
 	unauthorized *prometheus.CounterVec
 	limited      *prometheus.CounterVec
 	rotations    *prometheus.CounterVec
@@ -236,8 +254,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "merchant_operator_http_request_duration_seconds",
-			Help:    "Duration of HTTP requests, by method, route and status. 499: the client disconnected.",
+			Help:    "Duration of HTTP requests, by method, route and status. 499: the client disconnected. Without requests of test mode.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"method", "route", "status"}),
+		test: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_http_test_requests_total",
+			Help: "HTTP requests of test mode, by method, route and status. No other counter or histogram of requests has them.",
 		}, []string{"method", "route", "status"}),
 		unauthorized: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_unauthorized_total",

@@ -118,9 +118,9 @@ func (a *publicAPI) qrCode(w http.ResponseWriter, r *http.Request) error {
 
 // payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
 func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Payment, error) {
-	id, err := session.ParseID(r.PathValue("id"))
+	id, err := publicID(w, r)
 	if err != nil {
-		return nil, errNoSession
+		return nil, err
 	}
 	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err != nil {

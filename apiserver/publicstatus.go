@@ -21,17 +21,30 @@ type publicSession struct {
 	MerchantName string         `json:"merchantName"`
 	AmountCents  int64          `json:"amountCents"`
 	Status       session.Status `json:"status"`
+	Livemode     *bool          `json:"livemode,omitempty"`
 }
 
 func publicView(read *store.PublicSession) publicSession {
-	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status}
+	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status, Livemode: livemodeOf(read.TestMode)}
+}
+
+// publicID returns the session that somebody without a key asks for.
+func publicID(w http.ResponseWriter, r *http.Request) (session.ID, error) {
+	id, err := session.ParseID(r.PathValue("id"))
+	if err != nil {
+		return session.ID{}, errNoSession
+	}
+	if id.TestMode() {
+		countAsTest(w)
+	}
+	return id, nil
 }
 
 // publicSession needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
 func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error {
-	id, err := session.ParseID(r.PathValue("id"))
+	id, err := publicID(w, r)
 	if err != nil {
-		return errNoSession
+		return err
 	}
 	wait, err := waitOf(r)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 var (
 	errNoRoute            = errors.New("path not found")
 	errNoSession          = errors.New("session not found")
+	errTestKeysOnly       = errors.New("only test keys have this path")
 	errKubernetes         = errors.New("the Kubernetes API is unavailable")
 	errStale              = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
 	errRotationIncomplete = errors.New("could not write the override of the rotated key")
@@ -84,6 +85,7 @@ var errorResponses = []struct {
 	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, "rate limit exceeded; retry after the time in Retry-After"}},
 	{store.ErrNotFound, errorResponse{http.StatusNotFound, noSessionMessage}},
 	{errNoSession, errorResponse{http.StatusNotFound, noSessionMessage}},
+	{errTestKeysOnly, errorResponse{http.StatusNotFound, "path not found for live keys; use a test key (mk_test_)"}},
 	{errNoRoute, errorResponse{http.StatusNotFound, "path not found"}},
 	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, "missing or invalid token"}},
 	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to post to this path"}},
@@ -92,6 +94,7 @@ var errorResponses = []struct {
 	{errNoKey, errorResponse{http.StatusNotFound, "API key not found"}},
 	{errRotationUnknown, errorResponse{http.StatusServiceUnavailable, "unknown whether the key was rotated; send the same request again"}},
 	{errUnreadableKey, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrTestSession, errorResponse{http.StatusConflict, "session is of test mode, which no rail settles; refund the payment"}},
 	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, "report contradicts an earlier report with the same paymentRef"}},
 	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
 	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
@@ -165,7 +168,9 @@ func (b base) beginError(w http.ResponseWriter, r *http.Request, err error) (res
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = bearerOnly
 		uniform(w.Header(), r)
-		b.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+		if !countedAsTest(w) {
+			b.metrics.unauthorized.WithLabelValues(reasonOf(err)).Inc()
+		}
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
@@ -233,7 +238,9 @@ func (b base) setQuotaHeaders(w http.ResponseWriter, name string, quota ratelimi
 	w.Header()[policyHeader], w.Header()[limitHeader] = values[:1:1], values[1:]
 	if errors.Is(err, store.ErrRateLimited) {
 		w.Header().Set("Retry-After", quota.RetryAfterHeader())
-		b.metrics.limited.WithLabelValues(name).Inc()
+		if !countedAsTest(w) {
+			b.metrics.limited.WithLabelValues(name).Inc()
+		}
 	}
 }
 

@@ -38,16 +38,17 @@ type publicAPI struct {
 // preflight.
 func (a *publicAPI) publicHandler() http.Handler {
 	routes := a.mux(map[string]methods{
-		"/api/v1/sessions":             {http.MethodPost: a.withKey(a.createSession)},
-		"/api/v1/sessions/{id}":        {http.MethodGet: a.withKey(a.getSession)},
-		"/api/v1/sessions/{id}/cancel": {http.MethodPost: a.withKey(a.cancelSession)},
-		"/api/v1/public/sessions/{id}": {http.MethodGet: a.publicSession},
-		"/api/v1/merchant/me":          {http.MethodGet: a.withKey(a.merchantMe)},
-		"/api/v1/keys/rotate":          {http.MethodPost: a.withKey(a.rotateKey)},
-		"/pay/{id}":                    {http.MethodGet: a.page(a.paymentPage)},
-		"/pay/{id}/qr.svg":             {http.MethodGet: a.page(a.qrCode)},
-		payer.WidgetPath:               {http.MethodGet: a.widget},
-		"/openapi.yaml":                {http.MethodGet: openAPI},
+		"/api/v1/sessions":                  {http.MethodPost: a.withKey(a.createSession)},
+		"/api/v1/sessions/{id}":             {http.MethodGet: a.withKey(a.getSession)},
+		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: a.withKey(a.cancelSession)},
+		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.withKey(a.settleTestSession)},
+		"/api/v1/public/sessions/{id}":      {http.MethodGet: a.publicSession},
+		"/api/v1/merchant/me":               {http.MethodGet: a.withKey(a.merchantMe)},
+		"/api/v1/keys/rotate":               {http.MethodPost: a.withKey(a.rotateKey)},
+		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
+		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
+		payer.WidgetPath:                    {http.MethodGet: a.widget},
+		"/openapi.yaml":                     {http.MethodGet: openAPI},
 	})
 	// By themselves, as no ServeMux can tell /pay/static/{file} from /pay/{id}/qr.svg.
 	assets := a.mux(map[string]methods{

@@ -19,6 +19,7 @@ type createdSession struct {
 	ExpiresAt  int64          `json:"expiresAt"`
 	QRPayload  string         `json:"qrPayload"`
 	Idempotent bool           `json:"idempotent"`
+	Livemode   *bool          `json:"livemode,omitempty"`
 }
 
 func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
@@ -52,6 +53,7 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 		ExpiresAt:  unixMilli(created.Session.ExpiresAt),
 		QRPayload:  a.qrPayload(created.Session.ID),
 		Idempotent: created.Replayed,
+		Livemode:   livemodeOf(created.Session.ID.TestMode()),
 	})
 }
 
@@ -117,6 +119,7 @@ type merchantSession struct {
 	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
 	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
 	QRPayload   string         `json:"qrPayload"`
+	Livemode    *bool          `json:"livemode,omitempty"`
 }
 
 func (a *publicAPI) getSession(w http.ResponseWriter, r *http.Request, from caller) error {
@@ -144,6 +147,7 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 		ExpiresAt:   unixMilli(read.ExpiresAt),
 		PaymentRef:  read.PaymentRef,
 		QRPayload:   a.qrPayload(read.ID),
+		Livemode:    livemodeOf(read.ID.TestMode()),
 	}
 	if read.Status.Final() {
 		view.EndedAt = unixMilli(read.EndedAt)

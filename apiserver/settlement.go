@@ -80,14 +80,19 @@ func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error
 	case err != nil:
 		return err
 	}
-	result := settlementResult{SessionID: id.String(), Status: settlement.Session.Status, Applied: settlement.Applied}
+	return respond(w, http.StatusOK, settlementResultOf(settlement))
+}
+
+func settlementResultOf(settlement store.Settlement) settlementResult {
+	settled := settlement.Session
+	result := settlementResult{SessionID: settled.ID.String(), Status: settled.Status, Applied: settlement.Applied}
 	if settlement.RefundRequired {
 		result.Action = refundRequired
 	}
-	if settlement.Session.Status.Final() {
-		result.EndedAt = unixMilli(settlement.Session.EndedAt)
+	if settled.Status.Final() {
+		result.EndedAt = unixMilli(settled.EndedAt)
 	}
-	return respond(w, http.StatusOK, result)
+	return result
 }
 
 // readPayment reads the body of a report.
@@ -96,17 +101,23 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 	if err != nil {
 		return session.Payment{}, err
 	}
-	payment := session.Payment{
-		Ref:         fields.text("paymentRef", session.PaymentRefRule),
-		Outcome:     session.Status(fields.text("outcome", session.OutcomeRule)),
-		AmountCents: fields.requiredInteger("amountCents", session.AmountRule),
-		PaidAt:      fields.timestamp("paidAt", session.PaidAtRule),
-		Reason:      fields.text("reason", session.ReasonRule),
-	}
+	payment := paymentOf(fields)
 	if fields.err != nil {
 		return session.Payment{}, fields.err
 	}
 	return payment, payment.Validate()
+}
+
+// paymentOf decodes the fields of a report. One that is missing is the zero value, which Validate refuses.
+func paymentOf(fields *object) session.Payment {
+	amount, _ := fields.integer("amountCents", session.AmountRule)
+	return session.Payment{
+		Ref:         fields.text("paymentRef", session.PaymentRefRule),
+		Outcome:     session.Status(fields.text("outcome", session.OutcomeRule)),
+		AmountCents: amount,
+		PaidAt:      fields.timestamp("paidAt", session.PaidAtRule),
+		Reason:      fields.text("reason", session.ReasonRule),
+	}
 }
 
 // rfc3339Form refuses what time.Parse accepts: a comma, an hour of one digit, an offset of a day.
@@ -139,6 +150,7 @@ const (
 	settlementRepeated   = "repeated"
 	settlementConflict   = "conflict"
 	settlementUnknown    = "unknown_session"
+	settlementTest       = "test_session"
 	settlementError      = "error"
 )
 
@@ -150,7 +162,7 @@ func newSettlements(registerer prometheus.Registerer) *prometheus.CounterVec {
 	for _, outcome := range []session.Status{session.Completed, session.Failed} {
 		for _, result := range []string{
 			settlementApplied, settlementRefund, settlementNotApplied, settlementRepeated,
-			settlementConflict, settlementUnknown, settlementError,
+			settlementConflict, settlementUnknown, settlementTest, settlementError,
 		} {
 			settlements.WithLabelValues(string(outcome), result) // start at 0, so that rate() sees the first one
 		}
@@ -166,6 +178,8 @@ func (r *internalAPI) count(payment session.Payment, settlement store.Settlement
 		result = settlementConflict
 	case errors.Is(err, store.ErrNotFound):
 		result = settlementUnknown
+	case errors.Is(err, store.ErrTestSession):
+		result = settlementTest
 	case err != nil:
 		result = settlementError
 	case settlement.Repeated:

@@ -198,6 +198,8 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard")
 	case reason == directory.ReasonDigestClaimed:
 		e.refuse(reason, "The key is externally generated, and another ApiKey has claimed its SHA-256; the one that holds the claim is gone.", "Generate another key.")
+	case reason == directory.ReasonWrongMode:
+		e.refuse(reason, "The label of the key (mk_live_, mk_test_) is of another mode than the ApiKey with its SHA-256.", "Issue a key of the mode that the till needs.")
 	case deleted:
 		e.ApiKey = tombstone.Source.Namespace + "/" + tombstone.Source.Name
 		e.refuse(reason, "The ApiKey was deleted at "+tombstone.EndedAt.UTC().Format(timeFormat)+". A deleted key never works again.", "Issue another key: kubectl merchant keys issue")
@@ -210,7 +212,7 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 		e.refuse(reason, "The key is externally generated. Its SHA-256 is claimed by the ApiKey "+owner+", which does not have it now or was deleted; no other ApiKey can use it.",
 			"Generate another key, and set spec.keyDigest to its SHA-256.")
 	default:
-		e.refuse(reason, "There is no such key: it is not a generated one, and no ApiKey has its SHA-256 in spec.keyDigest.", "Check what the till sends. A key of this product begins with mk_live_.")
+		e.refuse(reason, "There is no such key: it is not a generated one, and no ApiKey has its SHA-256 in spec.keyDigest.", "Check what the till sends. A key of this product begins with mk_live_ or mk_test_.")
 	}
 }
 

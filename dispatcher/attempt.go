@@ -24,7 +24,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 		return inconclusive
 	}
 	started := d.now()
-	if j.lease.Attempts == 0 {
+	if j.lease.Attempts == 0 && !event.TestMode {
 		d.metrics.firstLag.Observe(max(0, started.Sub(j.occurred)).Seconds())
 	}
 	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
@@ -32,11 +32,11 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets, Now: started,
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
-	d.metrics.attempted(result.Reason, d.now().Sub(started))
+	d.metrics.attempted(event, result.Reason, d.now().Sub(started))
 	switch {
 	case result.Outcome == delivery.Delivered:
 		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease, j.endpoint.Target) }) {
-			d.metrics.finished(event.Kind, outcomeDelivered)
+			d.metrics.finished(event, outcomeDelivered)
 		}
 		return succeeded
 	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
@@ -71,7 +71,10 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 		return
 	}
 	if effect.DeadLettered {
-		d.metrics.deadLettered(j.lease.Event.Kind, result.Reason)
+		d.metrics.deadLettered(j.lease.Event, result.Reason)
+	}
+	if effect.Dropped {
+		d.metrics.finished(j.lease.Event, outcomeDead)
 	}
 	if effect.Disabled {
 		cause := outbox.EndpointFailing

@@ -28,7 +28,7 @@ type endpointQueues struct {
 	deferJobs func(ctx context.Context, delay time.Duration, reason string, jobs ...job)
 
 	mu       sync.Mutex
-	queues   map[string]*endpointQueue // by merchant id
+	queues   map[string]*endpointQueue // by account
 	ready    []*endpointQueue          // may start an attempt; they take turns
 	inFlight int
 	waiting  int
@@ -61,10 +61,11 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	if q.closed {
 		return 0, deferredStopping, false
 	}
-	queue := q.queues[j.lease.Event.MerchantID]
+	account := j.lease.Event.Account()
+	queue := q.queues[account]
 	if queue == nil {
 		queue = &endpointQueue{}
-		q.queues[j.lease.Event.MerchantID] = queue
+		q.queues[account] = queue
 	}
 	if open := queue.breaker.remaining(q.now()); open > 0 {
 		return open, deferredBreaker, false
@@ -135,7 +136,7 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 	case inconclusive:
 	}
 	if queue.idle() {
-		delete(q.queues, j.lease.Event.MerchantID)
+		delete(q.queues, j.lease.Event.Account())
 	}
 	q.enlist(queue)
 	q.startAttempts(ctx)
@@ -178,7 +179,7 @@ func (q *endpointQueues) attemptsInFlight() int {
 	return q.inFlight
 }
 
-// endpointQueue is what a dispatcher holds for one merchant.
+// endpointQueue is what a dispatcher holds for one account.
 type endpointQueue struct {
 	jobs     []job // wait for an attempt
 	inFlight int

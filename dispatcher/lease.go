@@ -19,7 +19,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	asked := d.now()
 	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch})
 	for _, id := range leased.Undecodable {
-		d.metrics.deadLettered("", outbox.ReasonDecodeError)
+		d.metrics.deadLettered(outbox.Event{}, outbox.ReasonDecodeError)
 		d.options.Log.Error("could not decode an event; it is now a dead letter", "eventID", id)
 	}
 	if leased.Expired > 0 {
@@ -30,7 +30,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	for _, lease := range leased.Leases {
 		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
 		if !done {
-			d.metrics.deferred.WithLabelValues(reason).Inc()
+			d.metrics.deferral(lease.Event, reason)
 			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: jitter.Add(delay, jitter.Fraction())})
 		}
 	}
@@ -47,7 +47,7 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 		return decided.delay, decided.reason, false
 	case drop:
 		if d.finish(ctx, lease, d.outbox.Drop) {
-			d.metrics.finished(lease.Event.Kind, outcomeDropped)
+			d.metrics.finished(lease.Event, outcomeDropped)
 		}
 		return 0, "", true
 	case deadLetter:
@@ -157,7 +157,7 @@ func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, details
 	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
 		return d.outbox.DeadLetter(ctx, lease, details)
 	}) {
-		d.metrics.deadLettered(lease.Event.Kind, details.Reason)
+		d.metrics.deadLettered(lease.Event, details.Reason)
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *dispatcher) deferJobs(ctx context.Context, delay time.Duration, reason 
 	ctx = context.WithoutCancel(ctx)
 	byBucket := map[session.Bucket][]outbox.Deferral{}
 	for _, j := range jobs {
-		d.metrics.deferred.WithLabelValues(reason).Inc()
+		d.metrics.deferral(j.lease.Event, reason)
 		bucket := j.lease.Event.Bucket()
 		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: jitter.Add(delay, jitter.Fraction())})
 	}

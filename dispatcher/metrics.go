@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -22,6 +21,7 @@ type metrics struct {
 	deferred          *prometheus.CounterVec
 	newDeadLetters    *prometheus.CounterVec
 	endpointsDisabled *prometheus.CounterVec
+	testEvents        *prometheus.CounterVec
 	leasesLost        prometheus.Counter
 	expiredSessions   prometheus.Counter
 	expiryLag         prometheus.Histogram
@@ -65,8 +65,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		deferred:          counters("deferrals_total", "Due events that were deferred without an attempt, by reason.", "reason"),
 		newDeadLetters:    counters("dead_letters_total", "Events that became dead letters, by reason.", "reason"),
 		endpointsDisabled: counters("endpoints_disabled_total", "Endpoints that were disabled, by cause.", "cause"),
+		testEvents:        counters("test_events_total", "Finished events of test mode, which no other counter has, by outcome: delivered, dropped (not subscribed), dead (given up).", "outcome"),
 		leasesLost:        counter("leases_lost_total", "Events whose lease ended, so that another dispatcher took them, before this one had finished."),
-		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later."),
+		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later, also those of test mode."),
 		deadLetters:       gauge("dead_letters", "Dead letters in Redis."),
 		disabledEndpoints: gauge("endpoints_disabled", "Disabled endpoints, which get no events."),
 		unhealthyEndpoints: factory.NewGaugeVec(prometheus.GaugeOpts{
@@ -107,6 +108,9 @@ func (m *metrics) initialize() {
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
+	for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
+		m.testEvents.WithLabelValues(outcome)
+	}
 	m.unhealthy(nil)
 	m.expiredEvents(0)
 	for _, kind := range outbox.Kinds() {
@@ -131,14 +135,27 @@ func failureReasons() []string {
 	})
 }
 
-func (m *metrics) attempted(result string, duration time.Duration) {
+func (m *metrics) attempted(event outbox.Event, result string, duration time.Duration) {
+	if event.TestMode {
+		return
+	}
 	m.attempts.WithLabelValues(result).Inc()
 	m.attemptDuration.Observe(duration.Seconds())
 }
 
 // finished counts an event that was delivered, dropped or given up.
-func (m *metrics) finished(kind v1alpha1.WebhookEvent, outcome string) {
-	m.events.WithLabelValues(string(kind), outcome).Inc()
+func (m *metrics) finished(event outbox.Event, outcome string) {
+	if event.TestMode {
+		m.testEvents.WithLabelValues(outcome).Inc()
+		return
+	}
+	m.events.WithLabelValues(string(event.Kind), outcome).Inc()
+}
+
+func (m *metrics) deferral(event outbox.Event, reason string) {
+	if !event.TestMode {
+		m.deferred.WithLabelValues(reason).Inc()
+	}
 }
 
 // expiredEvents counts events without a kind, which was in their expired record.
@@ -146,7 +163,7 @@ func (m *metrics) expiredEvents(n int) {
 	m.events.WithLabelValues("", outcomeExpired).Add(float64(n))
 }
 
-func (m *metrics) deadLettered(kind v1alpha1.WebhookEvent, reason string) {
+func (m *metrics) deadLettered(event outbox.Event, reason string) {
 	m.newDeadLetters.WithLabelValues(reason).Inc()
-	m.finished(kind, outcomeDead)
+	m.finished(event, outcomeDead)
 }

@@ -34,7 +34,9 @@ func (r *rotations) add(key published.KeyRecord, merchantName string) {
 		Cause:      key.LastRotation.Cause,
 	}
 	r.mu.Lock()
-	r.pending[key.KeyID] = outbox.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
+	event := outbox.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
+	event.TestMode = key.Test
+	r.pending[key.KeyID] = event
 	r.mu.Unlock()
 	wake(r.added)
 }

@@ -107,7 +107,7 @@ func newWidget(translations []translation) (Asset, error) {
 	for _, in := range translations {
 		// In the order that widget.js expects.
 		texts[in.Lang] = []string{
-			in.TimeLeftText, in.AlreadyPaid, in.Waiting, in.Paid, in.Failed, in.Expired, in.Cancelled, in.NotFound, in.NotConnected,
+			in.TimeLeftText, in.AlreadyPaid, in.TestMode, in.Waiting, in.Paid, in.Failed, in.Expired, in.Cancelled, in.NotFound, in.NotConnected,
 		}
 	}
 	encoded, err := json.Marshal(texts)

@@ -79,6 +79,7 @@ type paymentPage struct {
 	Merchant, Amount string
 	Status           session.Status
 	States           []state
+	Test             bool  // no money is meant
 	ExpiresIn        int64 // seconds
 	TimeLeft         string
 	OpenApp          template.URL
@@ -117,6 +118,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Amount:    in.money(payment.AmountCents, payment.Currency),
 		Status:    payment.Status,
 		States:    statesOf(in, payment),
+		Test:      payment.ID.TestMode(),
 		ExpiresIn: int64((payment.ExpiresIn + time.Second - 1) / time.Second),
 	}
 	page.Title = page.States[slices.IndexFunc(page.States, func(s state) bool { return !s.Hidden })].Title
@@ -154,6 +156,9 @@ func statesOf(in translation, payment *Payment) []state {
 		// The name may be of another direction than the heading. A title has no markup, so characters isolate it.
 		const firstStrongIsolate, popIsolate = "\u2068", "\u2069"
 		s.Title = s.Heading + " · " + firstStrongIsolate + payment.MerchantName + popIsolate
+		if payment.ID.TestMode() {
+			s.Title = in.TestMode + " " + s.Title
+		}
 		states = append(states, s)
 	}
 	return states

@@ -15,6 +15,7 @@ const defaultLanguage = "en"
 
 // texts are all texts of the pages in one language, texts/<language>.json.
 type texts struct {
+	TestMode        string `json:"testMode"`
 	PaymentTo       string `json:"paymentTo"`
 	Scan            string `json:"scan"`
 	ScanText        string `json:"scanText"`

@@ -8,7 +8,7 @@ sheet.replaceSync(`
   border: var(--payment-session-border, 1px solid currentcolor);
   border-radius: var(--payment-session-border-radius, 4px);
 }
-[part~=status] { font-weight: bold }
+[part~=status], [part=test] { font-weight: bold }
 [part~=hint] { font-weight: normal }
 [part=remaining] { font-variant-numeric: tabular-nums }`);
 
@@ -36,6 +36,7 @@ class PaymentSession extends HTMLElement {
       return this.#parts[part] = element;
     };
     const box = add(root, 'box');
+    add(box, 'test');
     add(box, 'merchant');
     // A slot is announced when it is shown: each change once.
     add(box, 'status').setAttribute('role', 'status');
@@ -81,8 +82,8 @@ class PaymentSession extends HTMLElement {
 
   #follow(url, sessionId) {
     this.#watch = watchStatus(url, {
-      onStatus: ({ merchantName, amountCents, status }) => {
-        this.#session = { sessionId, status, merchantName, amountCents };
+      onStatus: ({ merchantName, amountCents, status, livemode = true }) => {
+        this.#session = { sessionId, status, merchantName, amountCents, livemode };
         if (status !== 'PENDING') clearInterval(this.#ticking);
         this.#show();
         this.dispatchEvent(new CustomEvent('payment-session:change', { bubbles: true, composed: true, detail: { ...this.#session } }));
@@ -114,8 +115,9 @@ class PaymentSession extends HTMLElement {
     if (language === box.lang) return;
     box.lang = language;
     box.dir = language === 'ar' ? 'rtl' : 'ltr';
-    const [timeLeft, doNotPayAgain, ...texts] = WIDGET_TEXTS[language];
+    const [timeLeft, doNotPayAgain, test, ...texts] = WIDGET_TEXTS[language];
     this.#timeLeft = timeLeft;
+    this.#parts.test.textContent = test;
     for (const slot of Object.values(this.#slots)) {
       const hint = document.createElement('div');
       hint.part = 'hint';
@@ -125,7 +127,8 @@ class PaymentSession extends HTMLElement {
   }
 
   #show() {
-    const { status = '', merchantName = '' } = this.#session;
+    const { status = '', merchantName = '', livemode = true } = this.#session;
+    this.#parts.test.hidden = livemode;
     const shown = status.toLowerCase().replace('_', '-');
     this.#parts.merchant.textContent = merchantName;
     this.#parts.status.part = 'status ' + shown;

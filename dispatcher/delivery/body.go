@@ -35,6 +35,7 @@ func Encode(event outbox.Event) ([]byte, error) {
 	}
 	return marshal(body{
 		Type:      event.Kind,
+		Livemode:  !event.TestMode,
 		Timestamp: event.OccurredAt.UTC().Format(timestampLayout),
 		Data:      data,
 	})
@@ -43,6 +44,7 @@ func Encode(event outbox.Event) ([]byte, error) {
 // body is an event as receivers see it. The order of the fields is part of the bytes.
 type body struct {
 	Type      v1alpha1.WebhookEvent `json:"type"`
+	Livemode  bool                  `json:"livemode"` // early, so that it is seen
 	Timestamp string                `json:"timestamp"`
 	Data      any                   `json:"data"`
 }

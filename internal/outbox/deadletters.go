@@ -165,7 +165,7 @@ func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, err
 func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Resent, err error) {
 	for some := range slices.Chunk(request.IDs, deadPage) {
 		if request.MerchantID != "" {
-			err = o.resendOf(ctx, request.MerchantID, some, &resent)
+			err = o.resendOf(ctx, redis.KeyspaceOf(session.BucketOf(request.MerchantID)), request.MerchantID, some, &resent)
 		} else {
 			err = o.resendAnywhere(ctx, some, &resent)
 		}
@@ -220,16 +220,15 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 	}
 	delete(byMerchant, "")
 	for merchantID, letters := range byMerchant {
-		if err := o.resendOf(ctx, merchantID, letters, resent); err != nil {
+		if err := o.resendOf(ctx, space, merchantID, letters, resent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// resendOf sends those of a merchant again, and leaves those of others.
-func (o *Outbox) resendOf(ctx context.Context, merchantID string, ids []string, resent *Resent) error {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+// resendOf sends those of an account again, and leaves those of others.
+func (o *Outbox) resendOf(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
 	keys := []string{
 		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey),
 		space.Key(redis.MerchantDeadLettersKey, merchantID), space.Key(redis.EndpointKey, merchantID),

@@ -21,7 +21,9 @@ type Event struct {
 	Kind v1alpha1.WebhookEvent
 	// MerchantID is the bare id, without the "mer_" people see; MerchantName is the name payers see.
 	MerchantID, MerchantName string
-	OccurredAt               time.Time
+	// TestMode: it is about a session of test mode, or a test key. Such events have a queue of their own, and say so.
+	TestMode   bool
+	OccurredAt time.Time
 	// Session is the subject of a session.* event, else nil.
 	Session *SessionChange
 	// Key is the subject of key.rotated, else nil.
@@ -32,6 +34,9 @@ type Event struct {
 
 // Bucket is where the event is kept: with everything else of its merchant.
 func (e Event) Bucket() session.Bucket { return session.BucketOf(e.MerchantID) }
+
+// Account is in whose queue the event is.
+func (e Event) Account() string { return session.Account(e.MerchantID, e.TestMode) }
 
 // SessionChange is a session as it was right after the change.
 type SessionChange struct {

@@ -146,7 +146,7 @@ func leaseOf(row *redis.Reply, bucket session.Bucket) (lease Lease, there bool, 
 		return lease, there, nil
 	}
 	endpoint, stateErr := endpointOf(merchantID, &state)
-	if err != nil || stateErr != nil || event.MerchantID != merchantID || event.Bucket() != bucket {
+	if err != nil || stateErr != nil || event.Account() != merchantID || event.Bucket() != bucket {
 		return lease, there, redis.ErrCorrupt
 	}
 	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, endpoint

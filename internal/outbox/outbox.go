@@ -42,6 +42,7 @@ var (
 	forgetScript            = redis.NewScript("forget_event", redis.Clock, queue, forgetLua)
 	endScript               = redis.NewScript("end_event", redis.Clock, queue, endpoint, part("end"))
 	failScript              = redis.NewScript("fail_event", redis.Clock, queue, deadLetters, endpoint, part("fail"))
+	retryTestScript         = redis.NewScript("retry_test_event", redis.Clock, queue, deadLetters, retryTestLua)
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
 	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
 	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))

@@ -43,6 +43,8 @@ type Failure struct {
 type Failed struct {
 	// DeadLettered: the event is a dead letter now.
 	DeadLettered bool
+	// Dropped: the event is of test mode, and there is no further attempt.
+	Dropped bool
 	// Disabled: this attempt disabled the endpoint.
 	Disabled bool
 }
@@ -73,9 +75,25 @@ end
 return {'OK'}
 `
 
-// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint. Errors: ErrLeaseLost,
+// retryTestLua counts a failed attempt of an event of test mode, against the event alone. KEYS are those of the queue and the event;
+// ARGV the leased event as the queue has it, the time to the next attempt in ms, and the reason.
+const retryTestLua = `
+if not held(KEYS[3], ARGV[1]) then
+  return {'STALE'}
+end
+call('HINCRBY', KEYS[3], 'attempts', 1)
+call('HSET', KEYS[3], 'why', ARGV[3])
+events.release(ARGV[1], now_ms + ARGV[2])
+return {'OK'}
+`
+
+// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, of which an event of test mode
+// says nothing. Errors: ErrLeaseLost,
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) error {
+	if lease.Event.TestMode {
+		return o.Drop(ctx, lease)
+	}
 	return o.runLeased(ctx, "end a delivered event", endScript, lease, endpointKeys(lease.Event.MerchantID), target, lease.Event.MerchantID)
 }
 
@@ -98,10 +116,17 @@ func (o *Outbox) runLeased(ctx context.Context, what string, script *redis.Scrip
 }
 
 // Failed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
-// endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter.
+// endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter. An event of
+// test mode disables nothing, and is dropped instead.
 // Errors are those of Delivered.
 func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
+	switch dropped := failure.Retry < 0 || failure.Gone; {
+	case lease.Event.TestMode && dropped:
+		return Failed{Dropped: true}, o.Drop(ctx, lease)
+	case lease.Event.TestMode:
+		return Failed{}, o.runLeased(ctx, what, retryTestScript, lease, nil, wholeMillis(failure.Retry), failure.Reason)
+	}
 	merchantID := lease.Event.MerchantID
 	keys := slices.Concat(lease.keys(), lease.deadLetterKeys(), endpointKeys(merchantID))
 	reply, err := o.redis.Run(ctx, failScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,

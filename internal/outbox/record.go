@@ -33,7 +33,7 @@ var errUnsupported = errors.New("an event of a newer version")
 // names describe its delivery.
 //
 //	V  recordVersion
-//	k  kind              m  merchant id        i  session id, q  sequence, and f, s, x, e, r, y, w as in the
+//	k  kind              m  account            i  session id, q  sequence, and f, s, x, e, r, y, w as in the
 //	d  occurredAt, ms                             session (see store/record.go), for session.*
 //
 //	r, v, w  paymentRef, amountCents and paidAt of the refused payment, for late_payment and payment_mismatch
@@ -43,7 +43,7 @@ var errUnsupported = errors.New("an event of a newer version")
 // rotationFields are those of key.rotated; sessions.lua writes those of a session.
 func rotationFields(event Event) []any {
 	fields := []any{
-		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.MerchantID, "n", event.MerchantName,
+		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.Account(), "n", event.MerchantName,
 		"K", event.Key.KeyID, "G", event.Key.Generation, "C", string(event.Key.Cause),
 	}
 	if event.Key.Prefix != "" {
@@ -63,8 +63,8 @@ func ParseEvent(id string, fields map[string]string) (Event, error) {
 		ID:         id,
 		Kind:       v1alpha1.WebhookEvent(read.text("k")),
 		OccurredAt: read.millis("d"),
-		MerchantID: read.text("m"),
 	}
+	event.MerchantID, event.TestMode = session.ParseAccount(read.text("m"))
 	version, err := strconv.ParseInt(fields["V"], 10, 64)
 	switch {
 	case err != nil || version < 1:
@@ -148,7 +148,8 @@ func (f *eventFields) sessionChange(event *Event) *SessionChange {
 	record, ok := session.ParseRecord(f.text("f"))
 	record.Complete(&read)
 	event.MerchantName = read.MerchantName
-	f.broken = f.broken || err != nil || !ok || read.MerchantID != event.MerchantID || read.Status.Final() == read.EndedAt.IsZero()
+	f.broken = f.broken || err != nil || !ok || read.MerchantID != event.MerchantID ||
+		record.TestMode != event.TestMode || id.TestMode() != event.TestMode || read.Status.Final() == read.EndedAt.IsZero()
 	return &SessionChange{Session: read, Sequence: f.integer("q")}
 }
 
@@ -157,7 +158,7 @@ func (f *eventFields) sessionChange(event *Event) *SessionChange {
 // It reports whether the event was recorded. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time) (bool, error) {
 	args := []any{
-		event.Key.Generation, rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.MerchantID,
+		event.Key.Generation, rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.Account(),
 	}
 	key := redis.KeyspaceOf(event.Bucket()).Key(redis.RotationKey, event.Key.KeyID)
 	return o.record(ctx, rotationScript, event, key, append(args, rotationFields(event)...))

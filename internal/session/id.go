@@ -10,10 +10,9 @@ import (
 
 const (
 	idLabel      = "ps_"
-	bucketStart  = len(idLabel)
-	randomStart  = bucketStart + 2
+	testIDLabel  = "ps_test"
+	bucketLength = 2
 	randomLength = 24
-	idLength     = randomStart + randomLength
 
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
@@ -21,29 +20,38 @@ const (
 // ErrMalformedID says that a text is not a session id. It never quotes the text.
 var ErrMalformedID = errors.New("not a well-formed session id")
 
-// ID names a session: ps_<bucket: 2 lower-case hex digits><24 base62 characters>. The 142 random
+// ID names a session: ps_<bucket: 2 lower-case hex digits><24 base62 characters>, in test mode ps_test and the same. The 142 random
 // bits are a payer's capability to read the status. IDs are comparable; the zero ID names no
 // session, and its String is empty.
 type ID struct{ text string }
 
 // NewID returns a fresh random ID in the bucket.
-func NewID(bucket Bucket) ID {
-	text := make([]byte, 0, idLength)
-	text = append(text, idLabel...)
+func NewID(bucket Bucket) ID { return newID(idLabel, bucket) }
+
+// NewTestID is NewID for a session of test mode.
+func NewTestID(bucket Bucket) ID { return newID(testIDLabel, bucket) }
+
+func newID(label string, bucket Bucket) ID {
+	text := make([]byte, 0, len(label)+bucketLength+randomLength)
+	text = append(text, label...)
 	text = hex.AppendEncode(text, []byte{byte(bucket % Buckets)})
 	return ID{string(appendBase62(text, randomLength))}
 }
 
 // ParseID reads an ID. The error is ErrMalformedID whatever is wrong.
 func ParseID(s string) (ID, error) {
-	if len(s) != idLength || !strings.HasPrefix(s, idLabel) {
+	rest, labelled := strings.CutPrefix(s, idLabel)
+	if test, ok := strings.CutPrefix(s, testIDLabel); ok {
+		rest = test
+	}
+	if !labelled || len(rest) != bucketLength+randomLength {
 		return ID{}, ErrMalformedID
 	}
-	if _, ok := parseBucket(s[bucketStart:randomStart]); !ok {
+	if _, ok := parseBucket(rest[:bucketLength]); !ok {
 		return ID{}, ErrMalformedID
 	}
-	for i := randomStart; i < len(s); i++ {
-		if strings.IndexByte(base62, s[i]) < 0 {
+	for i := bucketLength; i < len(rest); i++ {
+		if strings.IndexByte(base62, rest[i]) < 0 {
 			return ID{}, ErrMalformedID
 		}
 	}
@@ -61,9 +69,13 @@ func (id ID) Bucket() Bucket {
 	if id.IsZero() {
 		return 0
 	}
-	bucket, _ := parseBucket(id.text[bucketStart:randomStart])
+	start := len(id.text) - randomLength - bucketLength
+	bucket, _ := parseBucket(id.text[start : start+bucketLength])
 	return bucket
 }
+
+// TestMode reports whether the session is of test mode.
+func (id ID) TestMode() bool { return strings.HasPrefix(id.text, testIDLabel) }
 
 // parseBucket reads two hex digits. Only one spelling is accepted, for an ID is part of a key.
 func parseBucket(digits string) (Bucket, bool) {

@@ -33,12 +33,17 @@ func TestBucketOfIsFNV(t *testing.T) {
 }
 
 func TestNewIDsParseAndKeepTheirBucket(t *testing.T) {
-	shape := regexp.MustCompile(`^ps_[0-3][0-9a-f][0-9A-Za-z]{24}$`)
+	shape := map[bool]*regexp.Regexp{
+		false: regexp.MustCompile(`^ps_[0-3][0-9a-f][0-9A-Za-z]{24}$`), true: regexp.MustCompile(`^ps_test[0-3][0-9a-f][0-9A-Za-z]{24}$`),
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		bucket := session.Bucket(rapid.IntRange(0, session.Buckets-1).Draw(t, "bucket"))
-		id := session.NewID(bucket)
-		if !shape.MatchString(id.String()) {
-			t.Fatalf("NewID(%d) = %s", bucket, id)
+		id, testMode := session.NewID(bucket), rapid.Bool().Draw(t, "testMode")
+		if testMode {
+			id = session.NewTestID(bucket)
+		}
+		if !shape[testMode].MatchString(id.String()) || id.TestMode() != testMode {
+			t.Fatalf("bucket %d, test mode %t: %s", bucket, testMode, id)
 		}
 		parsed, err := session.ParseID(id.String())
 		if err != nil || parsed != id || parsed.Bucket() != bucket {
@@ -81,6 +86,9 @@ func TestParseIDRefuses(t *testing.T) {
 		"a character more":        validID + "0",
 		"another label":           "pi_" + validID[3:],
 		"an upper-case label":     "PS_" + validID[3:],
+		"two labels":              "ps_testtest" + validID[3:],
+		"another mode":            "ps_live" + validID[3:],
+		"half a label":            "ps_tes" + validID[3:],
 		"a bucket beyond 63":      "ps_40" + validID[5:],
 		"an upper-case bucket":    "ps_3F" + validID[5:],
 		"a bucket with a sign":    "ps_+1" + validID[5:],
@@ -107,7 +115,7 @@ func TestTheZeroIDNamesNothing(t *testing.T) {
 }
 
 func FuzzParseID(f *testing.F) {
-	for _, seed := range []string{"", validID, "ps_40" + validID[5:], validID[:28], strings.ToUpper(validID)} {
+	for _, seed := range []string{"", validID, "ps_test" + validID[3:], "ps_40" + validID[5:], validID[:28], strings.ToUpper(validID)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -118,7 +126,8 @@ func FuzzParseID(f *testing.F) {
 			}
 			return
 		}
-		if id.String() != s || id.Bucket() >= session.Buckets || fmt.Sprintf("%02x", uint8(id.Bucket())) != s[3:5] {
+		if id.String() != s || id.Bucket() >= session.Buckets || fmt.Sprintf("%02x", uint8(id.Bucket())) != s[len(s)-26:len(s)-24] ||
+			id.TestMode() != strings.HasPrefix(s, "ps_test") {
 			t.Fatalf("ParseID(%q) = %s in bucket %d", s, id, id.Bucket())
 		}
 	})

@@ -9,11 +9,13 @@ import (
 
 // Record is what never changes of a session and may be exposed to everybody its merchant is exposed to. It is stored as
 //
-//	<merchant id> <amountCents> <JSON of the rest>
+//	<account> <amountCents> <JSON of the rest>
 //
 // as scripts read the first two words. The names in the JSON are short: the record is in memory with every session and event.
 type Record struct {
 	MerchantID string `json:"-"`
+	// TestMode: no real money is meant. It is in the account, and in the session's ID.
+	TestMode bool `json:"-"`
 	// MerchantName is the name payers see.
 	MerchantName string `json:"n"`
 	// Currency is the ISO 4217 code of all amounts. DefaultCurrency is not stored.
@@ -28,7 +30,11 @@ const DefaultCurrency = "USD"
 
 // Append appends the record as it is stored. It writes what json.Marshal would, in a fifth of the time; a create needs one.
 func (r *Record) Append(to []byte) []byte {
-	to = append(append(to, r.MerchantID...), ' ')
+	to = append(to, r.MerchantID...)
+	if r.TestMode {
+		to = append(to, testAccount...)
+	}
+	to = append(to, ' ')
 	to = append(strconv.AppendInt(to, r.AmountCents, 10), ' ')
 	to = appendText(append(to, `{"n":`...), r.MerchantName)
 	if r.Currency != DefaultCurrency && r.Currency != "" {
@@ -60,7 +66,8 @@ func appendText(to []byte, text string) []byte {
 
 // ParseRecord reads a record as it is stored; false: it is none.
 func ParseRecord(text string) (Record, bool) {
-	merchantID, text, _ := strings.Cut(text, " ")
+	account, text, _ := strings.Cut(text, " ")
+	merchantID, testMode := ParseAccount(account)
 	amount, text, found := strings.Cut(text, " ")
 	cents, err := strconv.ParseInt(amount, 10, 64)
 	if !found || merchantID == "" || err != nil || cents < 0 {
@@ -73,7 +80,7 @@ func ParseRecord(text string) (Record, bool) {
 	if !ok || record.LifetimeMillis <= 0 {
 		return Record{}, false
 	}
-	record.MerchantID, record.AmountCents = merchantID, cents
+	record.MerchantID, record.TestMode, record.AmountCents = merchantID, testMode, cents
 	if record.Currency == "" {
 		record.Currency = DefaultCurrency
 	}

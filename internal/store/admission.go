@@ -23,7 +23,9 @@ import (
 type Admission struct {
 	// MerchantID is the bare id, without the "mer_" callers see.
 	MerchantID string
-	KeyID      string
+	// TestMode: with a test key, which has limits, sessions and Idempotency-Keys of its own.
+	TestMode bool
+	KeyID    string
 	// Order is that of the published record this replica knows.
 	Order published.Order
 	// Digest is of the presented key.
@@ -104,6 +106,8 @@ func (s *Store) LimitRotation(ctx context.Context, key KeyRef, limit ratelimit.P
 
 func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
 
+func (a *Admission) account() string { return session.Account(a.MerchantID, a.TestMode) }
+
 // merchantCall is the call of a merchant's request.
 type merchantCall struct {
 	redis.Call
@@ -115,7 +119,7 @@ type merchantCall struct {
 // keys writes those of admission.lua; the operation's own follow.
 func (a *Admission) keys(call *merchantCall) {
 	space := a.space()
-	call.Key(space, redis.RateKey, a.MerchantID)
+	call.Key(space, redis.RateKey, a.account())
 	call.Key(space, redis.OverrideKey, a.KeyID)
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -43,10 +44,17 @@ type Created struct {
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
-	id := session.NewID(session.BucketOf(admission.MerchantID))
+	script, newID := createScript, session.NewID
+	if admission.TestMode {
+		newID = session.NewTestID
+		if outcome, acts := session.TestOutcomeOf(wanted.Charge.AmountCents); acts {
+			script, wanted.Lifetime = createActingScript, cmp.Or(outcome.Lifetime, wanted.Lifetime)
+		}
+	}
+	id := newID(session.BucketOf(admission.MerchantID))
 	var call merchantCall
 	s.createCall(&call, &admission, &wanted, id)
-	reply, err := s.redis.RunCall(ctx, createScript, &call.Call)
+	reply, err := s.redis.RunCall(ctx, script, &call.Call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
@@ -71,7 +79,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	call.Key(space, redis.ExpiryQueueKey, lifetime)
 	call.Key(space, redis.ExpiryKey)
 	if once {
-		call.Key(space, redis.IdempotencyKey, admission.MerchantID, ":", wanted.Idempotency.Hash())
+		call.Key(space, redis.IdempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
 	}
 	if wanted.EmitCreated {
 		outbox.WriteKeys(&call.Call, space, id, outbox.MarkCreated)
@@ -80,7 +88,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	call.Text(lifetime)
 	call.Int((wanted.Lifetime + s.retention).Milliseconds())
 	record := session.Record{
-		MerchantID: admission.MerchantID, MerchantName: wanted.MerchantName, Currency: wanted.Currency,
+		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, Currency: wanted.Currency,
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
 	}
 	var room [128]byte // enough for most
@@ -123,7 +131,7 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 	if err := reply.Err(); err != nil {
 		return Created{}, err
 	}
-	found := ownedBy(admission.MerchantID, &fields)
+	found := ownedBy(admission.account(), &fields)
 	original, err := sessionOf(id, &fields)
 	if !found || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
 		original, err = s.original(ctx, space, id)

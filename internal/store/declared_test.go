@@ -60,6 +60,12 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	due(t, s, original)
 	mustCreate(t, s, asks, repeated)
 
+	test := with(asks, inTestMode)
+	for _, amount := range []int64{session.TestAmountCompletes, session.TestAmountMismatches, session.TestAmountLate} {
+		acting := mustCreate(t, s, test, with(newSession(), func(n *store.NewSession) { all(n); n.Charge.AmountCents = amount })).Session
+		must(t, c.ZAdd(ctx, tag+"expiry", goredis.Z{Score: 1, Member: tag + "session:" + acting.ID.String()}).Err())
+	}
+
 	for _, read := range []func(session.ID){
 		func(id session.ID) { _, _, err := s.Session(ctx, asks, id); must(t, err) },
 		func(id session.ID) { _, _, err := s.PublicSession(ctx, payer(), id); must(t, err) },

@@ -19,7 +19,7 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text(admission.MerchantID)
+	call.Text(admission.account())
 	call.Text(cancelRules)
 	reply, err := s.redis.RunCall(ctx, cancelScript, &call.Call)
 	if err != nil {
@@ -54,11 +54,26 @@ type Settlement struct {
 }
 
 // Settle applies what a rail reports of a payment, which has been validated. The same report gets the
-// same answer, however often it is given. Errors: ErrNotFound, also for the zero ID;
+// same answer, however often it is given. Errors: ErrTestSession; ErrNotFound, also for the zero ID;
 // ErrPaymentConflict, when the report contradicts an earlier one of the same reference;
 // redis.ErrCorrupt, redis.ErrUnavailable. After the last one the report may have been applied: give it again. It is also the error
 // when fewer replicas than redis.Options.Replicas have acknowledged it.
 func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
+	if id.TestMode() {
+		return Settlement{}, ErrTestSession
+	}
+	return s.settle(ctx, id, payment)
+}
+
+// SettleTest is Settle for sessions of test mode, whose payments are played. Live sessions are ErrNotFound.
+func (s *Store) SettleTest(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
+	if !id.TestMode() {
+		return Settlement{}, ErrNotFound
+	}
+	return s.settle(ctx, id, payment)
+}
+
+func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
 	rules := failRules
 	if payment.Outcome == session.Completed {
 		rules = completeRules

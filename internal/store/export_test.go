@@ -9,7 +9,7 @@ import (
 // Scripts are all of this package.
 func Scripts() []*redis.Script {
 	return []*redis.Script{
-		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript,
+		admitScript, admitRotationScript, createScript, createActingScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript,
 		settleScript, writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 	}
 }

@@ -30,7 +30,7 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	}
 	fields := reply.List()
 	// Two merchants may share a bucket, so the key alone does not say whose session this is.
-	if !ownedBy(admission.MerchantID, &fields) {
+	if !ownedBy(admission.account(), &fields) {
 		return admitted, session.Session{}, ErrNotFound
 	}
 	read, err := sessionOf(id, &fields)
@@ -41,7 +41,7 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 type PublicAdmission struct {
 	// Subject is who is counted, such as ip:203.0.113.7. It must not look like a merchant id.
 	Subject string
-	// Limit bounds the subject's requests in each bucket.
+	// Limit bounds the subject's requests in each bucket and each mode.
 	Limit ratelimit.Policy
 }
 
@@ -49,6 +49,7 @@ type PublicAdmission struct {
 type PublicSession struct {
 	// MerchantID is without "mer_".
 	MerchantID   string
+	TestMode     bool
 	MerchantName string
 	AmountCents  int64
 	// Currency is an ISO 4217 code.
@@ -67,7 +68,7 @@ func (s *Store) PublicSession(
 ) (ratelimit.Quota, PublicSession, error) {
 	space := redis.KeyspaceOf(id.Bucket())
 	var call redis.Call
-	call.Key(space, redis.RateKey, admission.Subject)
+	call.Key(space, redis.RateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
 	limitArgs(&call, admission.Limit)
 	reply, err := s.redis.RunCall(ctx, publicReadScript, &call)
@@ -78,7 +79,7 @@ func (s *Store) PublicSession(
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
-	read, err := publicSessionOf(&reply, admitted.Now)
+	read, err := publicSessionOf(&reply, id, admitted.Now)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, err
 	}
@@ -100,16 +101,16 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 	}
 	now, _, _, ok := momentOf(tail)
 	reply.Break(ok)
-	return publicSessionOf(&reply, now)
+	return publicSessionOf(&reply, id, now)
 }
 
-func publicSessionOf(reply *redis.Reply, now time.Time) (PublicSession, error) {
+func publicSessionOf(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
 	read := PublicSession{Status: statusOf(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
-	if reply.Err() != nil || !ok {
+	if reply.Err() != nil || !ok || record.TestMode != id.TestMode() {
 		return PublicSession{}, redis.ErrCorrupt
 	}
-	read.MerchantID, read.MerchantName = record.MerchantID, record.MerchantName
+	read.MerchantID, read.TestMode, read.MerchantName = record.MerchantID, record.TestMode, record.MerchantName
 	read.AmountCents, read.Currency = record.AmountCents, record.Currency
 	if read.Status == session.Pending {
 		read.ExpiresIn = read.ExpiresAt.Sub(now)

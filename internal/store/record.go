@@ -32,10 +32,10 @@ const (
 	eventFields = "'f', 's', 'x', 'e', 'r', 'y', 'v', 'w'"
 )
 
-// ownedBy reports whether it is a session of the merchant, whatever else is wrong with it. One that is missing is nobody's.
-func ownedBy(merchantID string, fields *redis.Reply) bool {
+// ownedBy reports whether it is a session of the account, whatever else is wrong with it. One that is missing is nobody's.
+func ownedBy(account string, fields *redis.Reply) bool {
 	owner, _, _ := strings.Cut(fields.TextAt(recordAt), " ")
-	return owner == merchantID
+	return owner == account
 }
 
 // sessionOf decodes the fields in the order of sessionFields.
@@ -50,7 +50,7 @@ func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read.Charge.CustomerEmail = fields.OptionalText()
 	read.PaymentRef, read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalText(), fields.OptionalMillis()
 	record.Complete(&read)
-	if !ok || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
+	if !ok || record.TestMode != id.TestMode() || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
 		return session.Session{}, redis.ErrCorrupt
 	}
 	return read, nil

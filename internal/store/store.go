@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // Each error says what the caller gets to know. Beside these there are redis.ErrCorrupt and redis.ErrUnavailable. None of them
@@ -34,6 +35,8 @@ var (
 	// ErrSessionEnded says that the session has ended in another way than was asked for; the Quota
 	// is filled.
 	ErrSessionEnded = errors.New("the session has already ended")
+	// ErrTestSession says that the session is of test mode, so no rail settles it.
+	ErrTestSession = errors.New("the session is of test mode")
 	// ErrPaymentConflict says that a report contradicts an earlier one of the same payment reference.
 	ErrPaymentConflict = errors.New("the payment was reported otherwise before")
 )
@@ -105,11 +108,15 @@ const (
 	admit = "return refusal and refusal .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
 	// limit does nothing but count.
 	limit = "return refusal and refusal .. moment or 'OK' .. moment\n"
+	// schedule has a new test session looked at when it is to act by itself: before it is written, as with its expiry.
+	schedule = "if not refusal and not stored[3] then call('ZADD', KEYS[5], now_ms + TEST_OUTCOME_DELAY, KEYS[3]) end\n"
 	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be
 	// given.
 	readOriginal = "local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])\n" +
 		"return fields[4] and {'OK', fields} or {'CORRUPT'}\n"
 )
+
+var testDelay = strings.NewReplacer("TEST_OUTCOME_DELAY", decimal(session.TestOutcomeDelay.Milliseconds()))
 
 var admission, change, sweep = part("admission"), redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("sessions")), part("sweep")
 
@@ -120,6 +127,7 @@ var (
 	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyStateAnd, admission, part("admit_rotation"))
 	limitRotationScript = redis.NewScript("limit_rotation", redis.Clock, readPayerState, admission, limit)
 	createScript        = redis.NewScript("create", redis.Clock, readCreateState, admission, change, part("create"))
+	createActingScript  = redis.NewScript("create_acting", redis.Clock, readCreateState, admission, testDelay.Replace(schedule), change, part("create"))
 	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)
 	readScript          = redis.NewScript("read", redis.Clock, readKeyState, admission, change, part("read"))
 	publicReadScript    = redis.NewScript("public_read", redis.Clock, readPayerState, admission, change, part("public_read"))

@@ -54,6 +54,7 @@ func (i *installation) traffic() error {
 		{http.MethodGet, fixture.Sessions + "/" + id, key},
 		{http.MethodGet, fixture.Sessions + "/" + id, badKey},
 		{http.MethodGet, fixture.Sessions + "/" + id + "/nothing", key},
+		{http.MethodGet, publicSessions + "ps_test00abcdefghijklmnopqrstuvwx", ""},
 		{"BREW", fixture.Sessions + "/" + id, key},
 		{http.MethodOptions, fixture.Sessions + "/" + id, ""},
 		{http.MethodPost, fixture.Sessions + "/" + id + "/cancel", key},

@@ -69,7 +69,7 @@ func deliveries(t *testing.T) (all []delivery, want []string) {
 				if c.kind == "session.late_payment" || c.kind == "session.payment_mismatch" {
 					data["payment"] = map[string]any{"amountCents": 1250}
 				}
-				body, err := json.Marshal(map[string]any{"type": c.kind, "timestamp": "2026-11-21T09:45:00.005Z", "data": data})
+				body, err := json.Marshal(map[string]any{"type": c.kind, "livemode": true, "timestamp": "2026-11-21T09:45:00.005Z", "data": data})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,8 +81,11 @@ func deliveries(t *testing.T) (all []delivery, want []string) {
 		}
 	}
 	for _, body := range []string{
-		`{"type":"key.rotated","data":{"keyId":"2yylmkzckvhj","generation":2}}`,
-		`{"type":"something.new","data":{"sessionId":"ps_new","status":"NEW","sequence":1}}`,
+		`{"type":"session.completed","livemode":false,"data":{"sessionId":"ps_test1","status":"COMPLETED","sequence":1}}`,
+		`{"type":"session.late_payment","livemode":false,"data":{"sessionId":"ps_test1","status":"COMPLETED","paymentRef":"of a test","payment":{"amountCents":1},"sequence":2}}`,
+		`{"type":"session.completed","data":{"sessionId":"ps_no_mode","status":"COMPLETED","sequence":1}}`,
+		`{"type":"key.rotated","livemode":true,"data":{"keyId":"2yylmkzckvhj","generation":2}}`,
+		`{"type":"something.new","livemode":true,"data":{"sessionId":"ps_new","status":"NEW","sequence":1}}`,
 	} {
 		all = append(all, delivery{"evt_" + fmt.Sprint(len(all)), body})
 	}

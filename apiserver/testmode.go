@@ -1,0 +1,89 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// livemodeOf is the field livemode of answers about a session: false in test mode, absent for live sessions.
+func livemodeOf(testMode bool) *bool {
+	if testMode {
+		return new(bool)
+	}
+	return nil
+}
+
+// settleTestSession plays the rail of a test session, for its merchant. It reads the session first, which decides about the key and
+// whose session it is: nobody is in a hurry here.
+func (a *publicAPI) settleTestSession(w http.ResponseWriter, r *http.Request, from caller) error {
+	if !from.TestMode {
+		return a.admitInvalid(w, r, from, errTestKeysOnly)
+	}
+	id, err := session.ParseID(r.PathValue("id"))
+	if err != nil {
+		return a.admitInvalid(w, r, from, errNoSession)
+	}
+	payment, err := readTestPayment(w, r)
+	if err != nil {
+		return a.admitInvalid(w, r, from, err)
+	}
+	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
+	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	if err != nil {
+		return err
+	}
+	settlement, err := a.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.of(read))
+	switch {
+	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
+		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
+	case err != nil:
+		return err
+	}
+	return respond(w, http.StatusOK, settlementResultOf(settlement))
+}
+
+// testPayment is a report as a rail's, of which amount and reference may be missing.
+type testPayment session.Payment
+
+// of returns the payment of a session: by default of the session's amount, and with a reference derived from outcome and amount.
+func (p testPayment) of(read session.Session) session.Payment {
+	payment := session.Payment(p)
+	if payment.AmountCents == 0 {
+		payment.AmountCents = read.Charge.AmountCents
+	}
+	if payment.Ref == "" {
+		payment.Ref = session.NewTestPayment(payment.Outcome, payment.AmountCents).Ref
+	}
+	return payment
+}
+
+// readTestPayment reads the body of a played report: as a rail's, but every field may be missing, and the body too.
+func readTestPayment(w http.ResponseWriter, r *http.Request) (testPayment, error) {
+	fields := &object{}
+	if r.ContentLength != 0 {
+		var err error
+		if fields, err = readObject(w, r); err != nil {
+			return testPayment{}, err
+		}
+	}
+	payment := paymentOf(fields)
+	if _, given := fields.given("outcome"); !given {
+		payment.Outcome = session.Completed
+	}
+	whole := payment
+	if _, given := fields.given("amountCents"); !given {
+		whole.AmountCents = 1
+	}
+	if _, given := fields.given("paymentRef"); !given {
+		whole.Ref = "default"
+	}
+	if fields.err != nil {
+		return testPayment{}, fields.err
+	}
+	return testPayment(payment), whole.Validate()
+}

@@ -1,0 +1,175 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+)
+
+// testKey publishes a test key of the merchant and returns it in plaintext.
+func (f *fixture) testKey(name string, merchant published.MerchantRecord, change ...func(*published.KeyRecord)) string {
+	f.t.Helper()
+	var key apikey.Key
+	f.key(name, merchant, slices.Concat([]func(*published.KeyRecord){func(r *published.KeyRecord) {
+		r.Test = true
+		var err error
+		if key, err = r.NewKey(); err != nil {
+			f.t.Fatal(err)
+		}
+		r.Current.Digest, r.Current.Prefix = key.Digest(), key.Prefix()
+	}}, change)...)
+	f.issued = append(f.issued, key.Reveal())
+	return key.Reveal()
+}
+
+func settleTest(id string) string { return "/api/v1/test/sessions/" + id + "/settle" }
+
+// modes are keys of both modes of one merchant, each with a session.
+type modes struct {
+	key, session map[bool]string // by test mode
+}
+
+func newModes(f *fixture, r *replica, merchant published.MerchantRecord) modes {
+	m := modes{key: map[bool]string{false: f.key(merchant.Name+"-live", merchant), true: f.testKey(merchant.Name+"-test", merchant)}, session: map[bool]string{}}
+	for testMode, key := range m.key {
+		r.eventuallyStatus(key, http.StatusOK)
+		m.session[testMode] = r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(f.t, http.StatusCreated).text("sessionId")
+	}
+	return m
+}
+
+// Every route, and what a key gets for a session of the other mode and for its own. A new route must be here.
+func TestEachRouteKeepsTheModesApart(t *testing.T) {
+	f := newFixture(t)
+	rail := f.rail("bank")
+	r := f.start()
+	type answers struct{ live, test, liveForTest, testForLive int } // by mode of the key, and of the session if that is the other
+	keyed := func(method, path, body string) func(key, id string) result {
+		return func(key, id string) result { return r.call(method, strings.ReplaceAll(path, "{id}", id), key, body) }
+	}
+	const ok, created, missing = http.StatusOK, http.StatusCreated, http.StatusNotFound
+	for route, test := range map[string]struct {
+		call func(key, id string) result
+		want answers
+	}{
+		"POST /api/v1/sessions":                  {keyed("POST", sessions, `{"amountCents": 1}`), answers{created, created, created, created}}, // of its own mode
+		"GET /api/v1/sessions/{id}":              {keyed("GET", sessions+"/{id}", ""), answers{ok, ok, missing, missing}},
+		"POST /api/v1/sessions/{id}/cancel":      {keyed("POST", sessions+"/{id}/cancel", ""), answers{ok, ok, missing, missing}},
+		"POST /api/v1/test/sessions/{id}/settle": {keyed("POST", settleTest("{id}"), `{}`), answers{missing, ok, missing, missing}},
+		"GET /api/v1/merchant/me":                {keyed("GET", me, ""), answers{ok, ok, ok, ok}},
+		"POST " + settlementRoute: {
+			func(_, id string) result { return r.report(id, rail, paid(1250)) },
+			answers{ok, http.StatusConflict, http.StatusConflict, ok},
+		},
+	} {
+		t.Run(route, func(t *testing.T) {
+			m := newModes(f, r, f.merchant(fmt.Sprint("acme-", len(f.issued))))
+			untouched := map[bool]string{}
+			for testMode, key := range m.key {
+				untouched[testMode] = r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).text("sessionId")
+			}
+			test.call(m.key[false], m.session[false]).want(t, test.want.live)
+			test.call(m.key[true], m.session[true]).want(t, test.want.test)
+			test.call(m.key[false], untouched[true]).want(t, test.want.liveForTest)
+			test.call(m.key[true], untouched[false]).want(t, test.want.testForLive)
+			for testMode, id := range untouched {
+				if route == "POST "+settlementRoute && !testMode {
+					continue // a rail has no key
+				}
+				if got := r.call(http.MethodGet, sessions+"/"+id, m.key[testMode], "").want(t, ok).text("status"); got != "PENDING" {
+					t.Errorf("a session of test mode %t is %s after a request of the other mode", testMode, got)
+				}
+			}
+		})
+	}
+	covered := []string{
+		"POST /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
+		"GET /api/v1/merchant/me", "POST " + settlementRoute,
+		// Without a key, by the session id alone: TestATestSessionIsMarked.
+		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
+		// About a key: TestATestKeyStaysOne.
+		"POST /api/v1/keys/rotate", "POST " + rotationPath,
+		// The same for all.
+		"GET /pay/static/{file}", "GET " + payer.WidgetPath, "GET /openapi.yaml",
+	}
+	for _, operation := range slices.Concat(operations(t, "openapi.yaml"), operations(t, "internal-openapi.yaml")) {
+		if route := strings.ReplaceAll(operation, "{sessionId}", "{id}"); !slices.Contains(covered, route) {
+			t.Errorf("%s is not tested for the modes", route)
+		}
+	}
+}
+
+// Nobody who sees a test session can take it for a payment.
+func TestATestSessionIsMarked(t *testing.T) {
+	f := newFixture(t)
+	r := f.start()
+	m := newModes(f, r, f.merchant("acme"))
+	for testMode, key := range m.key {
+		id := m.session[testMode]
+		if strings.HasPrefix(id, "ps_test") != testMode {
+			t.Errorf("test mode %t: %s", testMode, id)
+		}
+		if got := r.call(http.MethodGet, me, key, "").want(t, http.StatusOK).body["livemode"]; got != !testMode {
+			t.Errorf("test mode %t: merchant/me has livemode %v", testMode, got)
+		}
+		for path, got := range map[string]result{
+			"create": r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`),
+			"read":   r.call(http.MethodGet, sessions+"/"+id, key, ""),
+			"public": r.call(http.MethodGet, public+"/"+id, "", ""),
+			"cancel": r.call(http.MethodPost, sessions+"/"+r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")+"/cancel", key, ""),
+		} {
+			livemode, given := got.body["livemode"]
+			if given != testMode || (given && livemode != false) {
+				t.Errorf("test mode %t, %s: %s", testMode, path, got.raw)
+			}
+		}
+		if streamed, _ := r.stream(id).next(); strings.Contains(streamed.data, `"livemode":false`) != testMode {
+			t.Errorf("test mode %t, stream: %s", testMode, streamed.data)
+		}
+		for _, status := range []string{"PENDING", "COMPLETED"} {
+			page := string(r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `data-status="`+status+`"`).raw)
+			title := page[strings.Index(page, "<title>"):strings.Index(page, "</title>")]
+			if strings.Contains(title, "not a real payment") != testMode || strings.Contains(page, `<p class="test">`) != testMode {
+				t.Errorf("test mode %t: the page says\n%s", testMode, page)
+			}
+			if testMode {
+				r.call(http.MethodPost, settleTest(id), key, "").want(t, http.StatusOK)
+			} else if status == "PENDING" {
+				r.report(id, f.rail("bank"), paid(1250)).want(t, http.StatusOK)
+			}
+		}
+	}
+}
+
+// No rotation, whoever asks for it, leads out of the mode of a key, and what stops a live key stops a test key.
+func TestATestKeyStaysOne(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key := f.testKey("test", acme)
+	suspended := f.testKey("suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	disabled := f.testKey("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	foreign := f.testKey("foreign", f.merchant("foreign", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
+	orphan := f.testKey("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
+	portal := f.issuer("portal")
+	r := f.start()
+	second := f.rotated(r, key)
+	third := f.issuedKey(r.issue(key[8:20], portal, of(2, 0)).want(t, http.StatusOK))
+	if !apikey.IsTest(second) || !apikey.IsTest(third) {
+		t.Errorf("rotated to %.8s and %.8s", second, third)
+	}
+	r.call(http.MethodGet, me, third, "").want(t, http.StatusOK)
+	for refused, want := range map[string]int{
+		key: 401, second: 401, "mk_live_" + third[8:]: 401, suspended: 403, disabled: 401, foreign: 401, orphan: 401,
+	} {
+		for _, path := range []string{sessions, settleTest("ps_test00000000000000000000000000")} {
+			r.call(http.MethodPost, path, refused, `{"amountCents": 1}`).want(t, want)
+		}
+	}
+}

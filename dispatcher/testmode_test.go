@@ -1,0 +1,95 @@
+package dispatcher
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// testSession creates a test session of the merchant.
+func (f fixture) testSession(t *testing.T, merchantID string, amountCents int64) session.Session {
+	t.Helper()
+	asks := admissionOf(merchantID)
+	asks.TestMode = true
+	_, created, err := f.store.CreateSession(t.Context(), asks, store.NewSession{
+		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: amountCents}, Lifetime: patience,
+	})
+	must(t, err)
+	return created.Session
+}
+
+// A session of test mode acts and its event arrives, marked as a test, while everything that is counted or reported stays as it was.
+func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusNoContent))
+	acme := f.endpointAt(shop.URL, 7)
+	created := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
+	d := f.dispatcher(t)
+	stop := start(t, d)
+	seen := shop.await(t, 1)
+	f.awaitBacklog(t, 7, outbox.Backlog{})
+	must(t, stop())
+	if body := seen[0].Body; seen[0].ID != endedEvent(created.ID) || !seen[0].Verified ||
+		!strings.HasPrefix(body, `{"type":"session.completed","livemode":false,`) || !strings.Contains(body, `"sessionId":"ps_test`) {
+		t.Errorf("the event is %+v", seen[0])
+	}
+	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDelivered)); got != 1 {
+		t.Errorf("counted %v events of test mode", got)
+	}
+	f.wantNothingLive(t, d, acme.MerchantID)
+}
+
+// An endpoint that refuses tests is not disabled, and gives nobody a dead letter to care for.
+func TestAnEndpointThatRefusesTests(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusGone))
+	acme := f.endpointAt(shop.URL, 7)
+	failing := newReceiver(t, always(http.StatusInternalServerError))
+	globex := f.endpointAt(failing.URL, 7)
+	f.testSession(t, acme.MerchantID, session.TestAmountFails)
+	f.testSession(t, globex.MerchantID, session.TestAmountFails)
+	d := f.dispatcher(t)
+	stop := start(t, d)
+	failing.await(t, 4) // as many as the schedule has entries
+	shop.await(t, 1)
+	f.awaitBacklog(t, 7, outbox.Backlog{})
+	must(t, stop())
+	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDead)); got != 2 {
+		t.Errorf("gave up %v events of test mode, want 2", got)
+	}
+	f.wantNothingLive(t, d, acme.MerchantID, globex.MerchantID)
+}
+
+// wantNothingLive fails the test if a live figure or the state of an endpoint knows of tests.
+func (f fixture) wantNothingLive(t *testing.T, d *dispatcher, merchantIDs ...string) {
+	t.Helper()
+	for _, kind := range outbox.Kinds() {
+		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
+			if got := testutil.ToFloat64(d.metrics.events.WithLabelValues(string(kind), outcome)); got != 0 {
+				t.Errorf("counted %v live %s events as %s", got, kind, outcome)
+			}
+		}
+	}
+	for name, counter := range map[string]float64{
+		"attempts":           testutil.ToFloat64(d.metrics.attempts.WithLabelValues("delivered")) + testutil.ToFloat64(d.metrics.attempts.WithLabelValues("status_5xx")),
+		"expired sessions":   testutil.ToFloat64(d.metrics.expiredSessions),
+		"disabled endpoints": testutil.ToFloat64(d.metrics.endpointsDisabled.WithLabelValues(outbox.EndpointGone)),
+	} {
+		if counter != 0 {
+			t.Errorf("counted %v %s", counter, name)
+		}
+	}
+	states, err := f.outbox.Endpoints(t.Context(), 7, merchantIDs...)
+	must(t, err)
+	for _, state := range states.States {
+		if state != (outbox.EndpointState{MerchantID: state.MerchantID}) {
+			t.Errorf("the endpoint is %+v", state)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package session
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// testAccount follows the merchant id in the account of test mode. No merchant id has a dot.
+const testAccount = ".test"
+
+// Account is whose state something is: a merchant's, and apart from it the same merchant's in test mode. What names an account keeps
+// the two modes as apart as two merchants; they share a bucket.
+func Account(merchantID string, testMode bool) string {
+	if testMode {
+		return merchantID + testAccount
+	}
+	return merchantID
+}
+
+// ParseAccount is the inverse of Account.
+func ParseAccount(account string) (merchantID string, testMode bool) {
+	return strings.CutSuffix(account, testAccount)
+}
+
+// Test sessions of these amounts act by themselves.
+const (
+	TestAmountCompletes  = 990_001
+	TestAmountFails      = 990_002
+	TestAmountExpires    = 990_003
+	TestAmountMismatches = 990_004
+	TestAmountLate       = 990_005
+)
+
+const (
+	// TestOutcomeDelay is from the creation of a test session until it acts by itself.
+	TestOutcomeDelay = time.Second
+	// shortLifetime is that of test sessions that expire by themselves.
+	shortLifetime = TestOutcomeDelay
+	// testReason is why a test session fails by itself.
+	testReason = "insufficient funds"
+)
+
+// TestOutcome is what a test session does by itself.
+type TestOutcome struct {
+	// Lifetime is that of the session; 0: as the merchant's others.
+	Lifetime time.Duration
+	// Payment is reported after TestOutcomeDelay; the zero Payment: none is.
+	Payment Payment
+	// Late: the payment is reported after the end, else before it only.
+	Late bool
+}
+
+// TestOutcomeOf returns what a test session of the amount does by itself; false: nothing.
+func TestOutcomeOf(amountCents int64) (TestOutcome, bool) {
+	switch amountCents {
+	case TestAmountCompletes:
+		return TestOutcome{Payment: NewTestPayment(Completed, amountCents)}, true
+	case TestAmountFails:
+		payment := NewTestPayment(Failed, amountCents)
+		payment.Reason = testReason
+		return TestOutcome{Payment: payment}, true
+	case TestAmountExpires:
+		return TestOutcome{Lifetime: shortLifetime}, true
+	case TestAmountMismatches:
+		return TestOutcome{Payment: NewTestPayment(Completed, amountCents-1)}, true
+	case TestAmountLate:
+		return TestOutcome{Lifetime: shortLifetime, Payment: NewTestPayment(Completed, amountCents), Late: true}, true
+	}
+	return TestOutcome{}, false
+}
+
+// NewTestPayment is a payment of a test session. Its reference is derived from the rest, so that the same payment is reported once.
+func NewTestPayment(outcome Status, amountCents int64) Payment {
+	return Payment{
+		Ref:     "test_" + strings.ToLower(string(outcome)) + "_" + strconv.FormatInt(amountCents, 10),
+		Outcome: outcome, AmountCents: amountCents,
+	}
+}

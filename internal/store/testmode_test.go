@@ -1,0 +1,181 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+func inTestMode(a *store.Admission) { a.TestMode, a.KeyID, a.Digest = true, newID(), newDigest() }
+
+func TestTheModesOfAMerchantAreApart(t *testing.T) {
+	s, ctx := open(t, shared.URL()), t.Context()
+	live := merchant()
+	test := with(live, inTestMode)
+	once := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	ids := map[bool]session.ID{}
+	for _, asks := range []store.Admission{live, test} {
+		created := mustCreate(t, s, asks, once)
+		if created.Replayed || created.Session.ID.TestMode() != asks.TestMode {
+			t.Fatalf("test mode %t: %+v", asks.TestMode, created)
+		}
+		if again := mustCreate(t, s, asks, once); !again.Replayed || again.Session.ID != created.Session.ID {
+			t.Errorf("test mode %t, again: %+v", asks.TestMode, again)
+		}
+		ids[asks.TestMode] = created.Session.ID
+	}
+	for _, asks := range []store.Admission{live, test} {
+		own, foreign := ids[asks.TestMode], ids[!asks.TestMode]
+		if _, read, err := s.Session(ctx, asks, foreign); !errors.Is(err, store.ErrNotFound) || !read.ID.IsZero() {
+			t.Errorf("test mode %t reads a session of the other mode: %+v, %v", asks.TestMode, read, err)
+		}
+		if _, _, err := s.Cancel(ctx, asks, foreign); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("test mode %t cancels a session of the other mode: %v", asks.TestMode, err)
+		}
+		if _, read, err := s.Session(ctx, asks, own); err != nil || read.Status != session.Pending {
+			t.Errorf("test mode %t: %+v, %v", asks.TestMode, read, err)
+		}
+		if _, read, err := s.PublicSession(ctx, payer(), own); err != nil || read.TestMode != asks.TestMode {
+			t.Errorf("publicly, test mode %t: %+v, %v", asks.TestMode, read, err)
+		}
+	}
+	if _, err := s.Settle(ctx, ids[true], paid("a")); !errors.Is(err, store.ErrTestSession) {
+		t.Errorf("a rail settles a test session: %v", err)
+	}
+	if _, err := s.SettleTest(ctx, ids[false], paid("a")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a live session is settled as a test session: %v", err)
+	}
+	if settled, err := s.SettleTest(ctx, ids[true], paid("a")); err != nil || !settled.Applied {
+		t.Errorf("%+v, %v", settled, err)
+	}
+	for testMode, id := range ids {
+		for _, event := range eventsOf(t, client(t, shared), id) {
+			if event.TestMode != testMode || event.MerchantID != live.MerchantID {
+				t.Errorf("an event of test mode %t: %+v", testMode, event)
+			}
+		}
+	}
+}
+
+// Whoever exhausts one limit has the other.
+func TestTheModesOfAMerchantShareNoLimit(t *testing.T) {
+	s, ctx := open(t, shared.URL()), t.Context()
+	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
+	exhaust := func(what string, ask func() error) {
+		t.Helper()
+		eventually(t, what+" is over its limit", func() bool { return errors.Is(ask(), store.ErrRateLimited) })
+	}
+	for _, testMode := range []bool{false, true} {
+		asks := limited(one)
+		exhausted, other := asks, with(asks, func(a *store.Admission) { a.TestMode = true })
+		if testMode {
+			exhausted, other = other, exhausted
+		}
+		exhaust("a key", func() error { _, err := s.Admit(ctx, exhausted); return err })
+		if _, err := s.Admit(ctx, other); err != nil {
+			t.Errorf("test mode %t is exhausted: the other mode gets %v", testMode, err)
+		}
+		reads := with(payer(), func(p *store.PublicAdmission) { p.Limit = one })
+		bucket := session.Bucket(7)
+		spent, fresh := session.NewID(bucket), session.NewTestID(bucket)
+		if testMode {
+			spent, fresh = fresh, spent
+		}
+		exhaust("a payer", func() error { _, _, err := s.PublicSession(ctx, reads, spent); return err })
+		if _, _, err := s.PublicSession(ctx, reads, fresh); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("test mode %t is exhausted: payers of the other mode get %v", testMode, err)
+		}
+	}
+}
+
+// A live session stores nothing for there being a test mode, and a record that does not fit its id is nobody's.
+func TestTheModeIsInIDAndRecord(t *testing.T) {
+	s, c, ctx := open(t, shared.URL()), client(t, shared), t.Context()
+	live := merchant()
+	test := with(live, inTestMode)
+	tag := bucketTag(live.MerchantID)
+	for asks, want := range map[*store.Admission]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
+		id := mustCreate(t, s, *asks, newSession()).Session.ID
+		got := c.HGetAll(ctx, tag+"session:"+id.String()).Val()
+		if record := want + ` 1250 {"n":"Acme Coffee","c":"EUR","l":900000,"o":"1001"}`; len(got) != 2 || got["f"] != record {
+			t.Errorf("stored %v", got)
+		}
+		other := session.Account(live.MerchantID, !asks.TestMode) + ` 1250 {"n":"Acme","l":900000}`
+		must(t, c.HSet(ctx, tag+"session:"+id.String(), "f", other).Err())
+		for _, reads := range []store.Admission{live, test} {
+			if _, read, err := s.Session(ctx, reads, id); err == nil {
+				t.Errorf("a record of the other mode is read: %+v", read)
+			}
+		}
+		if _, read, err := s.PublicSession(ctx, payer(), id); err == nil {
+			t.Errorf("a record of the other mode is public: %+v", read)
+		}
+	}
+}
+
+// Test sessions of certain amounts act by themselves, once, however often a dispatcher ends in between. Live ones never do.
+func TestAmountsThatActByThemselves(t *testing.T) {
+	server := redistest.Start(t)
+	s, c, ctx := open(t, server.URL()), client(t, server), t.Context()
+	live := merchantOf(7)
+	test := with(live, inTestMode)
+	type events = []v1alpha1.WebhookEvent
+	for _, c := range []struct {
+		amount int64
+		status session.Status
+		events events
+	}{
+		{990_001, session.Completed, events{v1alpha1.EventSessionCompleted}},
+		{990_002, session.Failed, events{v1alpha1.EventSessionFailed}},
+		{990_003, session.Expired, events{v1alpha1.EventSessionExpired}},
+		{990_004, session.Pending, events{v1alpha1.EventPaymentMismatch}},
+		{990_005, session.Expired, events{v1alpha1.EventSessionExpired, v1alpha1.EventLatePayment}},
+	} {
+		acts(t, s, server, test, c.amount, c.status, c.events)
+	}
+	for amount := int64(990_000); amount <= 990_006; amount++ {
+		created := mustCreate(t, s, live, with(newSession(), func(n *store.NewSession) { n.Charge.AmountCents = amount }))
+		if err := c.ZScore(ctx, bucketTagOf(7)+"expiry", bucketTagOf(7)+"session:"+created.Session.ID.String()).Err(); !errors.Is(err, goredis.Nil) {
+			t.Errorf("a live session of %d cents is to act: %v", amount, err)
+		}
+	}
+}
+
+func acts(t *testing.T, s *services, server *redistest.Server, test store.Admission, amount int64, status session.Status, want []v1alpha1.WebhookEvent) {
+	t.Helper()
+	c, ctx := client(t, server), t.Context()
+	wanted := with(newSession(), func(n *store.NewSession) {
+		n.Charge.AmountCents, n.Idempotency = amount, idempotencyKey(t, newID())
+	})
+	created := mustCreate(t, s, test, wanted).Session
+	for again := range 2 {
+		var got []v1alpha1.WebhookEvent
+		eventually(t, "the session acts", func() bool {
+			if swept := sweepAll(t, s, 7, 1); swept.Expired != 0 || swept.Corrupt != 0 {
+				t.Errorf("%d cents: swept %+v", amount, swept)
+			}
+			got = kindsOf(eventsOf(t, c, created.ID))
+			return len(got) == len(want)
+		})
+		_, read, err := s.Session(ctx, test, created.ID)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || read.Status != status {
+			t.Errorf("%d cents, time %d: %s, %v, events (-want +got):\n%s", amount, again, read.Status, err, diff)
+		}
+		if (read.Reason != "") != (status == session.Failed) {
+			t.Errorf("%d cents: the reason is %q", amount, read.Reason)
+		}
+		// As if the dispatcher had ended before the session left the list.
+		must(t, c.ZAdd(ctx, bucketTagOf(7)+"expiry", goredis.Z{Score: 1, Member: bucketTagOf(7) + "session:" + created.ID.String()}).Err())
+	}
+	if replayed := mustCreate(t, s, test, wanted); !replayed.Replayed || replayed.Session.Status != status {
+		t.Errorf("%d cents, created again: %+v", amount, replayed)
+	}
+}
