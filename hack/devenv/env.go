@@ -21,6 +21,7 @@ func (e *environment) writeEnv() error {
 		{"API_URL_2", "http://" + e.addresses.public[1]},
 		{"INTERNAL_URL", "http://" + e.addresses.internal[0]},
 		{"API_KEY", e.sample.apiKey},
+		{"TEST_API_KEY", e.sample.testKey},
 		{"MERCHANT", e.sample.merchant},
 		{"REDIS_URL", e.redisURL()},
 		{"RAIL_TOKEN", e.railToken},

@@ -21,52 +21,54 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// sample is the merchant of config/samples that the banner charges for.
-type sample struct{ merchant, apiKey string }
+// sample is the merchant of config/samples that the banner charges for, with a key of each mode.
+type sample struct{ merchant, apiKey, testKey string }
 
-// applySamples applies config/samples and returns when both replicas accept its API key.
+// applySamples applies config/samples and returns when both replicas accept its API keys.
 func (e *environment) applySamples(ctx context.Context) error {
 	if err := e.apply(ctx, "config/samples"); err != nil {
 		return err
 	}
-	const name = "acme-till-1"
-	if err := eventually(ctx, "ApiKey "+name+" to be Ready", func(ctx context.Context) (err error) {
-		e.sample, err = e.readSample(ctx, name)
-		return err
-	}); err != nil {
-		return err
-	}
-	for _, address := range e.addresses.public {
-		url := "http://" + address + "/api/v1/merchant/me"
-		caller := &http.Client{Transport: bearer(e.sample.apiKey)}
-		if err := eventually(ctx, url+" to accept the sample's key", func(ctx context.Context) error {
-			return answers(ctx, caller, url)
+	for name, key := range map[string]*string{"acme-till-1": &e.sample.apiKey, "acme-test-1": &e.sample.testKey} {
+		if err := eventually(ctx, "ApiKey "+name+" to be Ready", func(ctx context.Context) (err error) {
+			e.sample.merchant, *key, err = e.readSample(ctx, name)
+			return err
 		}); err != nil {
 			return err
+		}
+		for _, address := range e.addresses.public {
+			url := "http://" + address + "/api/v1/merchant/me"
+			caller := &http.Client{Transport: bearer(*key)}
+			if err := eventually(ctx, url+" to accept the key of "+name, func(ctx context.Context) error {
+				return answers(ctx, caller, url)
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (e *environment) readSample(ctx context.Context, name string) (sample, error) {
+// readSample returns the merchant and the key of an ApiKey.
+func (e *environment) readSample(ctx context.Context, name string) (merchant, plaintext string, err error) {
 	var key v1alpha1.ApiKey
 	if err := e.admin.Get(ctx, types.NamespacedName{Namespace: sampleNamespace, Name: name}, &key); err != nil {
-		return sample{}, err
+		return "", "", err
 	}
 	if ready := meta.FindStatusCondition(key.Status.Conditions, "Ready"); ready == nil {
-		return sample{}, errors.New("it has no Ready condition yet")
+		return "", "", errors.New("it has no Ready condition yet")
 	} else if ready.Status != "True" {
-		return sample{}, fmt.Errorf("%s: %s", ready.Reason, ready.Message)
+		return "", "", fmt.Errorf("%s: %s", ready.Reason, ready.Message)
 	}
 	if key.Spec.Delivery == nil {
-		return sample{}, errors.New("it has no spec.delivery")
+		return "", "", errors.New("it has no spec.delivery")
 	}
 	var secret corev1.Secret
 	delivered := types.NamespacedName{Namespace: sampleNamespace, Name: key.Spec.Delivery.SecretName}
 	if err := e.admin.Get(ctx, delivered, &secret); err != nil {
-		return sample{}, err
+		return "", "", err
 	}
-	return sample{merchant: key.Spec.MerchantRef.Name, apiKey: string(secret.Data["apiKey"])}, nil
+	return key.Spec.MerchantRef.Name, string(secret.Data["apiKey"]), nil
 }
 
 // apply applies a kustomize directory as the administrator.

@@ -36,6 +36,7 @@ func TestSamplesStayInTheirNamespaces(t *testing.T) {
 		"serviceaccount/card-rail",
 		"rolebinding.rbac.authorization.k8s.io/acme-developers",
 		"clusterrolebinding.rbac.authorization.k8s.io/merchant-operator-rail:card-rail",
+		"apikey.merchant-operator.io/acme-test-1",
 		"apikey.merchant-operator.io/acme-till-1",
 		"merchant.merchant-operator.io/acme-coffee",
 	}
