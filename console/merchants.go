@@ -36,6 +36,9 @@ func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Obj
 	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
 		return errNotFound
 	}
+	const longest = 4 * time.Second // client-go would try for ten
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	if err := c.kube.Get(ctx, key, into); err != nil {
 		return kubernetesError("read "+key.String(), err)
 	}

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -99,19 +98,17 @@ func (s shop) bind(user, role string) {
 	}
 }
 
-var shownKey = regexp.MustCompile(`<pre[^>]* data-secret[^>]*>(mk_(?:live|test)_[0-9A-Za-z_]+)</pre>`)
-
 // keyIn returns the key that a page shows.
 func keyIn(t testing.TB, page oidctest.Page) string {
 	t.Helper()
-	found := shownKey.FindStringSubmatch(page.Text)
-	if page.Status != http.StatusOK || found == nil {
+	key := page.Key()
+	if page.Status != http.StatusOK || key == "" {
 		t.Fatalf("%s shows no key: %d %s\n%s", page.URL, page.Status, page.Text, &shared.Logs)
 	}
-	if page.Header.Get("Cache-Control") != "no-store" || strings.Contains(page.URL.String(), found[1]) {
+	if page.Header.Get("Cache-Control") != "no-store" || strings.Contains(page.URL.String(), key) {
 		t.Errorf("the page with the key may be stored: %v, %s", page.Header, page.URL)
 	}
-	return found[1]
+	return key
 }
 
 func (s shop) issue(name string) string {
@@ -139,9 +136,9 @@ func (s shop) wantStatus(what, key string, want int) {
 // hidden is the value of a hidden field of a form.
 func (s shop) hidden(page oidctest.Page, name string) string {
 	s.T.Helper()
-	found := regexp.MustCompile(`name="` + name + `" value="([^"]*)"`).FindStringSubmatch(page.Text)
-	if found == nil {
+	value := page.Hidden(name)
+	if value == "" {
 		s.T.Fatalf("%s has no field %s: %d %s", page.URL, name, page.Status, page.Text)
 	}
-	return found[1]
+	return value
 }

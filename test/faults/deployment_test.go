@@ -27,6 +27,7 @@ type deployment struct {
 	keeper      *redis.Client
 	replicas    []*replica
 	dispatchers []*process
+	console     *console // nil: none
 }
 
 // replica is one of the API.
@@ -72,6 +73,9 @@ func (s *deployment) open(replicas, dispatchers int) {
 		}
 		for _, d := range s.dispatchers {
 			d.keepMetrics()
+		}
+		if s.console != nil {
+			s.console.keepMetrics()
 		}
 	})
 }

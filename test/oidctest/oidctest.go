@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,6 +130,24 @@ type Page struct {
 	Header http.Header
 	URL    *url.URL
 	Text   string
+}
+
+// Hidden is the value of a hidden field of the page's form; empty: there is none.
+func (p Page) Hidden(name string) string {
+	if found := regexp.MustCompile(`name="` + name + `" value="([^"]*)"`).FindStringSubmatch(p.Text); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+var shownKey = regexp.MustCompile(`<pre[^>]* data-secret[^>]*>(mk_(?:live|test)_[0-9A-Za-z_]+)</pre>`)
+
+// Key is the API key that a page of the console shows; empty: none.
+func (p Page) Key() string {
+	if found := shownKey.FindStringSubmatch(p.Text); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // Get gets a page.
