@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -19,13 +20,20 @@ type signedInHandler func(http.ResponseWriter, *http.Request, login) error
 func (c *console) handler() http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
+		method, route, known := strings.Cut(pattern, " ")
+		if !known {
+			method = "other"
+		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			r, span := c.tracer.StartRequest(r, false)
+			recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+			defer func() { span.EndRequest(method, route, recorder.status, "") }()
 			err := c.admit(r)
 			if err == nil {
-				err = handle(w, r)
+				err = handle(recorder, r)
 			}
 			if err != nil {
-				c.respondError(w, r, nil, err)
+				c.respondError(recorder, r, nil, err)
 			}
 		})
 	}

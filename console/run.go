@@ -48,6 +48,7 @@ type console struct {
 	clients   clientaddr.Resolver
 	limit     *ratelimit.Limiter // of client addresses
 	metrics   *metrics
+	tracer    *tracing.Tracer // of requests; nil: none
 	now       func() time.Time
 }
 
@@ -84,7 +85,7 @@ func Run(ctx context.Context, options Options) error {
 	c.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
 	c.outbox = outbox.New(connection)
 	c.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
-	c.metrics = newMetrics(registry)
+	c.metrics, c.tracer = newMetrics(registry), tracer
 	if c.issuer, err = newIssuer(cluster, options); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
@@ -42,10 +43,14 @@ type installation struct {
 	console  string                      // URL of its pages
 	ops      map[string]string           // base URL of each role's ops port
 	token    string                      // of who may read the metrics
-	spans    *tracetest.InMemoryExporter // of the apiserver and the dispatcher
+	spans    *tracetest.InMemoryExporter // of all roles but the operator
 	receiver *inbox.Recorder             // gets the webhooks
+	provider *oidctest.Provider          // where people sign in
 	secrets  []string                    // must be nowhere in what is shown
 }
+
+// person is who uses the console.
+var person = oidctest.User{Username: "penelope", Password: "her password", Email: "penelope@shop.example", Name: "Penelope Person"}
 
 // shared is the one installation of this package's tests; there has been traffic before the first of them.
 var shared *installation
@@ -96,9 +101,15 @@ func (i *installation) start() (err error) {
 	if err != nil {
 		return err
 	}
-	const noProvider = "http://127.0.0.1:1"
-	i.console, i.ops[consoleRole], err = i.StartConsole(consoleRole, i.api.Internal, noProvider, func(o *console.Options) {
+	provider, stop, err := oidctest.New(i.Dir, person)
+	i.provider = provider
+	i.OnClose(stop)
+	if err != nil {
+		return err
+	}
+	i.console, i.ops[consoleRole], err = i.StartConsole(consoleRole, i.api.Internal, provider.Issuer, func(o *console.Options) {
 		o.Ops.Secure, o.Ops.Profiles = true, true
+		o.Spans = sdktrace.NewSimpleSpanProcessor(i.spans)
 	})
 	return err
 }

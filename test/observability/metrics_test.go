@@ -44,7 +44,7 @@ func TestMetricsKeepTheConventions(t *testing.T) {
 // merchant chose, or with an id in it, would grow without bounds and tell who trades.
 var bounded = map[string]*regexp.Regexp{
 	"method":    regexp.MustCompile(`^(GET|HEAD|POST|OPTIONS|other)$`),
-	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{id\})*$`),
+	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{(id|keyID)\})*$`),
 	"code":      regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"action":    regexp.MustCompile(`^[A-Z][A-Za-z]{4,20}$`),
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
@@ -82,7 +82,7 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestMetricsHoldNobodysSecrets(t *testing.T) {
 	for _, role := range roles() {
 		text, _ := scrape(t, role)
-		for _, secret := range append(shared.secrets, "acme", "Acme", "mk_live_", "whsec_", "mer_") {
+		for _, secret := range append(shared.secrets, "acme", "Acme", "penelope", "Penelope", "mk_live_", "whsec_", "mer_") {
 			if strings.Contains(text, secret) {
 				t.Errorf("the metrics of the %s hold %q", role, secret)
 			}
@@ -103,6 +103,11 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		{operatorRole, `merchant_operator_resources{kind="Merchant",state="ready"} 1`},
 		{dispatcherRole, `merchant_operator_webhook_attempts_total{result="delivered"} 2`},
 		{consoleRole, `merchant_operator_console_sign_ins_total{result="unavailable"} 1`},
+		{consoleRole, `merchant_operator_console_sign_ins_total{result="refused"} 1`},
+		{consoleRole, `merchant_operator_console_sign_ins_total{result="done"} 1`},
+		{consoleRole, `merchant_operator_console_actions_total{action="EditAllowlist",result="done"} 1`},
+		{consoleRole, `merchant_operator_console_actions_total{action="RotateKey",result="failed"} 1`},
+		{consoleRole, `merchant_operator_console_request_duration_seconds_count{code="409"} 1`},
 	} {
 		await.Until(t, fixture.Patience, expected.role+" shows "+expected.line, func() bool {
 			text, _ := scrape(t, expected.role)

@@ -45,6 +45,20 @@ func TestARequestAndItsScriptAreOneTrace(t *testing.T) {
 	}
 }
 
+func TestAPageAndItsScriptAreOneTrace(t *testing.T) {
+	pages := spansNamed("GET /merchants/{namespace}/{name}")
+	if len(pages) == 0 {
+		t.Fatal("no span of a page of the console")
+	}
+	for _, page := range pages {
+		if !slices.ContainsFunc(spansNamed("redis read_login"), func(script tracetest.SpanStub) bool {
+			return script.Parent.SpanID() == page.SpanContext.SpanID()
+		}) {
+			t.Error("reading the login is not a part of the page")
+		}
+	}
+}
+
 func TestAnAttemptAndItsRecordAreOneTrace(t *testing.T) {
 	var attempts tracetest.SpanStubs
 	await.Until(t, fixture.Patience, "both attempts have ended", func() bool {
@@ -117,7 +131,7 @@ func TestSpansHoldNobodysSecrets(t *testing.T) {
 	identifying := regexp.MustCompile(`ps_[0-9a-f]{2}|mk_live_|mer_|whsec_|evt_|@|https?://|\?`)
 	for _, span := range spans {
 		text := fmt.Sprintf("%s %+v %+v %+v %+v", span.Name, span.Attributes, span.Events, span.Links, span.Status)
-		for _, secret := range append(shared.secrets, "acme", "Acme") {
+		for _, secret := range append(shared.secrets, "acme", "Acme", "penelope", "Penelope") {
 			if strings.Contains(text, secret) {
 				t.Errorf("%q is in the span %s", secret, text)
 			}

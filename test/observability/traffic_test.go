@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
 // What a merchant writes where people write such things, and must be nowhere in what the programs show.
@@ -70,7 +74,7 @@ func (i *installation) traffic() error {
 	if _, err := i.callAt(i.api.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", "a.b.c", ""); err != nil {
 		return err
 	}
-	if _, err := fixture.Call(http.DefaultClient, i.console, http.MethodGet, "/sign-in", "", ""); err != nil {
+	if err := i.visit(); err != nil {
 		return err
 	}
 	rotated, err := i.call(http.MethodPost, fixture.Rotate, key, "")
@@ -88,6 +92,54 @@ func (i *installation) traffic() error {
 		return err
 	}
 	return i.damage()
+}
+
+// visit uses the console: a sign-in without the provider, one that is refused and one that is not, an edit, and a rotation of
+// another generation.
+func (i *installation) visit() error {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "person"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "merchant-operator-merchant-integrator"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "oidc:" + person.Username}},
+	}
+	jar, err := cookiejar.New(nil)
+	if err = errors.Join(err, i.Client.Create(context.Background(), binding), i.provider.Stop()); err != nil {
+		return err
+	}
+	browser := &http.Client{Jar: jar, Timeout: fixture.Patience}
+	send := func(method, url, form string) (fixture.Answer, error) {
+		return fixture.Call(browser, url, method, "", "", form, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
+	}
+	_, err = send(http.MethodGet, i.console+"/sign-in", "")
+	if err = errors.Join(err, i.provider.Start()); err != nil {
+		return err
+	}
+	if _, err := send(http.MethodGet, i.console+"/callback?code=a", ""); err != nil {
+		return err
+	}
+	form, err := browser.Get(i.console + "/sign-in")
+	if err != nil {
+		return err
+	}
+	_ = form.Body.Close()
+	password := url.Values{"username": {person.Username}, "password": {person.Password}}
+	if _, err := send(http.MethodPost, form.Request.URL.String(), password.Encode()); err != nil {
+		return err
+	}
+	for _, cookie := range jar.Cookies(form.Request.URL) {
+		i.secrets = append(i.secrets, cookie.Value)
+	}
+	i.secrets = append(i.secrets, person.Password, person.Email, oidctest.ClientSecret)
+	page := i.console + "/merchants/shops/acme-coffee"
+	if err := i.Wait("the person may act", func() (bool, error) {
+		answer, err := send(http.MethodGet, page, "")
+		return answer.Status == http.StatusOK, err
+	}); err != nil {
+		return err
+	}
+	_, err = send(http.MethodPost, page+"/allowlist", "generation=1&confirmed=yes&allowlist=127.0.0.0/8")
+	_, refusedErr := send(http.MethodPost, page+"/keys/till/rotate", "generation=7&overlap=0")
+	return errors.Join(err, refusedErr)
 }
 
 // damage writes into Redis what the programs would not have, until each of them has met it.
