@@ -34,9 +34,7 @@ func (p *plugin) versionCommand() *cobra.Command {
 			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(p.systemNamespace), client.MatchingLabels{productLabel: product}); err != nil {
 				return fmt.Errorf("list Deployments: %w", err)
 			}
-			for i := range deployments.Items {
-				versions.Server = append(versions.Server, roleVersion{deployments.Items[i].Labels[roleLabel], imageTag(&deployments.Items[i])})
-			}
+			versions.Server = installedVersions(deployments.Items)
 		}
 		for _, warning := range versions.warnings(p.systemNamespace, clientOnly) {
 			fmt.Fprintln(p.ErrOut, "warning: "+warning)
@@ -69,6 +67,13 @@ type versions struct {
 type roleVersion struct {
 	Role    string `json:"role"`
 	Version string `json:"version"`
+}
+
+func installedVersions(deployments []appsv1.Deployment) (installed []roleVersion) {
+	for i := range deployments {
+		installed = append(installed, roleVersion{deployments[i].Labels[roleLabel], imageTag(&deployments[i])})
+	}
+	return installed
 }
 
 // imageTag is the version of the first container; empty: it is named by digest only.
