@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,25 +24,13 @@ func main() {
 	// The first signal begins an orderly stop; a second one ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	if args, ok := pluginArgs(os.Args); ok {
+	if args, ok := cli.Args(os.Args); ok {
 		os.Exit(cli.Execute(ctx, version, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, args))
 	}
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "merchant-operator:", err)
 		os.Exit(1)
 	}
-}
-
-// pluginArgs returns the arguments of kubectl merchant, if the program runs under one of the plugin's names. kubectl runs
-// kubectl_complete-merchant for the tab key.
-func pluginArgs(command []string) (args []string, ok bool) {
-	switch strings.TrimSuffix(filepath.Base(command[0]), ".exe") {
-	case "kubectl-merchant":
-		return command[1:], true
-	case "kubectl_complete-merchant":
-		return append([]string{cobra.ShellCompRequestCmd}, command[1:]...), true
-	}
-	return nil, false
 }
 
 func newCommand() *cobra.Command {

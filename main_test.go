@@ -193,19 +193,3 @@ func TestEveryFlagSaysWhatItAccepts(t *testing.T) {
 		})
 	}
 }
-
-// kubectl finds a plugin, and what completes its words, by these names.
-func TestThePluginIsFoundByItsName(t *testing.T) {
-	for name, want := range map[string]string{
-		"/usr/bin/kubectl-merchant":     "status acme",
-		`kubectl-merchant.exe`:          "status acme",
-		"bin/kubectl_complete-merchant": "__complete status acme",
-	} {
-		if args, ok := pluginArgs([]string{name, "status", "acme"}); !ok || strings.Join(args, " ") != want {
-			t.Errorf("%s: %v, %v", name, args, ok)
-		}
-	}
-	if _, ok := pluginArgs([]string{"/merchant-operator", "operator"}); ok {
-		t.Error("the operator is taken for the plugin")
-	}
-}

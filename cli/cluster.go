@@ -44,8 +44,12 @@ func (p *plugin) connect() (*cluster, error) {
 	if err != nil {
 		return nil, kubeconfigError(err)
 	}
-	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		return nil, usage("A namespace has lower-case letters, digits and -.", "--namespace must be the name of a namespace, not %q", namespace)
+	for _, given := range []struct{ flag, name string }{
+		{"--namespace", namespace}, {"--system-namespace", p.systemNamespace}, {"--credentials-namespace", p.credentialsNamespace},
+	} {
+		if len(validation.IsDNS1123Label(given.name)) > 0 {
+			return nil, usage("A namespace has lower-case letters, digits and -.", "%s must be the name of a namespace, not %q", given.flag, given.name)
+		}
 	}
 	config, err := p.config.ClientConfig()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,18 @@ type plugin struct {
 	now     func() time.Time
 	// systemNamespace and credentialsNamespace are where the product is installed.
 	systemNamespace, credentialsNamespace string
+}
+
+// Args returns the arguments of the plugin, if the program runs under one of its names. kubectl runs kubectl_complete-merchant for the
+// tab key.
+func Args(command []string) (args []string, ok bool) {
+	switch strings.TrimSuffix(filepath.Base(command[0]), ".exe") {
+	case "kubectl-merchant":
+		return command[1:], true
+	case "kubectl_complete-merchant":
+		return append([]string{cobra.ShellCompRequestCmd}, command[1:]...), true
+	}
+	return nil, false
 }
 
 // Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready.

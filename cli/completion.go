@@ -29,7 +29,12 @@ func (p *plugin) registerCompletion(root *cobra.Command) {
 	})
 }
 
-// completeMerchants completes the first argument, or a flag, with the names of Merchants.
+// completeMerchantFlag completes a flag with the names of Merchants.
+func (p *plugin) completeMerchantFlag(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return p.completeMerchants(cmd, nil, typed)
+}
+
+// completeMerchants completes the first argument with the names of Merchants.
 func (p *plugin) completeMerchants(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return p.complete(cmd, args, typed, &v1alpha1.MerchantList{}, func(list client.ObjectList) (names []cobra.Completion) {
 		for _, merchant := range list.(*v1alpha1.MerchantList).Items { //nolint:forcetypeassert // it is the list from above

@@ -44,7 +44,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&merchant, "merchant", "", "name of the Merchant (required)")
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name followed by -key")
 	flags.Var(&expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
 	flags.DurationVar(&overlap, "overlap", defaultOverlap, "time for which an old key stays valid after a rotation")

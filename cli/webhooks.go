@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 func (p *plugin) webhooksCommand() *cobra.Command {
@@ -106,13 +107,19 @@ func (f *redisFlag) add(cmd *cobra.Command) {
 
 // resolve returns the URL; empty: ask a pod.
 func (f *redisFlag) resolve() (string, error) {
-	if f.url != "env" {
-		return f.url, nil
+	url := f.url
+	if url == "env" {
+		if url = os.Getenv("REDIS_URL"); url == "" {
+			return "", usage("Set REDIS_URL, or leave out --redis-url.", "--redis-url is env, and REDIS_URL is empty")
+		}
 	}
-	if url := os.Getenv("REDIS_URL"); url != "" {
-		return url, nil
+	if url == "" {
+		return "", nil
 	}
-	return "", usage("Set REDIS_URL, or leave out --redis-url.", "--redis-url is env, and REDIS_URL is empty")
+	if err := redis.CheckURL(url); err != nil {
+		return "", usage("Without --redis-url a pod of the dispatcher is asked.", "%w", err)
+	}
+	return url, nil
 }
 
 const merchantHelp = "NAME in the namespace, NAMESPACE/NAME or id (mer_...)"
@@ -127,7 +134,7 @@ func qualified(namespace, merchant string) string {
 
 func (p *plugin) deadLettersCommand() *cobra.Command {
 	var options deadletters.ListOptions
-	var redis redisFlag
+	var way redisFlag
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
 		Short: "List events that could not be delivered",
@@ -138,12 +145,12 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "list only those of this merchant: "+merchantHelp+"; empty: all")
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
 	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
-	redis.add(cmd)
+	way.add(cmd)
 	out := addOutput(cmd, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		remote, err := p.remote(&redis)
+		remote, err := p.remote(&way)
 		if err != nil {
 			return err
 		}
@@ -174,7 +181,7 @@ func (l entryList) names() []string {
 
 func (p *plugin) resendCommand() *cobra.Command {
 	var options deadletters.ResendOptions
-	var redis redisFlag
+	var way redisFlag
 	cmd := &cobra.Command{
 		Use:   "resend [EVENT...]",
 		Short: "Send dead letters again",
@@ -185,12 +192,12 @@ func (p *plugin) resendCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "send all of this merchant: "+merchantHelp)
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchants) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
 	flags.BoolVar(&options.All, "all", false, "send those of all merchants")
 	flags.BoolVar(&options.Resume, "resume", false, "enable the disabled endpoints of these dead letters first")
-	redis.add(cmd)
+	way.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		remote, err := p.remote(&redis)
+		remote, err := p.remote(&way)
 		if err != nil {
 			return err
 		}
@@ -210,8 +217,8 @@ type remote struct {
 	url    string
 }
 
-func (p *plugin) remote(redis *redisFlag) (*remote, error) {
-	url, err := redis.resolve()
+func (p *plugin) remote(way *redisFlag) (*remote, error) {
+	url, err := way.resolve()
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,12 @@ var errURL = errors.New("--redis-url or REDIS_URL must be redis://[user:password
 	"redis+cluster://[user:password@]host:port?addr=host2:port2, with rediss for TLS, " +
 	"special characters percent-encoded and no other parameters")
 
+// CheckURL returns the error that Open has for such a URL; nil: it has a valid form.
+func CheckURL(text string) error {
+	_, err := parseURL(text)
+	return err
+}
+
 // parseURL says which servers the URL names. Parameters that would tune the client are refused, not
 // ignored: Options decide about those.
 func parseURL(text string) (*redis.UniversalOptions, error) {

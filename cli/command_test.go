@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+func allCommands(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, allCommands(sub)...)
+	}
+	return all
+}
+
+func root() *cobra.Command { return newCommand("v1.2.3", genericiooptions.NewTestIOStreamsDiscard()) }
+
+// shops is the tenant of the examples.
+func shops(t *testing.T) fixture.Tenant {
+	t.Helper()
+	n := fixture.Tenant{T: t, Kube: installation.Client, Namespace: "shops"}
+	if err := n.Kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	n.Merchant("acme-coffee")
+	n.ApiKey("acme-till-1", "acme-coffee")
+	return n
+}
+
+// installPlugin puts this program as the plugin on the PATH, beside kubectl.
+func installPlugin(t *testing.T) (shell func(line string) (output string, err error)) {
+	t.Helper()
+	directory := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubectl-merchant", "kubectl_complete-merchant"} {
+		if err := os.Symlink(self, filepath.Join(directory, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", directory+":"+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+	t.Setenv("KUBECONFIG", admin)
+	t.Chdir(directory)
+	return func(line string) (string, error) {
+		output, err := exec.Command("bash", "-o", "pipefail", "-c", line).CombinedOutput()
+		return string(output), err
+	}
+}
+
+func TestExamplesInHelpWork(t *testing.T) {
+	n := shops(t)
+	shell := installPlugin(t)
+	t.Setenv("REDIS_URL", installation.Redis.URL())
+	examples := 0
+	for _, cmd := range allCommands(root()) {
+		if cmd.HasSubCommands() {
+			continue
+		}
+		if cmd.Example == "" && !builtIn(cmd) {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			examples++
+			if line = strings.TrimSpace(line); !strings.Contains(line, cmd.CommandPath()) {
+				t.Errorf("the example of %s is %s", cmd.CommandPath(), line)
+			}
+			n.Eventually("the example finds what it needs", func() bool {
+				key := run(t, n.Namespace, "keys reveal acme-till-1")
+				t.Setenv("API_KEY", strings.TrimSpace(key.out))
+				return key.code == exitDone && me(t, os.Getenv("API_KEY"), anywhere) != 401 || strings.HasPrefix(cmd.Name(), "en")
+			})
+			if err := os.WriteFile("key.txt", []byte(os.Getenv("API_KEY")+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			output, err := shell(line)
+			// There is no kubelet, hence no pod.
+			if noPod := strings.Contains(output, "no pod of the dispatcher runs in namespace merchant-operator-system"); (err != nil) != noPod {
+				t.Errorf("%s: %v\n%s", line, err, output)
+			}
+			if cmd.Name() == "disable" {
+				run(t, n.Namespace, "keys enable acme-till-1").want(t, exitDone)
+			}
+		}
+	}
+	if examples < 20 {
+		t.Errorf("found %d examples", examples)
+	}
+}
+
+// builtIn are cobra's commands.
+func builtIn(cmd *cobra.Command) bool {
+	return cmd.Name() == "help" || strings.Contains(cmd.CommandPath(), "completion")
+}
+
+func TestCompletion(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme-coffee")
+	n.Merchant("acme-tea")
+	n.Merchant("other")
+	n.ApiKey("till", "other")
+	shell := installPlugin(t)
+	for line, want := range map[string]string{
+		"status acme-":                     "acme-coffee\tAcme acme-coffee\nacme-tea\tAcme acme-tea\n",
+		"webhooks status o":                "other\tAcme other\n",
+		"allowlist test o":                 "other\tAcme other\n",
+		"keys rotate ''":                   "till\tother\n",
+		"keys reveal t":                    "till\tother\n",
+		"keys issue new --merchant acme-t": "acme-tea\tAcme acme-tea\n",
+		"keys r":                           "reveal\tPrint the key of an ApiKey from its Secret\nrotate\tReplace the key of an ApiKey by a new one\n",
+		"status -o ''":                     "json\nyaml\nname\n",
+		"onboard x --dry-run ''":           "none\nserver\n",
+	} {
+		if got, err := shell("kubectl __complete merchant -n " + n.Namespace + " " + line + " 2>/dev/null"); err != nil || !strings.HasPrefix(got, want+":4\n") {
+			t.Errorf("%s: %v\n%s", line, err, got)
+		}
+	}
+}
+
+// badInput has, for each command, wrong arguments and values of its flags, and what the error says.
+var badInput = map[string][]struct{ args, want string }{
+	"": {
+		{"serve", `unknown command "serve"`},
+		{"status --port=1", "unknown flag: --port"},
+		{"status --namespace=A_b", `--namespace must be the name of a namespace, not "A_b"`},
+		{"status --context=nowhere", "context was not found for specified context: nowhere"},
+		{"status --cluster=nowhere", `no server found for cluster "nowhere"`},
+		{"status --user=nobody", `auth info "nobody" does not exist`},
+		{"status --kubeconfig=/nowhere", "/nowhere: no such file"},
+		{"status --request-timeout=soon", "Invalid timeout value"},
+		{"version --system-namespace=A_b", `--system-namespace must be the name of a namespace, not "A_b"`},
+		{"version --credentials-namespace=A_b", `--credentials-namespace must be the name of a namespace, not "A_b"`},
+	},
+	"status": {{"Acme", `"Acme" is not the name of a Merchant`}, {"a b", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}, {"--output=wide", `"wide" is not one of json, yaml, name`}},
+	"onboard": append([]struct{ args, want string }{
+		{"", "NAME is missing"}, {"acme", "--display-name is missing"}, {"Acme --display-name=A", `"Acme" is not the name of a Merchant`},
+		{"acme --display-name=A --allow=shop", `"shop" is neither an address nor a CIDR block`}, {"acme --display-name=A --allow=203.0.113.7/24", "has host bits; use 203.0.113.0/24"},
+		{"acme --display-name=A --key=Till", `"Till" is not the name of a ApiKey`}, {"acme --display-name=A --secret-name=_", `"_" is not the name of a Secret`},
+	}, badWrites("acme --display-name=A ")...),
+	"keys": {{"make", `unknown command "make"`}},
+	"keys issue": append([]struct{ args, want string }{
+		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of a ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
+		{"till --merchant=acme --secret-name=_", `"_" is not the name of a Secret`}, {"till --merchant=acme --expires-at=tomorrow", `"tomorrow" is not a time`},
+		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 30s, 15m or 24h, not "1"`},
+	}, badWrites("till --merchant=acme ")...),
+	"keys rotate": append([]struct{ args, want string }{
+		{"", "NAME is missing"}, {"Till", "is not the name"}, {"till --overlap=-1s", "--overlap must be whole seconds from 0s to 8760h"}, {"till --overlap=1500ms", "--overlap must be whole seconds"},
+		{"till --trigger=" + strings.Repeat("x", 257), "--trigger has 257 characters, at most 256"},
+	}, badWrites("till ")...),
+	"keys disable":    append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
+	"keys enable":     append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
+	"keys reveal":     {{"", "NAME is missing"}, {"Till", "is not the name"}},
+	"explain-401":     {{"--key-stdin=maybe", "--key-stdin must be true or false"}, {"--key-stdin --from=x", "--from must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"allowlist":       {{"show", `unknown command "show"`}},
+	"allowlist test":  {{"acme", "ADDRESS is missing"}, {"acme x", "ADDRESS must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"webhooks":        {{"list", `unknown command "list"`}},
+	"webhooks status": {{"a b", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}, {"--output=name", "is not one of json, yaml"}},
+	"webhooks dead-letters": {
+		{"x", "unexpected argument"}, {"--limit=x", `--limit must be a whole number, not "x"`}, {"--merchant=A_b/c", "--merchant must be NAMESPACE/NAME"}, {"--output=wide", "is not one of"},
+		{"--redis-url=localhost", "--redis-url or REDIS_URL must be redis://"},
+	},
+	"webhooks resend": {
+		{"", "select dead letters"}, {"ps_1", "is not the id of an event"}, {"--all=maybe", "--all must be true or false"}, {"--resume=maybe", "--resume must be true or false"},
+		{"--merchant=A_b/c", "--merchant must be NAMESPACE/NAME"}, {"--all --redis-url=localhost", "--redis-url or REDIS_URL must be redis://"},
+	},
+	"report":  {{"acme", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}},
+	"version": {{"x", "unexpected argument"}, {"--client=maybe", "--client must be true or false"}, {"--output=name", "is not one of json, yaml"}},
+}
+
+// badWrites are for all commands that write.
+func badWrites(before string) []struct{ args, want string } {
+	return []struct{ args, want string }{
+		{before + "--dry-run=client", "use server"}, {before + "--output=wide", `"wide" is not one of json, yaml, name`},
+		{before + "--timeout=-1s", "--timeout must not be negative"}, {before + "--timeout=soon", "--timeout must be a time such as"},
+		{before + "--reveal -o yaml", "--reveal prints nothing but the key"}, {before + "--reveal=maybe", "--reveal must be true or false"},
+	}
+}
+
+// anyText are flags for which any text is fine, or whose rules only the API server knows; it refuses them with the field.
+var anyText = []string{"help", "as", "as-group", "display-name", "currency", "webhook"}
+
+func TestBadInputIsAUsageErrorWithAHint(t *testing.T) {
+	t.Setenv("REDIS_URL", "")
+	for _, cmd := range allCommands(root()) {
+		path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "kubectl merchant"))
+		if builtIn(cmd) {
+			continue
+		}
+		tried := slices.Clone(anyText)
+		for _, bad := range badInput[path] {
+			var problems strings.Builder
+			args := append([]string{"--kubeconfig=" + admin}, strings.Fields(path+" "+bad.args)...)
+			code := Execute(t.Context(), "v1.2.3", genericiooptions.IOStreams{In: strings.NewReader("key"), Out: &strings.Builder{}, ErrOut: &problems}, args)
+			lines := strings.Split(strings.TrimSpace(problems.String()), "\n")
+			if code != exitUsage || !strings.Contains(lines[0], bad.want) || len(lines) != 2 {
+				t.Errorf("kubectl merchant %s %s: exit code %d, want a usage error with %q and a hint\n%s", path, bad.args, code, bad.want, problems.String())
+			}
+			for _, word := range args {
+				if name, _, ok := strings.Cut(strings.TrimPrefix(word, "--"), "="); ok {
+					tried = append(tried, name)
+				}
+				if word == "-o" {
+					tried = append(tried, "output")
+				}
+			}
+		}
+		check := func(flag *pflag.Flag) {
+			if !slices.Contains(tried, flag.Name) {
+				t.Errorf("no bad value of %s --%s is tried", cmd.CommandPath(), flag.Name)
+			}
+		}
+		if cmd.HasParent() {
+			cmd.LocalNonPersistentFlags().VisitAll(check)
+		} else {
+			cmd.PersistentFlags().VisitAll(check)
+		}
+	}
+}
+
+// kubectl finds a plugin, and what completes its words, by these names.
+func TestArgs(t *testing.T) {
+	for name, want := range map[string]string{
+		"/usr/bin/kubectl-merchant":     "[status acme]",
+		"kubectl-merchant.exe":          "[status acme]",
+		"bin/kubectl_complete-merchant": "[__complete status acme]",
+	} {
+		if args, ok := Args([]string{name, "status", "acme"}); !ok || fmt.Sprint(args) != want {
+			t.Errorf("%s: %v, %v", name, args, ok)
+		}
+	}
+	if _, ok := Args([]string{"/merchant-operator", "operator"}); ok {
+		t.Error("the operator is taken for the plugin")
+	}
+}
