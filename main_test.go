@@ -165,7 +165,7 @@ var required = map[string]string{
 
 // notTried are flags that accept any text, or whose files are read later.
 var notTried = []string{
-	"internal-audience", "internal-ca-file", "internal-cert-dir", "internal-token-file", "oidc-ca-file", "oidc-scopes", "oidc-username-prefix", "oidc-groups-claim", "oidc-groups-prefix",
+	"console-cert-dir", "internal-audience", "internal-ca-file", "internal-cert-dir", "internal-token-file", "oidc-ca-file", "oidc-scopes", "oidc-username-prefix", "oidc-groups-claim", "oidc-groups-prefix",
 }
 
 func TestEveryFlagSaysWhatItAccepts(t *testing.T) {

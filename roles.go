@@ -120,6 +120,7 @@ func consoleCommand(logger func() *slog.Logger) *cobra.Command {
 	addRedisURL(flags, &options.RedisURL)
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants to show, comma-separated; empty: all")
 	flags.StringVar(&options.Address, "console-address", options.Address, "listen address of the console, for browsers")
+	flags.StringVar(&options.CertificateDir, "console-cert-dir", "", "directory with tls.crt and tls.key for the console; empty: plain HTTP, for a proxy that terminates TLS")
 	addOps(flags, &options.Ops)
 	flags.StringVar(&options.ExternalURL, "external-url", "", "origin of the console in browsers, such as https://console.example")
 	flags.StringVar(&options.APIURL, "api-url", "", "origin of the payment API, for the examples that people copy")

@@ -30,6 +30,9 @@ type Options struct {
 
 	// Address is the listen address. Default :8083.
 	Address string
+	// CertificateDir has tls.crt and tls.key of this address, which then serves TLS only. Default: plain HTTP, for a proxy that
+	// terminates TLS.
+	CertificateDir string
 	// ExternalURL is the origin that browsers use, such as https://console.example. It is https, or http on a loopback address.
 	ExternalURL string
 	// APIURL is the origin of the payment API, for the examples that people copy.

@@ -128,9 +128,16 @@ func (r role) serve(ctx context.Context) error {
 	if err := ops.Await(r.failed, func() error { return awaitCache(ctx, r.cache) }); err != nil || ctx.Err() != nil {
 		return err
 	}
-	server, err := httpserver.Serve(ctx, httpserver.Options{
+	listener := httpserver.Options{
 		Name: "console", Address: options.Address, Handler: r.console.handler(), Log: options.Log, Registerer: r.registry,
-	}, r.failed)
+	}
+	if options.CertificateDir != "" {
+		var err error
+		if listener.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {
+			return fmt.Errorf("--console-cert-dir: %w", err)
+		}
+	}
+	server, err := httpserver.Serve(ctx, listener, r.failed)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- get (urlParse .Values.console.externalURL) "hostname" -}}
 {{- end -}}
 
+{{/* Name of the port of the console's Service. */}}
+{{- define "merchant-operator.consolePort" -}}
+{{- ternary "https" "http" (ne .Values.console.certificateSecretName "") -}}
+{{- end -}}
+
 {{- define "merchant-operator.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{- end -}}

@@ -23,6 +23,9 @@
 {{- end }}
 {{- if eq $.role "console" }}
 - {name: internal-ca, secretName: {{ .apiserver.internalCertificateSecretName | quote }}, key: ca.crt}
+{{- if .console.certificateSecretName }}
+- {name: console-certificate, secretName: {{ .console.certificateSecretName | quote }}}
+{{- end }}
 {{- if .console.oidc.caSecretName }}
 - {name: oidc-ca, secretName: {{ .console.oidc.caSecretName | quote }}, key: ca.crt}
 {{- end }}

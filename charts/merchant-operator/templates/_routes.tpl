@@ -1,4 +1,4 @@
-{{/* An Ingress to the port http of a role's Service. Takes root, role, values (of the Ingress) and hosts; none: all hosts. */}}
+{{/* An Ingress to a role's Service. Takes root, role, values (of the Ingress), hosts (none: all) and portName. */}}
 {{- define "merchant-operator.ingress" -}}
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -32,7 +32,7 @@ spec:
           service:
             name: {{ include "merchant-operator.roleName" $ }}
             port:
-              name: http
+              name: {{ $.portName }}
     {{- with . }}
     host: {{ . | quote }}
     {{- end }}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/merchant-operator/merchant-operator/test/verify/program"
 )
 
@@ -31,6 +33,7 @@ dispatcher:
 console:
   enabled: true
   externalURL: https://console.example.com
+  certificateSecretName: console-tls
   oidc:
     issuerURL: https://id.example.com/realms/shops
     clientID: merchant-console
@@ -75,7 +78,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 		"merchant-operator-console": {
 			"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--external-url=https://console.example.com", "--api-url=https://pay.example.com",
 			"--internal-url=https://merchant-operator-apiserver-internal." + system + ".svc:8081", "--internal-ca-file=/etc/merchant-operator/internal-ca/ca.crt",
-			"--oidc-issuer-url=https://id.example.com/realms/shops", "--oidc-client-id=merchant-console", "--oidc-ca-file=/etc/merchant-operator/oidc-ca/ca.crt",
+			"--console-cert-dir=/etc/merchant-operator/console-certificate", "--oidc-issuer-url=https://id.example.com/realms/shops", "--oidc-client-id=merchant-console", "--oidc-ca-file=/etc/merchant-operator/oidc-ca/ca.crt",
 			"--oidc-scopes=profile,groups", "--oidc-username-claim=email", "--oidc-username-prefix=user:", "--oidc-groups-claim=groups",
 			"--oidc-groups-prefix=oidc:", "--login-idle=30m", "--login-lifetime=8h", "--trusted-proxies=10.0.0.0/8,fd00::/8",
 			"--address-rate=1000000", "--address-burst=20000000",
@@ -85,6 +88,30 @@ func TestValuesBecomeArguments(t *testing.T) {
 			if passed := all[name].Spec.Containers[0].Args; !strings.Contains(strings.Join(passed, " ")+" ", " "+argument+" ") {
 				t.Errorf("%s is started without %s: %v", name, argument, passed)
 			}
+		}
+	}
+}
+
+// A file that an argument names is in a volume, and what is mounted is used.
+func TestFilesInArgumentsAreMounted(t *testing.T) {
+	for name, template := range templates(t, allArguments, monitored, "monitoring: {certificateSecretName: ops-tls}") {
+		container := template.Spec.Containers[0]
+		var named, mounted []string
+		for _, argument := range container.Args {
+			if _, path, found := strings.Cut(argument, "=/etc/merchant-operator/"); found {
+				directory, _, _ := strings.Cut(path, "/")
+				named = append(named, "/etc/merchant-operator/"+directory)
+			}
+		}
+		for _, mount := range container.VolumeMounts {
+			if strings.HasPrefix(mount.MountPath, "/etc/") {
+				mounted = append(mounted, mount.MountPath)
+			}
+		}
+		slices.Sort(named)
+		slices.Sort(mounted)
+		if diff := cmp.Diff(named, mounted); diff != "" {
+			t.Errorf("directories of %s (-named +mounted):\n%s", name, diff)
 		}
 	}
 }

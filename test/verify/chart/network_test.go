@@ -104,22 +104,27 @@ func TestOnlyThePublicPortsAreRouted(t *testing.T) {
 apiserver: {trustedProxies: [10.0.0.0/8]}
 ingress: {enabled: true, hosts: [a.example, b.example]}
 httpRoute: {enabled: true, parentRefs: [{name: public}], hostnames: [a.example, b.example]}
-console: {externalURL: 'https://console.example:8443/', ingress: {enabled: true, tlsSecretName: console-tls}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}
+console: {certificateSecretName: console-tls, externalURL: 'https://console.example:8443/', ingress: {enabled: true, tlsSecretName: console-tls}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}
 `
 	all := objects(t, render(t, withConsole, routed).stream())
 	for name, want := range map[string]struct {
 		port  int32
+		named string
 		hosts []string
 	}{
-		"merchant-operator-apiserver": {8080, []string{"a.example", "b.example"}},
-		"merchant-operator-console":   {8083, []string{"console.example"}},
+		"merchant-operator-apiserver": {8080, "http", []string{"a.example", "b.example"}},
+		"merchant-operator-console":   {8083, "https", []string{"console.example"}},
 	} {
+		service := get[corev1.Service](t, all, "Service/"+name).Spec.Ports[0]
+		if service.Name != want.named || service.Port != want.port {
+			t.Errorf("the Service %s has the port %s, %d", name, service.Name, service.Port)
+		}
 		var hosts, hostnames []string
 		ingress := get[networkingv1.Ingress](t, all, "Ingress/"+name)
 		for _, rule := range ingress.Spec.Rules {
 			hosts = append(hosts, rule.Host)
 			for _, path := range rule.HTTP.Paths {
-				if to := path.Backend.Service; to.Name != name || to.Port.Name != "http" {
+				if to := path.Backend.Service; to.Name != name || to.Port.Name != want.named {
 					t.Errorf("the ingress routes %s%s to %v", rule.Host, path.Path, to)
 				}
 			}

@@ -108,6 +108,17 @@ func TestAPausedDispatcherHasNoPods(t *testing.T) {
 	}
 }
 
+// The notes say what is left to do for a console, and nothing without one.
+func TestTheNotesOfAConsole(t *testing.T) {
+	const notes, callback = "merchant-operator/templates/NOTES.txt", "Register https://console.example/callback"
+	if text := render(t, withConsole, "console: {externalURL: 'https://console.example/'}")[notes]; !strings.Contains(text, callback) {
+		t.Errorf("the notes do not say %q:\n%s", callback, text)
+	}
+	if text := render(t)[notes]; strings.Contains(text, "callback") {
+		t.Errorf("without a console the notes say:\n%s", text)
+	}
+}
+
 // A chart that has this one as a part passes its own values under global.
 func TestGlobalValuesAreTaken(t *testing.T) {
 	render(t, "global: {anything: true}")
