@@ -25,10 +25,10 @@ import (
 
 const (
 	consoleURL     = "https://console.e2e.example"
-	consoleService = "http://merchant-operator-console." + systemNamespace + ".svc:8083"
+	consoleService = "https://merchant-operator-console." + systemNamespace + ".svc:8083"
 	issuerURL      = "https://oidc." + shops + ".svc:8443"
 
-	tlsSecret       = "e2e-tls"       // of the API's internal port
+	tlsSecret       = "e2e-tls"       // of the API's internal port and of the console
 	consoleSecret   = "e2e-console"   // the client secret
 	providerSecret  = "e2e-oidc"      // certificate and people of the provider
 	authoritySecret = "e2e-authority" // of both certificates
@@ -42,11 +42,13 @@ var (
 // makeSecrets makes what a platform team does before it installs the chart with a console, and what the provider needs.
 func (c *cluster) makeSecrets(ctx context.Context) {
 	GinkgoHelper()
-	internal, err := url.Parse(internalURL)
-	Expect(err).NotTo(HaveOccurred())
-	issuer, err := url.Parse(issuerURL)
-	Expect(err).NotTo(HaveOccurred())
-	chain, key, err := cert.GenerateSelfSignedCertKey(internal.Hostname(), nil, []string{issuer.Hostname()})
+	var hosts []string
+	for _, text := range []string{internalURL, consoleService, issuerURL} {
+		server, err := url.Parse(text)
+		Expect(err).NotTo(HaveOccurred())
+		hosts = append(hosts, server.Hostname())
+	}
+	chain, key, err := cert.GenerateSelfSignedCertKey(hosts[0], nil, hosts[1:])
 	Expect(err).NotTo(HaveOccurred())
 	_, authority := pem.Decode(chain) // comes after the certificate
 	people, err := json.Marshal([]oidctest.User{developer, outsider})
@@ -136,27 +138,57 @@ func issuesKeysInTheConsole(ctx SpecContext) {
 	shared.waitForKey(ctx, issued)
 	Expect(till.charge(ctx, publicURL, issued, "by-the-console").Status).To(Equal("PENDING"))
 
-	var rotated oidctest.Page
-	Eventually(func(g Gomega) {
-		form := dora.Get(GinkgoTB(), merchant+"/keys/counter-2/rotate")
-		found := generation.FindStringSubmatch(form.Text)
-		g.Expect(found).NotTo(BeNil(), form.Text)
-		rotated = dora.Post(GinkgoTB(), form.URL.String(), url.Values{"generation": {found[1]}, "overlap": {"0"}})
-		g.Expect(rotated.Status).To(Equal(http.StatusOK), rotated.Text) // 409: the status of the ApiKey is behind
-	}).WithContext(ctx).Should(Succeed())
-	fresh := keyOn(rotated)
-	for _, replica := range shared.replicas(ctx, Default) {
-		Expect(till.read(ctx, replica, issued, "/api/v1/merchant/me").Status).To(Equal(http.StatusUnauthorized), "%s takes the old key", replica)
-		Expect(till.read(ctx, replica, fresh, "/api/v1/merchant/me").Status).To(Equal(http.StatusOK), "%s refuses the new key", replica)
-	}
-	Expect(till.charge(ctx, publicURL, fresh, "after-the-rotation").Status).To(Equal("PENDING"))
+	second := rotateIn(ctx, dora, merchant+"/keys/counter-2/rotate", "3600")
+	everyReplicaAnswers(ctx, http.StatusOK, issued, second)
+	third := rotateIn(ctx, dora, merchant+"/keys/counter-2/rotate", "0")
+	everyReplicaAnswers(ctx, http.StatusUnauthorized, issued, second)
+	everyReplicaAnswers(ctx, http.StatusOK, third)
+	Expect(till.charge(ctx, publicURL, third, "after-the-rotations").Status).To(Equal("PENDING"))
+
+	// The address of the person is in this block, that of the till is not.
+	editAllowlist(dora, merchant, "203.0.113.0/24")
+	Eventually(func() int { return till.read(ctx, publicURL, third, "/api/v1/merchant/me").Status }).WithContext(ctx).Should(Equal(http.StatusUnauthorized))
+	editAllowlist(dora, merchant, "")
+	shared.waitForKey(ctx, third)
 
 	oscar := signIn(outsider)
 	for _, path := range []string{"", "/new-key", "/keys/counter-2/rotate"} {
 		Expect(oscar.Get(GinkgoTB(), merchant+path).Status).To(Equal(http.StatusNotFound), path)
 	}
 	Expect(oscar.Get(GinkgoTB(), consoleURL+"/").Text).NotTo(ContainSubstring("The shop counter"))
-	proved("a key was issued, charged with and rotated by two consoles behind a Service, with TLS to provider and API")
+	proved("a key was issued, charged with and rotated twice by two consoles behind a Service, with TLS all the way; the allowlist shut a till out and in")
+}
+
+// rotateIn rotates a key with the form of its page. The overlap is in seconds.
+func rotateIn(ctx SpecContext, browser oidctest.Browser, form, overlap string) string {
+	GinkgoHelper()
+	var rotated oidctest.Page
+	Eventually(func(g Gomega) {
+		found := generation.FindStringSubmatch(browser.Get(GinkgoTB(), form).Text)
+		g.Expect(found).NotTo(BeNil())
+		rotated = browser.Post(GinkgoTB(), form, url.Values{"generation": {found[1]}, "overlap": {overlap}})
+		g.Expect(rotated.Status).To(Equal(http.StatusOK), rotated.Text) // 409: the status of the ApiKey is behind
+	}).WithContext(ctx).Should(Succeed(), "the key is rotated")
+	return keyOn(rotated)
+}
+
+// everyReplicaAnswers asks each replica of the API at once, with each key.
+func everyReplicaAnswers(ctx SpecContext, status int, keys ...string) {
+	GinkgoHelper()
+	for _, replica := range shared.replicas(ctx, Default) {
+		for i, key := range keys {
+			Expect(till.read(ctx, replica, key, "/api/v1/merchant/me").Status).To(Equal(status), "%s, key %d", replica, i)
+		}
+	}
+}
+
+func editAllowlist(browser oidctest.Browser, merchant, allowlist string) {
+	GinkgoHelper()
+	form := browser.Get(GinkgoTB(), merchant+"/allowlist")
+	found := generation.FindStringSubmatch(form.Text)
+	Expect(found).NotTo(BeNil(), form.Text)
+	saved := browser.Post(GinkgoTB(), merchant+"/allowlist", url.Values{"generation": {found[1]}, "allowlist": {allowlist}})
+	Expect(saved.URL.String()).To(HavePrefix(merchant+"#"), saved.Text)
 }
 
 // keyOn is the key that a page shows.
