@@ -246,8 +246,13 @@ func settled(key *v1alpha1.ApiKey) (done bool, state string) {
 	return true, ""
 }
 
-// create creates an object, or checks it in a dry run.
+// create creates an object, or checks it in a dry run. It is read first, so that a missing right to read it, which is needed to wait
+// for it, leaves nothing half done.
 func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster, object client.Object) error {
+	existing := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
+	if err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, kube.namespace, object.GetName(), err)
+	}
 	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), w.createOptions()...) //nolint:forcetypeassert // a copy is of the same type
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if apierrors.IsAlreadyExists(err) {
