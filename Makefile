@@ -48,8 +48,9 @@ chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart;
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 
 .PHONY: screenshots
-screenshots: browser ## Take the screenshots of the payer's page in docs/images
+screenshots: browser redis ## Take the screenshots of the payer's page and the console in docs/images
 	go run ./test/screenshots
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run TestScreenshotsOfTheConsole -screenshots "$(CURDIR)/docs/images"
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -96,7 +96,7 @@ type activity struct {
 
 const (
 	// maxActivity is how many Events the page shows.
-	maxActivity = 20
+	maxActivity = 12
 	// maxEvents bounds what is read for that.
 	maxEvents = 500
 )

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,9 +109,10 @@ func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change fun
 	}
 }
 
-var fieldIndex = regexp.MustCompile(`^spec\.ipAllowlist\[(\d+)\]$`)
+// invalidValue is the API server's message about a value, which it quotes.
+var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
 
-// reasonOf returns what the API server says of an invalid object, by field.
+// reasonOf returns what the API server says of an invalid object: a line for each value or field.
 func reasonOf(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -120,14 +120,13 @@ func reasonOf(err error) string {
 	}
 	var reasons []string
 	for _, cause := range status.Status().Details.Causes {
-		where := cause.Field
-		if index := fieldIndex.FindStringSubmatch(cause.Field); index != nil {
-			line, _ := strconv.Atoi(index[1])
-			where = fmt.Sprintf("entry %d", line+1)
+		reason := cause.Field + ": " + cause.Message
+		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
+			reason = quoted[1] + " " + quoted[2]
 		}
-		if reason := where + ": " + cause.Message; !slices.Contains(reasons, reason) {
+		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)
 		}
 	}
-	return strings.Join(reasons, "; ")
+	return strings.Join(reasons, "\n")
 }

@@ -42,6 +42,7 @@ func newPages() (*pages, error) {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return names[name] },
 		"time":  timeElement,
+		"span":  span,
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
 	if err != nil {
@@ -97,6 +98,25 @@ func (c *console) render(w http.ResponseWriter, status int, page string, v view)
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
 	return nil
+}
+
+// span is a number of seconds in words.
+func span(seconds int32) string {
+	const minute, hour = 60, 3600
+	switch {
+	case seconds%hour == 0:
+		return plural(seconds/hour, "hour")
+	case seconds%minute == 0:
+		return plural(seconds/minute, "minute")
+	}
+	return plural(seconds, "second")
+}
+
+func plural(n int32, unit string) string {
+	if n == 1 {
+		return "1 " + unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
 }
 
 // timeElement is a time in UTC; a script replaces the text by the viewer's own time.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ var requests = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
 
 func TestPagesAreSmall(t *testing.T) {
 	f := newFixture(t)
-	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
+	m := f.merchant("acme", withWebhook, func(m *v1alpha1.Merchant) {
 		for i := range 64 {
 			m.Spec.IPAllowlist = append(m.Spec.IPAllowlist, v1alpha1.IPBlock(netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()))
 		}
@@ -37,11 +38,21 @@ func TestPagesAreSmall(t *testing.T) {
 	for range 55 {
 		f.create(&v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "shop-"}, Spec: v1alpha1.MerchantSpec{DisplayName: "A shop with a rather long name"}})
 	}
-	f.grant(user(alice), []string{"get"})
+	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
+	for i := range shownDeadLetters + 1 {
+		f.deadLetter(m, strconv.Itoa(i))
+	}
 	browser := f.signedIn(alice)
 	const most, mostRequests = 30 << 10, 5
-	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme", "/nothing", "/signed-out"} {
+	paths := []string{"/", "/nothing", "/signed-out"}
+	for _, path := range []string{"", "/new-key", "/keys/web/rotate", "/keys/web/disable", "/keys/web/delete", "/allowlist", "/webhook", "/webhook/rotate-secret", "/dead-letters/resend"} {
+		paths = append(paths, "/merchants/"+f.namespace+"/acme"+path)
+	}
+	for _, path := range paths {
 		page := browser.Get(t, f.URL+path)
+		if strings.HasPrefix(path, "/merchants") && page.Status != http.StatusOK {
+			t.Errorf("%s: %d", path, page.Status)
+		}
 		size, count := compressed(t, page.Text), 1
 		for _, reference := range requests.FindAllStringSubmatch(page.Text, -1) {
 			asset := browser.Get(t, f.URL+reference[1])
@@ -237,6 +248,10 @@ func TestWithoutTheKubernetesAPI(t *testing.T) {
 		if page := browser.Get(t, f.URL+path); page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "Keys keep working") {
 			t.Errorf("%s: %d", path, page.Status)
 		}
+	}
+	page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/allowlist", url.Values{"generation": {"1"}, "allowlist": {"203.0.113.7"}})
+	if !strings.Contains(page.Text, `<input type="hidden" name="allowlist" value="203.0.113.7">`) || !strings.Contains(page.Text, "Send the form again") {
+		t.Errorf("what was typed is lost: %d %s", page.Status, page.Text)
 	}
 }
 

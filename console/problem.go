@@ -32,10 +32,10 @@ func (e limitedError) Error() string { return "too many requests from one addres
 type problem struct {
 	status         int
 	Title, Message string
-	// SignIn offers to sign in, Retry to send the same form again.
-	SignIn bool
-	Retry  url.Values
-	Path   string
+	// SignIn offers to sign in; Again says that a form may be sent again, which Retry and Path do.
+	SignIn, Again bool
+	Retry         url.Values
+	Path          string
 }
 
 // respondError writes the page of an error. current is nil if nobody is signed in, or it is not known.
@@ -45,7 +45,7 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *
 		return
 	}
 	page := c.problemOf(err)
-	if errors.Is(err, errSignedOut) && r.ParseForm() == nil {
+	if page.Again && r.Method == http.MethodPost && r.ParseForm() == nil { // what was typed is not lost
 		page.Retry, page.Path = r.PostForm, r.URL.Path
 	}
 	if limited, ok := errors.AsType[limitedError](err); ok {
@@ -82,7 +82,7 @@ func (c *console) problemOf(err error) problem {
 			"perhaps by the same form. Nothing was changed now. If nobody has the new key, open the merchant's page and rotate again."}
 	case errors.Is(err, errUnknownOutcome):
 		return problem{status: http.StatusServiceUnavailable, Title: "Perhaps rotated", Message: "The API did not answer, so the key may have been rotated. " +
-			"Open the merchant's page: if the time of issue is new, nobody has the new key, and you should rotate again."}
+			"Open the merchant's page: if “Current key since” is a moment ago, nobody has the new key, and you should rotate again."}
 	case errors.Is(err, errTooOften):
 		return problem{status: http.StatusTooManyRequests, Title: "Rotated too often", Message: "This key was rotated too often. Wait a minute. Nothing was changed."}
 	case errors.Is(err, errNotPublished):
@@ -90,7 +90,7 @@ func (c *console) problemOf(err error) problem {
 	case errors.Is(err, errNoRight):
 		return problem{status: http.StatusForbidden, Title: "Not allowed", Message: "You may see this merchant but not do this. The platform team gives rights. Nothing was changed."}
 	case errors.Is(err, errSignedOut):
-		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true}
+		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true, Again: true}
 	case errors.Is(err, errNoDeadLetter):
 		return problem{status: http.StatusNotFound, Title: "Nothing to send again", Message: "There is no such dead letter of this merchant. Perhaps somebody has sent it again already."}
 	case errors.Is(err, errNotFound):
@@ -106,7 +106,7 @@ func (c *console) problemOf(err error) problem {
 	case errors.Is(err, errClaims):
 		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, context.DeadlineExceeded):
-		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working."}
+		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working.", Again: true}
 	}
 	return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Message: "Try again. If it happens again, tell the platform team when it happened."}
 }

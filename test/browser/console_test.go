@@ -94,7 +94,7 @@ func (s consoleShop) issue(page *browsertest.Page, name string) string {
 // rotate opens the form of a key when the operator has reported the last rotation, and chooses an overlap.
 func (s consoleShop) rotate(page *browsertest.Page, name, prefix, overlap string) {
 	s.T.Helper()
-	s.Eventually("the page shows the present key", func() bool {
+	s.Eventually("the page shows the current key", func() bool {
 		page.Open(shared.console + s.path + "/keys/" + name + "/rotate")
 		return strings.Contains(page.Text("main"), "begins with "+prefix)
 	})

@@ -168,6 +168,12 @@ func (p *Page) Screenshot() []byte {
 	return run(p, chromedp.FullScreenshot(100))
 }
 
+// WindowScreenshot is of what the window shows, as PNG.
+func (p *Page) WindowScreenshot() []byte {
+	p.t.Helper()
+	return run(p, chromedp.CaptureScreenshot())
+}
+
 // Node is a node of the accessibility tree.
 type Node struct{ Role, Name string }
 

@@ -29,7 +29,7 @@ func TestTheLifeOfAKey(t *testing.T) {
 		form := s.alice.Get(t, s.page+"/keys/till-1/rotate")
 		s.Eventually("the operator reports the generation", func() bool {
 			form = s.alice.Get(t, s.page+"/keys/till-1/rotate")
-			return strings.Contains(form.Text, "The present key begins with")
+			return strings.Contains(form.Text, "The current key begins with")
 		})
 		answer := s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {overlap}})
 		if answer.Status == http.StatusConflict { // the status is behind
@@ -108,7 +108,7 @@ func TestOneRotationOfMany(t *testing.T) {
 	var form oidctest.Page
 	s.Eventually("the operator reports the key", func() bool {
 		form = s.alice.Get(t, s.page+"/keys/till-1/rotate")
-		return strings.Contains(form.Text, "The present key begins with")
+		return strings.Contains(form.Text, "The current key begins with")
 	})
 	values := url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}
 	var all sync.WaitGroup

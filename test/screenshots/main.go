@@ -1,4 +1,4 @@
-// Command screenshots is `make screenshots`: it writes the pictures of the payer's page in README and docs/payer.md.
+// Command screenshots is a part of `make screenshots`: it writes the pictures of the payer's page in README and docs/payer.md.
 package main
 
 import (
