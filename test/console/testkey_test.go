@@ -18,7 +18,7 @@ func TestTheLifeOfATestKey(t *testing.T) {
 	var form oidctest.Page
 	s.Eventually("the operator reports the key", func() bool {
 		form = s.alice.Get(t, s.page+"/keys/sandbox/rotate")
-		return strings.Contains(form.Text, "The present key begins with <code>mk_test_")
+		return strings.Contains(form.Text, "The current key begins with <code>mk_test_")
 	})
 	second := keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
 	if !apikey.IsTest(first) || !apikey.IsTest(second) {
