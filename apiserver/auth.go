@@ -36,6 +36,7 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 			err = a.serve(w, r, from, next)
 		}
 		a.refusals.refused(err, from.KeyID, address)
+		a.unlisted.count(from, address, err)
 		return err
 	}
 }

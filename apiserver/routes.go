@@ -29,6 +29,7 @@ type publicAPI struct {
 	streams     *streams
 	wrongKeys   *wrongKeys
 	refusals    *refusalLog // nil: refused keys are not logged
+	unlisted    *allowlistRefusals
 	pages       *payerPages
 	qrScheme    string
 	now         func() time.Time

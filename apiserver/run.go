@@ -66,6 +66,7 @@ func Run(ctx context.Context, options Options) error {
 		options: options, redis: client, store: sessions, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
 		phase: ops.NewPhase(), draining: make(chan struct{}), failed: make(chan error, listeners),
 	}
+	r.unlisted = newAllowlistRefusals(sessions, options.Log, registry)
 	r.streams = newStreams(options.Streams, r.draining)
 	r.live = live.New(client, live.Options{
 		Read: sessions.WatchedSession, Interval: options.Streams.Reread,
@@ -78,7 +79,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer opsServer.Close() // probes are answered to the end
 
-	stopWatching := ops.Background(ctx, overrides.run, r.live.Run, func(ctx context.Context) {
+	stopWatching := ops.Background(ctx, overrides.run, r.live.Run, r.unlisted.run, func(ctx context.Context) {
 		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
 	})
 	defer stopWatching()
@@ -103,6 +104,7 @@ type replica struct {
 	registry  *prometheus.Registry
 	tracer    *tracing.Tracer
 	live      *live.Hub
+	unlisted  *allowlistRefusals
 	streams   *streams
 	phase     *ops.Phase
 	draining  chan struct{} // closed when this replica drains
@@ -191,6 +193,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
+		unlisted:    r.unlisted,
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -48,6 +50,7 @@ type index interface {
 	KeyIDs(bucket session.Bucket) []string
 	MerchantIDs(bucket session.Bucket) []string
 	HasKey(keyID string) bool
+	Allowlist(merchantID string) allowlist.List
 }
 
 // sender makes one attempt.
@@ -61,6 +64,8 @@ type reporter interface {
 	Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error
 	// ReportTest reports that the test of an endpoint was queued.
 	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
+	// ReportAllowlist reports what the allowlist of an endpoint's merchant has refused.
+	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error
 	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
 	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
@@ -89,8 +94,8 @@ type dispatcher struct {
 	polls             int
 	// healthChanged starts a health report at once.
 	healthChanged chan struct{}
-	// nextReport and nextRefresh are the buckets with which the next round of reports begins.
-	nextReport, nextRefresh session.Bucket
+	// nextReport, nextRefusals and nextRefresh are the buckets with which the next round of reports begins.
+	nextReport, nextRefusals, nextRefresh session.Bucket
 
 	lastUses lastUses
 	logged   throttle

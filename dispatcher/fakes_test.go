@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -15,6 +17,19 @@ type fakeIndex struct {
 	mu    sync.Mutex
 	known map[string]endpoints.Endpoint
 	keys  map[string]string // merchant ids by key id
+	lists map[string]allowlist.List
+}
+
+func (i *fakeIndex) Allowlist(merchantID string) allowlist.List {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.lists[merchantID]
+}
+
+func (i *fakeIndex) allow(merchantID string, list allowlist.List) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.lists[merchantID] = list
 }
 
 func (i *fakeIndex) KeyIDs(bucket session.Bucket) []string {
@@ -64,7 +79,24 @@ type recordingReporter struct {
 	mu    sync.Mutex
 	made  []report
 	tests []string // triggers
+	lists []*v1alpha1.AllowlistStatus
 	fail  error
+}
+
+func (r *recordingReporter) ReportAllowlist(_ context.Context, _ endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		return r.fail
+	}
+	r.lists = append(r.lists, refused)
+	return nil
+}
+
+func (r *recordingReporter) allowlists() []*v1alpha1.AllowlistStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lists)
 }
 
 func (r *recordingReporter) Report(_ context.Context, _ endpoints.Endpoint, made report) error {

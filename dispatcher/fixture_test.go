@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -47,7 +48,7 @@ func newFixture(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	client := storetest.Client(t, server.URL())
-	return fixture{server, client, storetest.Store(t, client), outbox.New(client), &fakeIndex{known: map[string]endpoints.Endpoint{}}, &recordingReporter{}, &logtest.Buffer{}}
+	return fixture{server, client, storetest.Store(t, client), outbox.New(client), &fakeIndex{known: map[string]endpoints.Endpoint{}, lists: map[string]allowlist.List{}}, &recordingReporter{}, &logtest.Buffer{}}
 }
 
 // endpointAt returns the endpoint of a new merchant of the bucket.

@@ -24,8 +24,10 @@ import (
 const (
 	// fieldOwner owns the condition and the part of status that dispatchers write. All dispatchers share it.
 	fieldOwner = "merchant-operator-dispatcher"
-	// testFieldOwner owns observedTestTrigger, which a report of health neither writes nor removes.
-	testFieldOwner = fieldOwner + "-test"
+	// testFieldOwner owns observedTestTrigger, and allowlistFieldOwner status.allowlist, which a report of health neither writes
+	// nor removes.
+	testFieldOwner      = fieldOwner + "-test"
+	allowlistFieldOwner = fieldOwner + "-allowlist"
 )
 
 // reportTimeout bounds one report.
@@ -87,6 +89,26 @@ func (r *kubeReporter) reportTest(ctx context.Context, endpoint endpoints.Endpoi
 		return err
 	}
 	return r.applyStatus(ctx, merchant, testFieldOwner, status)
+}
+
+// ReportAllowlist writes what the allowlist has refused; nil: nothing. Errors are those of Report.
+func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	merchant, err := r.sameMerchant(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	status := v1alpha1ac.MerchantStatus()
+	if refused != nil {
+		list := v1alpha1ac.AllowlistStatus().WithOtherRequests(refused.OtherRequests)
+		for _, block := range refused.Refused {
+			list.WithRefused(v1alpha1ac.RefusedBlock().WithBlock(block.Block).WithRequests(block.Requests).
+				WithFirstSeen(block.FirstSeen).WithLastSeen(block.LastSeen))
+		}
+		status.WithAllowlist(list)
+	}
+	return r.applyStatus(ctx, merchant, allowlistFieldOwner, status)
 }
 
 // statusOf returns the part of the status that dispatchers own.

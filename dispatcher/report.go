@@ -35,17 +35,15 @@ type report struct {
 // errMerchantGone says that the Merchant of an endpoint does not exist any more.
 var errMerchantGone = errors.New("the Merchant is gone")
 
-// reportHealth reports changed health, and resumes endpoints with a new target. A failed report is repeated later, by
+// reportHealth reports changed health, then changed refusals of allowlists, and resumes endpoints with a new target. A failed report is repeated later, by
 // this dispatcher or another one: Redis stores what has been reported.
 func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 	pending, err := d.pendingWork(ctx)
 	if err != nil {
 		return false, err
 	}
-	first := slices.IndexFunc(pending, func(work outbox.PendingWork) bool { return work.Bucket >= d.nextReport })
-	first = max(first, 0)
 	left, unhealthy := changesPerRound, map[string]int{}
-	for _, work := range slices.Concat(pending[first:], pending[:first]) {
+	for _, work := range beginningAt(d.nextReport, pending) {
 		if !work.Endpoints {
 			continue
 		}
@@ -67,7 +65,14 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 		}
 	}
 	d.metrics.unhealthy(unhealthy)
-	return false, nil
+	return false, d.reportRefusals(ctx, pending, &left)
+}
+
+// beginningAt returns the buckets in turn, beginning with this one.
+func beginningAt(bucket session.Bucket, pending []outbox.PendingWork) []outbox.PendingWork {
+	first := slices.IndexFunc(pending, func(work outbox.PendingWork) bool { return work.Bucket >= bucket })
+	first = max(first, 0)
+	return slices.Concat(pending[first:], pending[:first])
 }
 
 // reportChange reports the health of an endpoint if it is not what was reported last, and returns it. The error is of Redis.
@@ -97,7 +102,7 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 	return h, d.report(ctx, endpoint, h, state, left)
 }
 
-// refreshHealth reports times and counts of one bucket again that have changed.
+// refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of refusals.
 func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
 	bucket := d.nextRefresh
 	d.nextRefresh = (bucket + 1) % session.Buckets
@@ -117,7 +122,7 @@ func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return false, nil
+	return false, d.refreshRefusals(ctx, bucket, &left)
 }
 
 func outdated(state outbox.EndpointState, now time.Time) bool {

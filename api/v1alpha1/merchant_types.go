@@ -278,6 +278,41 @@ type WebhookFailure struct {
 	StatusCode int32 `json:"statusCode,omitempty"`
 }
 
+// AllowlistStatus is what API replicas have seen of requests with a good key from addresses that spec.ipAllowlist does not allow. A new
+// block is written within a minute, times and counts at most every ten minutes.
+type AllowlistStatus struct {
+	// refused are the address blocks of these requests: /24 of IPv4, /48 of IPv6, those with the most requests first. A block
+	// is removed a day after its last request, or when spec.ipAllowlist changes and allows it.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Refused []RefusedBlock `json:"refused,omitempty"`
+
+	// otherRequests is the number of such requests from all other blocks. If it is high, the key is used from many networks.
+	// +optional
+	OtherRequests int64 `json:"otherRequests,omitempty"`
+}
+
+// RefusedBlock is an address block from which requests were refused, or would have been without the mode Report.
+type RefusedBlock struct {
+	// block is the CIDR block, for example 203.0.113.0/24.
+	// +kubebuilder:validation:MaxLength=43
+	// +required
+	Block string `json:"block,omitempty"`
+
+	// requests is the number of requests since firstSeen.
+	// +required
+	Requests int64 `json:"requests,omitempty"`
+
+	// firstSeen is the time of the first request, in RFC 3339.
+	// +required
+	FirstSeen metav1.Time `json:"firstSeen,omitzero"`
+
+	// lastSeen is the time of the last request, in RFC 3339.
+	// +required
+	LastSeen metav1.Time `json:"lastSeen,omitzero"`
+}
+
 // MerchantStatus is the observed state of a Merchant.
 type MerchantStatus struct {
 	// observedGeneration is the metadata.generation that this status describes; -1 until the operator has seen the object.
@@ -299,6 +334,10 @@ type MerchantStatus struct {
 	// +optional
 	Webhook *WebhookStatus `json:"webhook,omitempty"`
 
+	// allowlist is what was refused by spec.ipAllowlist in the last day; absent: nothing.
+	// +optional
+	Allowlist *AllowlistStatus `json:"allowlist,omitempty"`
+
 	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (from the first
 	// event on; written by the dispatcher).
 	// +kubebuilder:validation:MaxItems=8
@@ -319,6 +358,7 @@ type MerchantStatus struct {
 // +kubebuilder:printcolumn:name="Display name",type=string,JSONPath=`.spec.displayName`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.merchantID`
 // +kubebuilder:printcolumn:name="Webhook",type=string,JSONPath=`.status.conditions[?(@.type=="WebhookHealthy")].reason`
+// +kubebuilder:printcolumn:name="Allowlist",type=string,priority=1,JSONPath=`.spec.ipAllowlistMode`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
@@ -140,6 +141,14 @@ func (e *Endpoints) Endpoint(merchantID string) Endpoint {
 		return Endpoint{State: Withdrawn}
 	}
 	return Endpoint{}
+}
+
+// Allowlist returns the allowlist of a published merchant.
+func (e *Endpoints) Allowlist(merchantID string) allowlist.List {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	list, _ := allowlist.Parse(e.merchants[published.MerchantName(merchantID)].IPAllowlist) // decoded records are valid
+	return list
 }
 
 func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {

@@ -54,7 +54,6 @@ func names[R any](e *Endpoints, records map[string]R) func() []string {
 }
 
 func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) error {
-	record.IPAllowlist = nil // nothing here needs it
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before, known := e.merchants[name]

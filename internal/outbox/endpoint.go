@@ -90,8 +90,11 @@ type Report struct {
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
 // MayReportChange reports whether the merchant's budget allows another report of a change; now is the time of Redis.
-func (e EndpointState) MayReportChange(now time.Time) bool {
-	return !now.Before(e.paid.Add(-(ReportBurst - 1) * ReportInterval))
+func (e EndpointState) MayReportChange(now time.Time) bool { return MayReportChange(e.paid, now) }
+
+// MayReportChange reports whether a budget from which reports are paid until then allows another one; now is the time of Redis.
+func MayReportChange(paid, now time.Time) bool {
+	return !now.Before(paid.Add(-(ReportBurst - 1) * ReportInterval))
 }
 
 // endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.

@@ -15,6 +15,16 @@ local function unhealthy(endpoint)
   return endpoint[DISABLED] or endpoint[PERMANENT] or endpoint[SINCE] and now_ms - endpoint[SINCE] >= unhealthy_after_ms
 end
 
+--- pay_report
+-- Expects clock and endpoint. Defines pay_report(endpoint_key).
+
+-- A report of a change to the status of a Merchant, whatever it is about, uses up a part of one budget.
+local function pay_report(key)
+  local paid = tonumber(call('HGET', key, 'paid')) or 0
+  call('HSET', key, 'paid', math.max(now_ms, paid) + REPORT_INTERVAL)
+  call('PEXPIRE', key, endpoint_keep_ms)
+end
+
 --- resume_endpoint
 -- Forgets how an endpoint fared at another target, so that events are sent to it (again).
 -- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints; ARGV[1] the target, '' for the present one of a disabled endpoint,
@@ -67,7 +77,7 @@ if ARGV[3] == '1' then
   end
   call('HSET', KEYS[1], 'reported', ARGV[5], 'reported_at', now_ms, 'pending', ARGV[6], 'dead', ARGV[7])
   if ARGV[4] ~= ARGV[5] then
-    call('HSET', KEYS[1], 'paid', math.max(now_ms, tonumber(endpoint[PAID]) or 0) + REPORT_INTERVAL)
+    pay_report(KEYS[1])
   end
   call('PEXPIRE', KEYS[1], endpoint_keep_ms)
 end

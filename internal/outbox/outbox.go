@@ -28,6 +28,9 @@ var files embed.FS
 // Queue is the part of a script that records events; see queue.lua.
 var Queue = strings.ReplaceAll(redis.Part(files, "queue"), "RECORD_VERSION", strconv.Itoa(recordVersion))
 
+// Budget is the part of a script that takes a report to a Merchant's status from the merchant's budget; see endpoint.lua.
+var Budget = part("endpoint") + part("pay_report")
+
 var (
 	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
 	endpoint    = part("endpoint")
@@ -52,7 +55,7 @@ var (
 	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, backlogLua)
 	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))
 	readEndpointsScript     = redis.NewScript("read_endpoints", redis.Clock, endpoint, part("read_endpoints"))
-	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, endpoint, part("report_endpoint"))
+	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, Budget, part("report_endpoint"))
 	forgetEndpointScript    = redis.NewScript("forget_endpoint", redis.Clock, forgetEndpointLua)
 )
 

@@ -17,6 +17,8 @@ type PendingWork struct {
 	Events, Sessions bool
 	// Endpoints: there are some for WatchedEndpoints.
 	Endpoints bool
+	// Refusals: allowlists of merchants have refused somebody.
+	Refusals bool
 	// Overdue is how long the first of what is due has waited.
 	Overdue Overdue
 }
@@ -65,10 +67,10 @@ func (o *Outbox) pollEach(ctx context.Context, buckets []session.Bucket) ([]Pend
 }
 
 func pollKeys(buckets ...session.Bucket) []string {
-	keys := make([]string, 0, 3*len(buckets))
+	keys := make([]string, 0, 4*len(buckets))
 	for _, bucket := range buckets {
 		space := redis.KeyspaceOf(bucket)
-		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey))
+		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey), space.Key(redis.RefusalsKey))
 	}
 	return keys
 }
@@ -79,7 +81,7 @@ func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork
 	for i, bucket := range buckets {
 		event, expired := reply.Int(), reply.Int()
 		all[i] = PendingWork{
-			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0,
+			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0, Refusals: reply.Int() > 0,
 			Overdue: Overdue{Event: overdueOf(event), Session: overdueOf(expired)},
 		}
 	}

@@ -43,6 +43,10 @@ const (
 	OverrideKey = "key:"
 	// LastUseKey + key id holds the last use of one ApiKey, in milliseconds.
 	LastUseKey = "used:"
+	// MerchantRefusalsKey + merchant id holds what the merchant's allowlist has refused, and RefusalsKey the merchants of which there is
+	// some, by the time of the first; see refusals.lua.
+	MerchantRefusalsKey = "refusals:"
+	RefusalsKey         = "refusals"
 	// SessionKey + session id is the hash of one session.
 	SessionKey = "session:"
 	// IdempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".

@@ -16,6 +16,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=merchant-operator.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AllowlistStatus"):
+		return &apiv1alpha1.AllowlistStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):
 		return &apiv1alpha1.ApiKeyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ApiKeySpec"):
@@ -38,6 +40,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PreviousKeyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimit"):
 		return &apiv1alpha1.RateLimitApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RefusedBlock"):
+		return &apiv1alpha1.RefusedBlockApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rotation"):
 		return &apiv1alpha1.RotationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationStatus"):

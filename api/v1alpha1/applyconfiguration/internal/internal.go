@@ -23,6 +23,18 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.AllowlistStatus
+  map:
+    fields:
+    - name: otherRequests
+      type:
+        scalar: numeric
+    - name: refused
+      type:
+        list:
+          elementType:
+            namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.RefusedBlock
+          elementRelationship: atomic
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKey
   map:
     fields:
@@ -208,6 +220,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.MerchantStatus
   map:
     fields:
+    - name: allowlist
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.AllowlistStatus
     - name: conditions
       type:
         list:
@@ -257,6 +272,21 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 50
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.RefusedBlock
+  map:
+    fields:
+    - name: block
+      type:
+        scalar: string
+    - name: firstSeen
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastSeen
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: requests
+      type:
+        scalar: numeric
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Rotation
   map:
     fields:

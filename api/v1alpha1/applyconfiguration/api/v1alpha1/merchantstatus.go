@@ -20,6 +20,8 @@ type MerchantStatusApplyConfiguration struct {
 	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
 	// webhook is what the dispatcher has seen of the endpoint; absent without a webhook, and before the first event.
 	Webhook *WebhookStatusApplyConfiguration `json:"webhook,omitempty"`
+	// allowlist is what was refused by spec.ipAllowlist in the last day; absent: nothing.
+	Allowlist *AllowlistStatusApplyConfiguration `json:"allowlist,omitempty"`
 	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (from the first
 	// event on; written by the dispatcher).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
@@ -60,6 +62,14 @@ func (b *MerchantStatusApplyConfiguration) WithWebhookSecretName(value string) *
 // If called multiple times, the Webhook field is set to the value of the last call.
 func (b *MerchantStatusApplyConfiguration) WithWebhook(value *WebhookStatusApplyConfiguration) *MerchantStatusApplyConfiguration {
 	b.Webhook = value
+	return b
+}
+
+// WithAllowlist sets the Allowlist field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Allowlist field is set to the value of the last call.
+func (b *MerchantStatusApplyConfiguration) WithAllowlist(value *AllowlistStatusApplyConfiguration) *MerchantStatusApplyConfiguration {
+	b.Allowlist = value
 	return b
 }
 
