@@ -16,8 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// shop is the one merchant of this package: a key that every replica accepts, and the token of a rail.
-type shop struct{ key, rail string }
+// shop is the one merchant of this package: keys of both modes that every replica accepts, and the token of a rail.
+type shop struct{ key, testKey, rail string }
 
 var (
 	openShop sync.Once
@@ -33,10 +33,12 @@ func newShop(t *testing.T) shop {
 			m.Spec.Page = &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"}
 		})
 		_, key := tenant.ApiKey("till", "coffee")
-		theShop = shop{key: key, rail: tenant.RailToken()}
+		_, testKey := tenant.ApiKey("sandbox", "coffee", func(k *v1alpha1.ApiKey) { k.Spec.Mode = v1alpha1.ModeTest })
+		theShop = shop{key: key, testKey: testKey, rail: tenant.RailToken()}
 		for _, replica := range shared.replicas {
-			tenant.Eventually("the key works", func() bool {
-				return call(t, replica.Public, http.MethodGet, fixture.Me, key, "").Status == http.StatusOK
+			tenant.Eventually("the keys work", func() bool {
+				return call(t, replica.Public, http.MethodGet, fixture.Me, key, "").Status == http.StatusOK &&
+					call(t, replica.Public, http.MethodGet, fixture.Me, testKey, "").Status == http.StatusOK
 			})
 		}
 	})
