@@ -81,7 +81,7 @@ const (
 
 // visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
 // namespace; single Merchants are reviewed only in namespaces without a right on all of them.
-func (c *console) visible(ctx context.Context, p person, all []v1alpha1.Merchant) (seen []v1alpha1.Merchant, incomplete bool, err error) {
+func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
 	subject := p.subject()
 	if everything, err := c.may(ctx, subject, verbGet, "", ""); err != nil || everything {
 		return all, false, err
@@ -134,15 +134,20 @@ func (c *console) visible(ctx context.Context, p person, all []v1alpha1.Merchant
 }
 
 // matching returns the Merchants whose name contains the text, by display name.
-func matching(all []v1alpha1.Merchant, text string) []v1alpha1.Merchant {
+func matching(all []v1alpha1.Merchant, text string) []*v1alpha1.Merchant {
 	text = strings.ToLower(strings.TrimSpace(text))
-	found := slices.Clone(all)
-	found = slices.DeleteFunc(found, func(m v1alpha1.Merchant) bool {
-		return !strings.Contains(strings.ToLower(m.Spec.DisplayName), text) && !strings.Contains(m.Namespace+"/"+m.Name, text)
-	})
-	slices.SortFunc(found, func(a, b v1alpha1.Merchant) int {
-		return cmp.Or(cmp.Compare(strings.ToLower(a.Spec.DisplayName), strings.ToLower(b.Spec.DisplayName)),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	lower := map[*v1alpha1.Merchant]string{} // once for each, not for each comparison
+	var found []*v1alpha1.Merchant
+	for i := range all {
+		m := &all[i]
+		name := strings.ToLower(m.Spec.DisplayName)
+		if strings.Contains(name, text) || strings.Contains(m.Namespace+"/"+m.Name, text) {
+			lower[m] = name
+			found = append(found, m)
+		}
+	}
+	slices.SortFunc(found, func(a, b *v1alpha1.Merchant) int {
+		return cmp.Or(cmp.Compare(lower[a], lower[b]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return found
 }
