@@ -97,15 +97,20 @@ redis-packages = go list -test -f '{{range .Deps}}{{if eq . "'"$$(go list ./test
 	| sed -n 's/\.test$$//p' | paste -sd ' '
 
 .PHONY: bench
-bench: redis build ## Benchmark the API (minutes); BENCH_SECONDS sets the time of each measurement
+bench: redis build ## Benchmark the API and the console (minutes); BENCH_SECONDS sets the time of each measurement
 	@go build -o bin/ ./test/bench
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench api $(ARGS)
-	@$(MAKE) bench-streams ARGS=
+	@$(MAKE) bench-streams bench-console ARGS=
 
 .PHONY: bench-streams
 bench-streams: redis build ## Benchmark streams of session statuses: time to the payer, memory, and the API beside them
 	@go build -o bin/ ./test/bench
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench streams $(ARGS)
+
+.PHONY: bench-console
+bench-console: redis build ## Benchmark the console with 1,000 merchants in 100 namespaces
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench console $(ARGS)
 
 .PHONY: bench-operator
 bench-operator: build ## Benchmark the operator with 10,000 ApiKeys

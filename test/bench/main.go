@@ -16,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/test/bench/api"
 	"github.com/merchant-operator/merchant-operator/test/bench/cluster"
+	"github.com/merchant-operator/merchant-operator/test/bench/console"
 	"github.com/merchant-operator/merchant-operator/test/bench/directory"
 	"github.com/merchant-operator/merchant-operator/test/bench/dispatcher"
 	"github.com/merchant-operator/merchant-operator/test/bench/operator"
@@ -35,7 +36,7 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the API, the operator and the dispatcher",
+		Short: "Measure the roles",
 		Long: "Each command starts a kube-apiserver, Redis and a role on this machine, measures it, and prints tables and a line\n" +
 			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. docs/performance explains the measurements.\n\n" +
 			"KUBEBUILDER_ASSETS is the directory of kube-apiserver and etcd (make sets it). BENCH_ROUNDS, BENCH_SECONDS and\n" +
@@ -46,7 +47,7 @@ func newCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(api.Command(), streams.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
+	root.AddCommand(api.Command(), streams.Command(), console.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
 	root.AddCommand(api.ServeCommand(), dispatcher.PostCommand())
 	for _, command := range root.Commands() {
 		command.Args = cobra.NoArgs
