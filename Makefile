@@ -66,14 +66,14 @@ clean: ## Remove bin and dist; keep the cached control plane
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: test
-test: redis browser nginx nodejs compiler ## Test the code, with the race detector; PKG and ARGS select some
+test: redis browser nginx nodejs examples compiler ## Test the code, with the race detector; PKG and ARGS select some
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \
 	go test -race -timeout 20m -p $(PACKAGES) $(ARGS) $(PKG)
 
 .PHONY: test-files
-test-files: redis nodejs ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows
+test-files: redis nodejs examples ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
 	echo "==> building promtool and Prometheus, which test the alerts and the dashboard (minutes the first time)"; \
 	for tool in promtool prometheus; do GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) $$tool --version >/dev/null; done; \
@@ -249,6 +249,10 @@ nginx: ## Install nginx if missing
 .PHONY: nodejs
 nodejs: ## Install Node.js and npm if missing
 	@hack/install.sh nodejs
+
+.PHONY: examples
+examples: ## Install curl, openssl and Python 3 if missing, for the tests of examples/
+	@hack/install.sh examples
 
 .PHONY: compiler
 compiler: ## Install a C compiler if missing, for the race detector

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs system packages, if they are missing: redis-server, Valkey, a browser and a proxy for the tests of the payer's page,
-# Node.js for the generator of TypeScript clients and an OpenID provider, a C compiler for the race detector, and what a native
-# node of hack/cluster needs.
+# Node.js for the generator of TypeScript clients and an OpenID provider, what examples/ need, a C compiler for the race detector,
+# and what a native node of hack/cluster needs.
 #
-#   hack/install.sh redis | valkey | browser | nginx | nodejs | compiler | node
+#   hack/install.sh redis | valkey | browser | nginx | nodejs | examples | compiler | node
 #
 # `valkey` prints the path of its server, for REDIS_SERVER. Everything else goes to stderr.
 set -euo pipefail
@@ -32,8 +32,12 @@ case ${1:-} in
     debian=nginx brew=nginx
     ;;
   nodejs)
-    command="node npm" why="the tests generate a TypeScript client and run an OpenID provider"
+    command="node npm" why="the tests generate a TypeScript client, and run an OpenID provider and examples"
     debian="nodejs npm" brew=node
+    ;;
+  examples)
+    command="curl openssl python3" why="the tests run the examples in each language"
+    debian="curl openssl python3" brew="curl openssl python"
     ;;
   compiler)
     # The compiler that cgo uses; CC may include flags.
@@ -47,7 +51,7 @@ case ${1:-} in
     debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
     ;;
   *)
-    echo "usage: $0 redis | valkey | browser | nginx | nodejs | compiler | node" >&2
+    echo "usage: $0 redis | valkey | browser | nginx | nodejs | examples | compiler | node" >&2
     exit 2
     ;;
 esac
@@ -73,7 +77,8 @@ if command -v apt-get >/dev/null; then
   # shellcheck disable=SC2086 # it may be several packages
   $root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $debian >&2
 elif [[ -n $brew ]] && command -v brew >/dev/null; then
-  brew install "$brew" >&2
+  # shellcheck disable=SC2086 # it may be several packages
+  brew install $brew >&2
 else
   echo "Neither apt-get nor brew was found. Put $command on the PATH: $why." >&2
   exit 1

@@ -1,0 +1,150 @@
+package examples
+
+import (
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+// Whatever is lost between the till and the API, the payer is charged once.
+func TestAChargeIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		faults  []fault
+		creates int
+		env     []string
+	}{
+		"answer lost":    {[]fault{lost, status(http.StatusServiceUnavailable, "1"), pass, status(http.StatusServiceUnavailable, "1")}, 3, nil},
+		"half an answer": {[]fault{cut, status(http.StatusInternalServerError, "1"), pass, lost}, 3, nil},
+		"timeout":        {[]fault{hang, status(http.StatusTooManyRequests, "1")}, 3, []string{"TIMEOUT=2"}},
+	} {
+		for _, e := range examples {
+			t.Run(name+", "+e.name, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				proxy := newProxy(t, test.faults...)
+				till := s.charge(e, proxy.url, "1001", test.env...)
+				id := s.session(till)
+				s.settle(id, "COMPLETED")
+				if code := till.exit(t); code != 0 {
+					t.Errorf("exit code %d\n%s", code, &till.stderr)
+				}
+				want := "session " + id + "\nreplay: an earlier request created it\npayer's page " + proxy.url + "/pay/" + id + "\nstatus COMPLETED\n"
+				if printed := till.stdout.String(); printed != want {
+					t.Errorf("it printed\n%s\nwant\n%s", printed, want)
+				}
+				creates := proxy.requested()
+				if len(creates) < test.creates {
+					t.Errorf("it sent %d requests for a session, want %d", len(creates), test.creates)
+				}
+				for _, c := range creates {
+					if c.idempotencyKey != "order-1001" || c.body != creates[0].body || c.session != "" && c.session != id {
+						t.Errorf("it sent %+v, and first %+v", c, creates[0])
+					}
+				}
+				if page := s.send(proxy.url, http.MethodGet, "/pay/"+id, "", ""); page.Status != http.StatusOK {
+					t.Errorf("the payer's page: %d", page.Status)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyAPaidSessionIsASuccess(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			till := s.charge(e, api.Public, "1001")
+			s.settle(s.session(till), "FAILED")
+			if code := till.exit(t); code != 1 || !strings.HasSuffix(till.stdout.String(), "status FAILED\n") || strings.Contains(till.stdout.String(), "replay") {
+				t.Errorf("exit code %d\n%s\n%s", code, &till.stdout, &till.stderr)
+			}
+		})
+	}
+}
+
+// A till that was restarted, or whose order was changed after the charge.
+func TestAnOrderThatWasCharged(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			s.settle(id, "COMPLETED")
+			again := s.charge(e, api.Public, "1001")
+			if code := again.exit(t); code != 0 || s.session(again) != id || !strings.Contains(again.stdout.String(), "\nreplay: ") {
+				t.Errorf("exit code %d\n%s\n%s", code, &again.stdout, &again.stderr)
+			}
+			env := []string{"API_URL=" + api.Public, "API_KEY=" + s.key}
+			other := start(t, e, env, "charge", "1001", "9999")
+			if code := other.exit(t); code != 1 || other.stdout.String() != "" ||
+				!strings.Contains(other.stderr.String(), "mismatch: order 1001 was charged before with another amount, as session "+id) {
+				t.Errorf("another amount: exit code %d\n%s\n%s", code, &other.stdout, &other.stderr)
+			}
+		})
+	}
+}
+
+func TestAChargeThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			down := newProxy(t, status(http.StatusServiceUnavailable, "3600"))
+			till := s.charge(e, down.url, "1001")
+			code, message := till.exit(t), till.stderr.String()
+			if code != 1 || !strings.Contains(message, "gave up: 503 ") || !strings.Contains(message, "request-of-the-proxy") || len(down.requested()) != 1 {
+				t.Errorf("an API that is down: exit code %d\n%s", code, message)
+			}
+			s.key = strings.ToUpper(s.key)
+			till = s.charge(e, api.Public, "1001")
+			code, message = till.exit(t), till.stderr.String()
+			if code != 1 || !strings.Contains(message, `refused: 401 {"error":"missing or invalid API key"}`) {
+				t.Errorf("a wrong key: exit code %d\n%s", code, message)
+			}
+			for _, arguments := range [][]string{
+				{}, {"charge", "1001"}, {"charge", "1001", "12.50"}, {"charge", `1"}`, "1250"}, {"charge", "order\n1", "1250"},
+			} {
+				till = start(t, e, []string{"API_URL=" + api.Public}, arguments...)
+				if code := till.exit(t); code != 2 || !strings.Contains(till.stderr.String(), "charge ORDER AMOUNT_CENTS") {
+					t.Errorf("%q: exit code %d\n%s", arguments, code, &till.stderr)
+				}
+			}
+		})
+	}
+}
+
+// Everybody on a machine can list the arguments of its processes.
+func TestTheKeyIsNoArgument(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var processes []byte
+			proxy := newProxy(t, func(w http.ResponseWriter, r *http.Request, forward func() fixture.Answer) {
+				var err error
+				if processes, err = exec.Command("ps", "-A", "-ww", "-o", "args=").Output(); err != nil {
+					t.Error(err)
+				}
+				pass(w, r, forward)
+			})
+			order := "order-of-" + e.name
+			till := s.charge(e, proxy.url, order)
+			s.settle(s.session(till), "COMPLETED")
+			if code := till.exit(t); code != 0 || !strings.Contains(string(processes), order) {
+				t.Fatalf("exit code %d\n%s\nThe processes were\n%s", code, &till.stderr, processes)
+			}
+			if strings.Contains(string(processes)+till.stdout.String()+till.stderr.String(), s.key) {
+				t.Error("the key is an argument of a process, or printed")
+			}
+		})
+	}
+}
