@@ -3,7 +3,7 @@
 //	go run . charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
 //	go run . listen PORT                 receive webhooks on 127.0.0.1
 //
-// Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT of one request in seconds (default 10).
+// Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 package main
 
 import (

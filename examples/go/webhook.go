@@ -46,11 +46,11 @@ type change struct {
 var (
 	mu      sync.Mutex            // your transaction
 	handled = map[string]bool{}   // by webhook-id: a table with a unique index
-	latest  = map[string]change{} // by session id: a table
+	latest  = map[string]change{} // by session id: a table, which also says whose order it is
 )
 
 // handle runs in one transaction. If that fails, answer 503: the event is sent again.
-func handle(id, mode string, c change) {
+func handle(id string, c change) {
 	mu.Lock()
 	defer mu.Unlock()
 	if handled[id] {
@@ -58,7 +58,7 @@ func handle(id, mode string, c change) {
 	}
 	handled[id] = true
 	if c.Payment != nil {
-		fmt.Println(mode + "note the refund of payment " + c.PaymentRef)
+		fmt.Println("note the refund of payment", c.PaymentRef)
 	}
 	stored := latest[c.SessionID]
 	if c.Sequence <= stored.Sequence {
@@ -70,9 +70,9 @@ func handle(id, mode string, c change) {
 	}
 	switch c.Status {
 	case "COMPLETED":
-		fmt.Println(mode + "deliver order " + c.OrderRef)
+		fmt.Println("deliver order", c.OrderRef)
 	case "FAILED", "EXPIRED", "CANCELLED":
-		fmt.Println(mode + "cancel order " + c.OrderRef)
+		fmt.Println("cancel order", c.OrderRef)
 	}
 }
 
@@ -82,25 +82,24 @@ func listen(port string) {
 	if err != nil || len(secret) < 24 {
 		log.Fatal("WEBHOOK_SECRET is not whsec_ and the base64 of 24 to 64 bytes")
 	}
+	live := os.Getenv("LIVEMODE") != "false" // events of the other mode change nothing
 	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10)) // far above the size of any event
 		if err != nil || !verified(secret, r.Header, body) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		event := struct {
+		var event struct {
 			Livemode bool   `json:"livemode"`
 			Data     change `json:"data"`
-		}{Livemode: true}
+		}
 		if err := json.Unmarshal(body, &event); err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		mode := ""
-		if !event.Livemode {
-			mode = "test: " // a test event must never ship goods
+		if event.Livemode == live {
+			handle(r.Header.Get("webhook-id"), event.Data)
 		}
-		handle(r.Header.Get("webhook-id"), mode, event.Data)
 		w.WriteHeader(http.StatusNoContent)
 	})))
 }

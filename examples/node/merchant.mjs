@@ -4,7 +4,7 @@
 //   node merchant.mjs charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
 //   node merchant.mjs listen PORT                 receive webhooks on 127.0.0.1
 //
-// Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT of one request in seconds (default 10).
+// Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -77,25 +77,25 @@ function verified(secret, headers, body) {
 }
 
 const handled = new Set(); // by webhook-id: a table with a unique index
-const statuses = new Map(); // by session id: a table
+const statuses = new Map(); // by session id: a table, which also says whose order it is
 
 // handle runs in one transaction. If it does not throw, the event is handled for good.
-async function handle(id, { livemode, data }) {
+async function handle(id, { data }) {
   if (handled.has(id)) return; // events arrive at least once
   handled.add(id);
-  const mode = livemode === false ? "test: " : ""; // a test event must never ship goods
-  if (data.payment) console.log(`${mode}note the refund of payment ${data.paymentRef}`);
+  if (data.payment) console.log(`note the refund of payment ${data.paymentRef}`);
   const stored = statuses.get(data.sessionId) ?? { sequence: 0 };
   if (!(data.sequence > stored.sequence)) return; // a later event is stored already, or this is no event of a session
   statuses.set(data.sessionId, { sequence: data.sequence, status: data.status });
   if (data.status === stored.status) return;
-  if (data.status === "COMPLETED") console.log(`${mode}deliver order ${data.orderRef}`);
-  if (["FAILED", "EXPIRED", "CANCELLED"].includes(data.status)) console.log(`${mode}cancel order ${data.orderRef}`);
+  if (data.status === "COMPLETED") console.log(`deliver order ${data.orderRef}`);
+  if (["FAILED", "EXPIRED", "CANCELLED"].includes(data.status)) console.log(`cancel order ${data.orderRef}`);
 }
 
 function listen(port) {
   const secret = Buffer.from(WEBHOOK_SECRET.replace(/^whsec_/, ""), "base64");
   if (secret.length < 24) fail("WEBHOOK_SECRET is not whsec_ and the base64 of 24 to 64 bytes");
+  const live = process.env.LIVEMODE !== "false"; // events of the other mode change nothing
   createServer(async (request, response) => {
     try {
       const chunks = [];
@@ -106,7 +106,8 @@ function listen(port) {
       }
       const body = Buffer.concat(chunks);
       if (!verified(secret, request.headers, body)) return response.writeHead(401).end();
-      await handle(request.headers["webhook-id"], JSON.parse(body)); // it only stores, so that the answer is quick
+      const event = JSON.parse(body);
+      if (event.livemode === live) await handle(request.headers["webhook-id"], event); // it only stores, so that the answer is quick
       response.writeHead(204).end();
     } catch {
       response.writeHead(503).end(); // the event is sent again

@@ -4,7 +4,7 @@
     merchant.py charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
     merchant.py listen PORT                 receive webhooks on 127.0.0.1
 
-Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT of one request in seconds (default 10).
+Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 """
 
 import base64
@@ -24,7 +24,7 @@ import urllib.request
 
 API_URL = os.environ.get("API_URL", "").rstrip("/")
 TIMEOUT = float(os.environ.get("TIMEOUT", "10"))
-PATIENCE = 180  # seconds of retries; keep it far below the 24 hours that an Idempotency-Key is kept
+PATIENCE = 180  # seconds of retries: keep it far below the 24 hours that an Idempotency-Key is kept
 
 
 def once(method, path, body, headers):
@@ -38,11 +38,9 @@ def once(method, path, body, headers):
         return response.status, response.headers, response.read()
 
 
-def send(method, path, body=None, idempotency_key=None):
+def send(method, path, body=None, **headers):
     """Send a request until it is answered, and return the decoded answer and its headers."""
-    headers = {"Authorization": "Bearer " + os.environ["API_KEY"], "Content-Type": "application/json"}
-    if idempotency_key:
-        headers["Idempotency-Key"] = idempotency_key
+    headers |= {"Authorization": "Bearer " + os.environ["API_KEY"], "Content-Type": "application/json"}
     give_up = time.monotonic() + PATIENCE
     for attempt in itertools.count():
         pause = 2**attempt
@@ -69,7 +67,7 @@ def charge(order, amount_cents):
     # The key is of the order, not of the request: whatever is sent again, also by a restarted till, finds the session that
     # exists and charges nothing twice. To charge again after a failed payment, use another key, such as order-1001-2.
     body = json.dumps({"orderRef": order, "amountCents": int(amount_cents)}).encode()
-    session, headers = send("POST", "/api/v1/sessions", body, "order-" + order)
+    session, headers = send("POST", "/api/v1/sessions", body, **{"Idempotency-Key": "order-" + order})
     path = "/api/v1/sessions/" + session["sessionId"]
     if headers.get("Idempotency-Mismatch") == "true":
         sys.exit(f"mismatch: order {order} was charged before with another amount, as session {session['sessionId']}")
@@ -98,18 +96,18 @@ def verified(secret, headers, body):
 
 lock = threading.Lock()  # your transaction
 handled = set()  # by webhook-id: a table with a unique index
-statuses = {}  # sequence and status by session id: a table
+statuses = {}  # sequence and status by session id: a table, which also says whose order it is
 
 
 def handle(event_id, event):
     """Handle an event in one transaction. If it does not fail, the event is handled for good."""
-    data, mode = event["data"], "test: " if event.get("livemode") is False else ""  # a test event must never ship goods
+    data = event["data"]
     with lock:
         if event_id in handled:
             return  # events arrive at least once
         handled.add(event_id)
         if "payment" in data:
-            print(f"{mode}note the refund of payment {data['paymentRef']}", flush=True)
+            print("note the refund of payment", data["paymentRef"], flush=True)
         sequence, status = statuses.get(data.get("sessionId"), (0, None))
         if data.get("sequence", 0) <= sequence:
             return  # a later event is stored already, or this is no event of a session
@@ -117,15 +115,16 @@ def handle(event_id, event):
         if data["status"] == status:
             return
         if data["status"] == "COMPLETED":
-            print(f"{mode}deliver order {data.get('orderRef')}", flush=True)
+            print("deliver order", data.get("orderRef"), flush=True)
         elif data["status"] in ("FAILED", "EXPIRED", "CANCELLED"):
-            print(f"{mode}cancel order {data.get('orderRef')}", flush=True)
+            print("cancel order", data.get("orderRef"), flush=True)
 
 
 def listen(port):
     secret = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
     if len(secret) < 24:
         sys.exit("WEBHOOK_SECRET is not whsec_ and the base64 of 24 to 64 bytes")
+    live = os.environ.get("LIVEMODE") != "false"  # events of the other mode change nothing
 
     class Receiver(http.server.BaseHTTPRequestHandler):
         timeout = 10  # seconds that a slow sender gets
@@ -134,8 +133,9 @@ def listen(port):
         def do_POST(self):
             body = self.rfile.read(min(abs(int(self.headers.get("Content-Length", 0))), 64 << 10))
             genuine = verified(secret, self.headers, body)
-            if genuine:
-                handle(self.headers["webhook-id"], json.loads(body))  # it only stores, so that the answer is quick
+            event = json.loads(body) if genuine else {}
+            if event.get("livemode") is live:
+                handle(self.headers["webhook-id"], event)  # it only stores, so that the answer is quick
             self.send_response(204 if genuine else 401)
             self.end_headers()
 

@@ -1,9 +1,8 @@
-// Package receivers runs the example receivers of docs/webhooks.md, as they stand there, and the one in hack/receiver: they get
-// events in every order, each twice, and must do each thing once.
+// Package receivers runs the receivers of examples/ and the one in hack/receiver: they get events in every order, each twice, and must
+// do each thing once.
 package receivers
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -24,61 +23,33 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-const (
-	secret  = "whsec_dGhpcnR5LXR3byBieXRlcyBvZiB0aGUgbmV3IG9uZSE="
-	foreign = "whsec_dGhpcnR5LXR3byBieXRlcyBvZiBhbm90aGVyIG9uZSE="
-)
+const secret = "whsec_dGhpcnR5LXR3byBieXRlcyBvZiB0aGUgbmV3IG9uZSE="
 
 func TestExampleReceiversActOnce(t *testing.T) {
-	page := repository.Read(t, "docs", "webhooks.md")
-	directory := t.TempDir()
-	source := func(language, name string) string {
-		path := filepath.Join(directory, name)
-		if err := os.WriteFile(path, []byte(block(t, page, language)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	compiled := filepath.Join(directory, "receiver")
-	build := exec.Command("go", "build", "-o", compiled, source("go", "receiver.go"))
-	build.Dir = repository.Path() // its go.mod has the library
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the Go example of docs/webhooks.md: %v\n%s", err, output)
+	compiled := filepath.Join(t.TempDir(), "merchant")
+	if err := repository.Build(compiled, "examples/go"); err != nil {
+		t.Fatal(err)
 	}
 	for name, command := range map[string][]string{
-		"Go":   {compiled},
-		"Node": {"node", source("js", "receiver.mjs")},
+		"Go":     {compiled},
+		"Node":   {"node", repository.Path("examples", "node", "merchant.mjs")},
+		"Python": {"python3", repository.Path("examples", "python", "merchant.py")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, output := start(t, freePort(t), command[0], command[1:]...)
+			port := freePort(t)
+			url, output := start(t, port, command[0], append(command[1:], "listen", port)...)
 			all, want := deliveries(t)
 			for _, d := range all {
-				if status := post(t, url, secret, d, time.Now()); status/100 != 2 {
+				if status := post(t, url, d); status/100 != 2 {
 					t.Fatalf("%s got %d: %s", d.id, status, d.body)
 				}
 			}
-			assertRefuses(t, url)
 			got := strings.FieldsFunc(output.String(), func(r rune) bool { return r == '\n' })
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// assertRefuses sends what must change nothing.
-func assertRefuses(t *testing.T, url string) {
-	t.Helper()
-	d := delivery{"evt_forged", `{"type":"session.completed","data":{"sessionId":"ps_forged","status":"COMPLETED","orderRef":"forged","sequence":1}}`}
-	for name, status := range map[string]int{
-		"a foreign signature": post(t, url, foreign, d, time.Now()),
-		"an old timestamp":    post(t, url, secret, d, time.Now().Add(-time.Hour)),
-		"no signature":        post(t, url, "", d, time.Now()),
-	} {
-		if status != http.StatusUnauthorized {
-			t.Errorf("%s gets %d, want 401", name, status)
-		}
 	}
 }
 
@@ -93,7 +64,7 @@ func TestTheListingReceiverSorts(t *testing.T) {
 	all, _ := deliveries(t)
 	want := map[string][]string{} // types of each session, in order
 	for _, d := range all {
-		if status := post(t, url, secret, d, time.Now()); status/100 != 2 {
+		if status := post(t, url, d); status/100 != 2 {
 			t.Fatalf("%s got %d: %s", d.id, status, d.body)
 		}
 	}
@@ -138,17 +109,6 @@ func TestTheListingReceiverSorts(t *testing.T) {
 	}
 }
 
-// block is the one block of code in a language that a page has.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	parts := strings.Split(page, "\n```"+language+"\n")
-	if len(parts) != 2 {
-		t.Fatalf("docs/webhooks.md has %d blocks of %s, want one complete program", len(parts)-1, language)
-	}
-	code, _, _ := strings.Cut(parts[1], "\n```\n")
-	return code + "\n"
-}
-
 func freePort(t *testing.T) string {
 	t.Helper()
 	port, err := freeport.Choose()
@@ -163,7 +123,7 @@ func start(t *testing.T, port, program string, arguments ...string) (url string,
 	t.Helper()
 	output = &logtest.Buffer{}
 	command := exec.Command(program, arguments...)
-	command.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT="+port)
+	command.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret)
 	command.Stdout, command.Stderr = output, output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -183,26 +143,25 @@ func start(t *testing.T, port, program string, arguments ...string) (url string,
 	return url, output
 }
 
-// post signs a delivery like the dispatcher, at a time, and returns the status of the answer.
-func post(t *testing.T, url, secret string, d delivery, at time.Time) int {
+// post signs a delivery like the dispatcher, and returns the status of the answer.
+func post(t *testing.T, url string, d delivery) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(d.body)))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(d.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	signature, err := webhook.Sign(d.id, now, []byte(d.body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("webhook-id", d.id)
-	request.Header.Set("webhook-timestamp", fmt.Sprint(at.Unix()))
-	if secret != "" {
-		webhook, err := standardwebhooks.NewWebhook(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
-		signature, err := webhook.Sign(d.id, at, []byte(d.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("webhook-signature", "v1,AAAA "+signature) // as during a rotation of the secret
-	}
+	request.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()))
+	request.Header.Set("webhook-signature", "v1,AAAA "+signature) // as during a rotation of the secret
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
