@@ -16,6 +16,9 @@ func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
 	if !s.Ready.Status {
 		add("Merchant: %s", s.Ready.Message)
 	}
+	if s.Refused != nil {
+		add("Allowlist: add the networks that you know to spec.ipAllowlist; if you do not know one, rotate the keys")
+	}
 	if s.State != v1alpha1.MerchantActive {
 		add("Every request gets 403. To resume, set spec.state of the Merchant to Active.")
 	}

@@ -14,6 +14,11 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 	row(table, "Merchant", fmt.Sprintf("%s/%s (%s), %s", s.Namespace, s.Name, s.DisplayName, cmp.Or(s.MerchantID, "no id yet")))
 	row(table, "State", fmt.Sprintf("%s, %s", s.State, s.Ready))
 	row(table, "Allowlist", s.allowlist())
+	if s.Refused != nil {
+		for _, block := range s.Refused.Refused {
+			row(table, "Not on it", refused(block, now))
+		}
+	}
 	row(table, "Webhook", s.Webhook.describe(now))
 	if s.Webhook != nil {
 		row(table, "Events", fmt.Sprintf("%d pending, %d dead letters", s.Webhook.Pending, s.Webhook.Dead))

@@ -60,6 +60,8 @@ type merchantStatus struct {
 	Allowlist   []v1alpha1.IPBlock     `json:"allowlist"`
 	// AllowlistMode says whether the API refuses other addresses.
 	AllowlistMode v1alpha1.IPAllowlistMode `json:"allowlistMode"`
+	// Refused is what the allowlist has refused in the last day, or would have; absent: nothing.
+	Refused *v1alpha1.AllowlistStatus `json:"refused,omitempty"`
 	Webhook       *webhookStatus           `json:"webhook,omitempty"`
 	Keys          []keyStatus              `json:"keys"`
 	// Next is what to do, the most urgent first.
@@ -114,7 +116,8 @@ func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
 		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: readinessOf(merchant.Status.Conditions, v1alpha1.ReadyCondition),
-		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode, Keys: make([]keyStatus, len(keys)),
+		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode,
+		Refused: merchant.Status.Allowlist, Keys: make([]keyStatus, len(keys)),
 	}
 	if webhook := merchant.Spec.Webhook; webhook != nil {
 		s.Webhook = &webhookStatus{URL: webhook.URL}
@@ -287,6 +290,11 @@ func (s merchantStatus) allowlist() string {
 		list += " (report only)"
 	}
 	return list
+}
+
+// refused is a line about a block that is not on the allowlist.
+func refused(block v1alpha1.RefusedBlock, now time.Time) string {
+	return fmt.Sprintf("%s, %d requests, the last %s ago", block.Block, block.Requests, ago(&block.LastSeen, now))
 }
 
 // health is a word about the endpoint.

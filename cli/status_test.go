@@ -127,3 +127,21 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusShowsWhatTheAllowlistRefuses(t *testing.T) {
+	now := time.Now()
+	merchant := &v1alpha1.Merchant{}
+	merchant.Spec.IPAllowlist, merchant.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
+	merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{
+		{Block: "198.51.100.0/24", Requests: 212, FirstSeen: metav1.NewTime(now.Add(-time.Hour)), LastSeen: metav1.NewTime(now.Add(-5 * time.Minute))},
+	}}
+	var screen strings.Builder
+	if err := statusOf(merchant, nil, now).writeText(&screen, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"203.0.113.0/24 (report only)", "198.51.100.0/24, 212 requests, the last 5m ago", "add the networks that you know to spec.ipAllowlist"} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("%q is not in\n%s", want, screen.String())
+		}
+	}
+}

@@ -63,7 +63,18 @@ func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current 
 	for _, entry := range merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
 	}
-	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation, Allowlist: strings.Join(lines, "\n")})
+	form := editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation}
+	if added := r.URL.Query().Get("add"); refused(merchant, added) && !slices.Contains(lines, added) {
+		lines, form.Added = append(lines, added), added
+	}
+	form.Allowlist = strings.Join(lines, "\n")
+	return c.renderEditForm(w, http.StatusOK, current, form)
+}
+
+// refused reports whether the status has the block: a link from elsewhere adds nothing else to the form.
+func refused(merchant *v1alpha1.Merchant, block string) bool {
+	return merchant.Status.Allowlist != nil &&
+		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block })
 }
 
 func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login) error {

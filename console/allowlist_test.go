@@ -8,9 +8,46 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 )
+
+// A person adds a refused network to the form with one click, saves it, and nothing that is not in the status.
+func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
+		m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
+	})
+	seen := metav1.Now()
+	m.Status.Allowlist = &v1alpha1.AllowlistStatus{OtherRequests: 12, Refused: []v1alpha1.RefusedBlock{
+		{Block: "198.51.100.0/24", Requests: 212, FirstSeen: seen, LastSeen: seen}, {Block: "2001:db8::/48", Requests: 1, FirstSeen: seen, LastSeen: seen},
+	}}
+	if err := cluster.Client.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	path := f.URL + "/merchants/" + f.namespace + "/acme"
+	f.grant(user(bob), []string{"get"})
+	if page := f.signedIn(bob).Get(t, path); !strings.Contains(page.Text, "198.51.100.0/24") || strings.Contains(page.Text, "?add=") {
+		t.Errorf("who may only see: %s", page.Text)
+	}
+	f.grant(user(alice), []string{"get", "editallowlist"})
+	browser := f.signedIn(alice)
+	page := browser.Get(t, path)
+	for _, want := range []string{"The list only reports", "212 requests", "12 requests came from other networks", path[len(f.URL):] + "/allowlist?add=198.51.100.0%2f24"} {
+		if !strings.Contains(page.Text, want) {
+			t.Errorf("%q is not on the page: %s", want, page.Text)
+		}
+	}
+	if form := browser.Get(t, path+"/allowlist?add=192.0.2.0/24"); strings.Contains(form.Text, "192.0.2.0/24") {
+		t.Error("a link adds what was not refused")
+	}
+	form := browser.Get(t, path+"/allowlist?add=2001:db8::/48")
+	if !strings.Contains(form.Text, "203.0.113.0/24\n2001:db8::/48</textarea>") || !strings.Contains(form.Text, "is new on the list") {
+		t.Errorf("the form: %s", form.Text)
+	}
+}
 
 // FuzzAllowlist compares what a person reads about an address they ask for with what they read about their own, which comes the way of
 // a caller of the API.

@@ -28,6 +28,8 @@ type editForm struct {
 	Error      string
 
 	Allowlist string // one entry a line
+	// Added is the block that the form adds to the allowlist; empty: none.
+	Added string
 	// ShutOut is the viewer's own address, if the new allowlist refuses it and that was not confirmed.
 	ShutOut string
 
