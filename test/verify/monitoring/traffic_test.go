@@ -96,6 +96,10 @@ func (tr *traffic) send() {
 	tr.call(api, http.MethodGet, fixture.Sessions+"/"+paid, "not a key", "")
 	tr.expire(unpaid)
 
+	if id := tr.charge(tr.env["TEST_API_KEY"]); id != "" {
+		tr.call(api, http.MethodPost, fixture.Sessions+"/"+id+"/cancel", tr.env["TEST_API_KEY"], "")
+	}
+
 	if fresh := tr.call(api, http.MethodPost, fixture.Rotate, tr.key, "").Text("fullKey"); fresh != "" {
 		tr.key = fresh
 	}
