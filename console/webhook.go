@@ -65,6 +65,7 @@ func newWebhookHealth(state outbox.EndpointState, condition *metav1.Condition) w
 		return webhookHealth{state, "Works", true, false, "Your server accepts events.", since}
 	case metav1.ConditionFalse:
 		return webhookHealth{state, "Fails", false, true, message, since}
+	case metav1.ConditionUnknown: // below
 	}
 	return webhookHealth{state, "Retrying", false, false, message, since}
 }

@@ -146,9 +146,10 @@ func (b *bench) list(ctx context.Context, address string) string {
 	conn := fixture.Must(new(net.Dialer).DialContext(ctx, "tcp", address))
 	defer func() { _ = conn.Close() }()
 	fixture.Must(conn.Write(b.target(ctx, address, "/", 0).Next(0, 0, nil)))
-	response := fixture.Must(http.ReadResponse(bufio.NewReader(conn), nil))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	fixture.Check(err)
+	defer func() { _ = response.Body.Close() }()
 	page := string(fixture.Must(io.ReadAll(response.Body)))
-	fixture.Check(response.Body.Close())
 	if !strings.Contains(page, fmt.Sprint(namespaces*perNamespace, " merchants")) {
 		fixture.Check(fmt.Errorf("the list has not all merchants: %s", page))
 	}
