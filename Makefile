@@ -196,9 +196,10 @@ e2e: ## Install and test the chart in a real cluster, created for it; needs root
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/merchant-operator
+build: ## Build bin/merchant-operator; link it as the plugin of kubectl
 	@echo "==> building bin/merchant-operator $(VERSION) (the first time takes minutes)"
 	@go build -ldflags "-X main.version=$(VERSION)" -o bin/merchant-operator .
+	@for name in kubectl-merchant kubectl_complete-merchant; do ln -sfn merchant-operator "bin/$$name"; done
 
 .PHONY: build-installer
 build-installer: ## Write dist/install.yaml from config/default; IMG sets the image

@@ -29,6 +29,7 @@ func (p *plugin) keysCommand() *cobra.Command {
 func (p *plugin) issueCommand() *cobra.Command {
 	var (
 		merchant, secret string
+		mode             = modeFlag(v1alpha1.ModeLive)
 		expiresAt        timeFlag
 		overlap          time.Duration
 		write            writeFlags
@@ -39,6 +40,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 		Long:  "Create an ApiKey and wait until its key is delivered in a Secret. The key is printed only with --reveal.",
 		Example: "  kubectl merchant keys issue acme-kiosk --merchant acme-coffee -n shops\n" +
 			"  kubectl merchant keys issue acme-kiosk-2 --merchant acme-coffee -n shops --expires-at 2100-01-01T00:00:00Z --reveal\n" +
+			"  kubectl merchant keys issue acme-developer --merchant acme-coffee -n shops --mode Test\n" +
 			"  kubectl merchant keys issue acme-kiosk-3 --merchant acme-coffee -n shops --dry-run=server -o yaml",
 		Args: arguments("NAME"),
 	}
@@ -46,11 +48,16 @@ func (p *plugin) issueCommand() *cobra.Command {
 	flags.StringVar(&merchant, "merchant", "", "name of the Merchant (required)")
 	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name followed by -key")
+	flags.Var(&mode, "mode", "Live, or Test: sessions apart from real money, which a merchant's developer settles")
+	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"Live", "Test"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	flags.Var(&expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
 	flags.DurationVar(&overlap, "overlap", defaultOverlap, "time for which an old key stays valid after a rotation")
 	write.add(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key := newApiKey(args[0], merchant, secret, overlap)
+		if mode == modeFlag(v1alpha1.ModeTest) {
+			key.Spec.Mode = v1alpha1.ModeTest
+		}
 		if !expiresAt.IsZero() {
 			key.Spec.ExpiresAt = &metav1.Time{Time: expiresAt.Time}
 		}

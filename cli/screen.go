@@ -67,7 +67,7 @@ func (w *webhookStatus) describe(now time.Time) string {
 
 func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
 	table := newTable(to)
-	row(table, "KEY", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "SECRET")
+	row(table, "KEY", "MODE", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "SECRET")
 	for _, key := range keys {
 		age, overlap := none, none
 		if key.Issued != nil {
@@ -80,7 +80,7 @@ func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
 		if key.Rotates != nil && (key.ExpiresAt == nil || key.Rotates.Before(key.ExpiresAt)) {
 			ends = until(key.Rotates, now) + " (rotation)"
 		}
-		row(table, key.Name, cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, cmp.Or(key.Secret, none))
+		row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, cmp.Or(key.Secret, none))
 	}
 	return table.Flush()
 }

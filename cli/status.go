@@ -80,6 +80,7 @@ type keyStatus struct {
 	Name       string                   `json:"name"`
 	KeyID      string                   `json:"keyID,omitempty"`
 	Prefix     string                   `json:"prefix,omitempty"`
+	Mode       v1alpha1.ApiKeyMode      `json:"mode"`
 	State      v1alpha1.ApiKeyState     `json:"state"`
 	Ready      readiness                `json:"ready"`
 	Generation int64                    `json:"generation"`
@@ -130,7 +131,7 @@ func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time
 	}
 	for i, key := range keys {
 		s.Keys[i] = keyStatus{
-			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, State: key.Spec.State, Ready: readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition),
+			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, Mode: key.Spec.Mode, State: key.Spec.State, Ready: readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition),
 			Generation: key.Status.KeyGeneration, Issued: key.Status.LastRotation, LastUsed: key.Status.LastUsedTime, ExpiresAt: key.Spec.ExpiresAt,
 			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
 		}

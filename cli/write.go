@@ -170,3 +170,21 @@ func (t *timeFlag) Set(text string) error {
 	t.Time = read
 	return nil
 }
+
+// modeFlag is the flag --mode.
+type modeFlag v1alpha1.ApiKeyMode
+
+// String returns the value of the flag.
+func (m *modeFlag) String() string { return string(*m) }
+
+// Type is the name of the value in --help.
+func (*modeFlag) Type() string { return "Live|Test" }
+
+// Set reads a mode.
+func (m *modeFlag) Set(text string) error {
+	if text != string(v1alpha1.ModeLive) && text != string(v1alpha1.ModeTest) {
+		return fmt.Errorf("%q is not one of Live, Test", text)
+	}
+	*m = modeFlag(text)
+	return nil
+}

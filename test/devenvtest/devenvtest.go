@@ -30,9 +30,10 @@ func Build(t testing.TB) (root string) {
 		t.Fatal(err)
 	}
 	for link, target := range map[string]string{
-		filepath.Join(root, "config"):   repository.Path("config"),
-		filepath.Join(root, "examples"): repository.Path("examples"),
-		filepath.Join(bin, "kubectl"):   filepath.Join(assets, "kubectl"),
+		filepath.Join(root, "config"):          repository.Path("config"),
+		filepath.Join(root, "examples"):        repository.Path("examples"),
+		filepath.Join(bin, "kubectl"):          filepath.Join(assets, "kubectl"),
+		filepath.Join(bin, "kubectl-merchant"): "merchant-operator",
 	} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
