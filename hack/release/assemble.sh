@@ -5,6 +5,8 @@
 #   sbom-<platform>.spdx.json    the contents of the image
 #   merchant-operator-1.2.3.tgz  the chart
 #   install.yaml                 config/default, for installing without Helm
+#   kubectl-merchant_*.tar.gz    the plugin of kubectl, for each platform
+#   merchant.yaml                its manifest for krew
 #   notes.md                     the version's section of CHANGELOG.md
 #   SHA256SUMS                   of the files to download
 #
@@ -55,7 +57,8 @@ mv dist/install.yaml "$out/"
 go -C hack/image build -o "$PWD/bin/image" .
 bin/image -builder none -name "$image:$version" -version "$tag" -output "$out/image.tar"
 bin/image sbom "$version" "$out/image.tar" "$out"
-(cd "$out" && sha256sum ./*.tgz install.yaml ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
+hack/release/plugin.sh "$tag" "$out"
+(cd "$out" && sha256sum ./*.tgz ./*.tar.gz install.yaml merchant.yaml ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
 
 echo "==> $out:"
 ls -l "$out"
