@@ -49,6 +49,7 @@ var bounded = map[string]*regexp.Regexp{
 	"action":    regexp.MustCompile(`^[A-Z][A-Za-z]{4,20}$`),
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"reason":    regexp.MustCompile(`^([a-z_]{2,24}[0-9x]*|[A-Z][A-Za-z]{4,20})$`),
+	"mode":      regexp.MustCompile(`^(enforce|report)$`),
 	"limit":     regexp.MustCompile(`^(merchant|address|rotations|replica)$`),
 	"source":    regexp.MustCompile(`^(message|expiry|reread)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|dead|expired)$`),
