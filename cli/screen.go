@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // writeText writes one screen about a merchant.
@@ -83,4 +86,28 @@ func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
 		row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, cmp.Or(key.Secret, none))
 	}
 	return table.Flush()
+}
+
+func (s merchantStatus) allowlist() string {
+	if len(s.Allowlist) == 0 {
+		return "any address"
+	}
+	list := strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	if s.AllowlistMode == v1alpha1.IPAllowlistReport {
+		list += " (report only)"
+	}
+	return list
+}
+
+// refused is a line about a block that is not on the allowlist.
+func refused(block v1alpha1.RefusedBlock, now time.Time) string {
+	return fmt.Sprintf("%s, %d requests, the last %s ago", block.Block, block.Requests, ago(&block.LastSeen, now))
+}
+
+// health is a word about the endpoint.
+func (w *webhookStatus) health() string {
+	if w.Healthy == nil {
+		return "no event yet"
+	}
+	return w.Healthy.Reason
 }

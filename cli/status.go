@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,8 +61,8 @@ type merchantStatus struct {
 	AllowlistMode v1alpha1.IPAllowlistMode `json:"allowlistMode"`
 	// Refused is what the allowlist has refused in the last day, or would have; absent: nothing.
 	Refused *v1alpha1.AllowlistStatus `json:"refused,omitempty"`
-	Webhook       *webhookStatus           `json:"webhook,omitempty"`
-	Keys          []keyStatus              `json:"keys"`
+	Webhook *webhookStatus            `json:"webhook,omitempty"`
+	Keys    []keyStatus               `json:"keys"`
 	// Next is what to do, the most urgent first.
 	Next []string `json:"next"`
 }
@@ -280,28 +279,4 @@ func (l merchantList) writeTable(to io.Writer, now time.Time) error {
 		row(table, cells...)
 	}
 	return table.Flush()
-}
-
-func (s merchantStatus) allowlist() string {
-	if len(s.Allowlist) == 0 {
-		return "any address"
-	}
-	list := strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
-	if s.AllowlistMode == v1alpha1.IPAllowlistReport {
-		list += " (report only)"
-	}
-	return list
-}
-
-// refused is a line about a block that is not on the allowlist.
-func refused(block v1alpha1.RefusedBlock, now time.Time) string {
-	return fmt.Sprintf("%s, %d requests, the last %s ago", block.Block, block.Requests, ago(&block.LastSeen, now))
-}
-
-// health is a word about the endpoint.
-func (w *webhookStatus) health() string {
-	if w.Healthy == nil {
-		return "no event yet"
-	}
-	return w.Healthy.Reason
 }
