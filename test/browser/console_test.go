@@ -66,7 +66,7 @@ func signIn(t *testing.T, user oidctest.User, settings browsertest.Settings, pat
 // open signs in and opens the page of the merchant when the right to do so is in force.
 func (s consoleShop) open(user oidctest.User, settings browsertest.Settings) *browsertest.Page {
 	s.T.Helper()
-	t := s.T.(*testing.T) //nolint:forcetypeassert // newConsoleShop got one
+	t := s.T.(*testing.T)
 	page := signIn(t, user, settings, "/")
 	page.AllowErrors("404 (Not Found)")
 	s.Eventually(user.Username+" sees the merchant", func() bool { return page.Open(shared.console+s.path) == http.StatusOK })
