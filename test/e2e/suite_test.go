@@ -95,6 +95,7 @@ var _ = Describe("merchant-operator in a cluster", Ordered, ContinueOnFailure, f
 	It("lets a rail inside the cluster settle a session, and nobody else", limit, settles)
 	It("lets a person of a merchant issue and rotate a key in the console, and shows others nothing", limit, issuesKeysInTheConsole)
 	It("delivers a signed webhook to a receiver's pod", limit, deliversAWebhook)
+	It("is managed with kubectl merchant, which asks a pod of the dispatcher for dead letters", limit, usesThePlugin)
 	It("deletes a Merchant only when it is Closed, or with its namespace", limit, guardsMerchants)
 	It("rotates a key on all replicas before the answer", limit, rotatesEverywhere)
 	It("runs under the restricted Pod Security Standard, which refuses a privileged pod", limit, runsRestricted)
