@@ -196,8 +196,6 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 		e.refuse(reason, "The ApiKey expired at "+record.ExpiresAt.UTC().Format(timeFormat)+".", "Set a later spec.expiresAt, and the key works again; or issue another key.")
 	case reason == directory.ReasonMerchantMissing:
 		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard")
-	case reason == directory.ReasonWrongMode:
-		e.refuse(reason, "The key begins like one of the other mode than its ApiKey: somebody has claimed the SHA-256 of a generated key.", "Generate another key.")
 	case reason == directory.ReasonDigestClaimed:
 		e.refuse(reason, "The key is externally generated, and another ApiKey has claimed its SHA-256; the one that holds the claim is gone.", "Generate another key.")
 	case reason == directory.ReasonWrongMode:

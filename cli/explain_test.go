@@ -142,7 +142,7 @@ func TestExplain401AgreesWithTheAPI(t *testing.T) {
 		"not its key":           {newKeyOf(t, "good"), anywhere, 401, "rotated", []string{"It is not the key of this ApiKey"}},
 		"restored":              {p.key("restored", "acme", func(r *published.KeyRecord) { r.Superseded = true }), anywhere, 401, "rotated", []string{"restored from a backup"}},
 		"disabled":              {p.key("disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }), anywhere, 401, "disabled", []string{"keys enable disabled -n shops"}},
-		"of the other mode":     {p.key("moded", "acme", func(r *published.KeyRecord) { r.Test = true }), anywhere, 401, "wrong_mode", []string{"the other mode than its ApiKey"}},
+		"of the other mode":     {p.key("moded", "acme", func(r *published.KeyRecord) { r.Test = true }), anywhere, 401, "wrong_mode", []string{"is of another mode than the ApiKey"}},
 		"expired":               {p.key("expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Hour)) }), anywhere, 401, "expired", []string{"The ApiKey expired at"}},
 		"merchant missing":      {p.key("orphan", "nobody"), anywhere, 401, "merchant_missing", []string{"Merchant of the ApiKey is not published"}},
 		"address not allowed":   {p.key("out", "fenced"), anywhere, 401, "address_not_allowed", []string{"not on the allowlist", "198.51.100.0/24", "--trusted-proxies"}},

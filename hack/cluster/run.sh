@@ -108,7 +108,8 @@ up_native() {
   until_done "the Kubernetes API is ready" kubectl get --raw=/readyz
   # The server creates kube-system a moment after it is ready.
   until_done "DNS and the roles of kube-router are applied" \
-    kubectl apply --server-side --force-conflicts -f hack/cluster/config/network-policies.yaml -f hack/cluster/config/dns.yaml
+    kubectl apply --server-side --force-conflicts -f hack/cluster/config/network-policies.yaml -f hack/cluster/config/dns.yaml \
+      -f hack/cluster/config/kubelet-access.yaml
   step "waiting for the node and DNS"
   until_done "the node is ready" kubectl wait --for=condition=Ready --timeout=10s node/node
   until_done "DNS is ready" kubectl -n kube-system rollout status --timeout=30s deployment/coredns
