@@ -22,7 +22,7 @@ type agent struct {
 	namespace, name string
 }
 
-// The words of the agent's interface (hack/agent).
+// The words of the agent's interface (agent/).
 type (
 	exchange struct {
 		Method  string            `json:"method"`

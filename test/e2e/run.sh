@@ -26,7 +26,7 @@ else
   go -C hack/image build -o "$PWD/bin/image" .
   bin/image -name merchant-operator:e2e -version "e2e-$(git describe --always --dirty)" \
     -platforms "linux/$(go env GOARCH)" -output bin/image-e2e.tar
-  CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/e2e-agent ./hack/agent
+  CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/e2e-agent ./test/e2e/agent
   CGO_ENABLED=0 go -C hack/oidc build -ldflags '-s -w' -o "$PWD/bin/e2e-oidc" .
 
   remove() { [[ -n ${KEEP:-} ]] || hack/cluster/run.sh down; }
