@@ -134,7 +134,7 @@ func TestALostSubscriptionComesBackByItself(t *testing.T) {
 	h.awaitActive(7, 8)
 	c := storetest.Inspect(t, server)
 	for bucket := range session.Bucket(2) {
-		if err := c.Publish(t.Context(), redis.KeyspaceOf(session.Bucket(bucket+7)).Key(redis.EndedChannel), "back").Err(); err != nil {
+		if err := c.Publish(t.Context(), redis.KeyspaceOf(bucket+7).Key(redis.EndedChannel), "back").Err(); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket+7, "back")
@@ -199,7 +199,7 @@ func TestASubscriptionFollowsASlotOfARedisCluster(t *testing.T) {
 	}
 	for bucket := range session.Bucket(session.Buckets) {
 		h.awaitActive(bucket)
-		if err := publish(redis.KeyspaceOf(session.Bucket(bucket)).Key(redis.EndedChannel), "one"); err != nil {
+		if err := publish(redis.KeyspaceOf(bucket).Key(redis.EndedChannel), "one"); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket, "one")
