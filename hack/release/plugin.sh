@@ -44,7 +44,7 @@ for platform in "${platforms[@]}"; do
     chmod +x "$work/files/kubectl_complete-merchant"
   fi
   archive=kubectl-merchant_${tag}_${os}_$arch.tar.gz
-  tar --sort=name --mtime="$(git log -1 --format=%cI)" --owner=0 --group=0 --numeric-owner --mode=u=rw,go=r,a+X \
+  tar --sort=name --mtime="$(git log -1 --format=%cI)" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     -C "$work/files" -cf - . | gzip -n9 >"$out/$archive"
   rm -r "$work/files"
   cat >>"$work/merchant.yaml" <<EOF
