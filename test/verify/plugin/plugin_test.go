@@ -12,9 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/merchant-operator/merchant-operator/test/repository"
+	"sigs.k8s.io/yaml"
 )
 
 // manifest is what krew reads.
@@ -43,8 +42,8 @@ const tag = "v1.2.3"
 // Krew downloads the archive of the manifest, compares its checksum, unpacks it and links the program.
 func TestTheArchiveIsWhatTheManifestSays(t *testing.T) {
 	out := t.TempDir()
-	make := exec.CommandContext(t.Context(), repository.Path("hack", "release", "plugin.sh"), tag, out, runtime.GOOS+"/"+runtime.GOARCH)
-	if text, err := make.CombinedOutput(); err != nil {
+	script := exec.CommandContext(t.Context(), repository.Path("hack", "release", "plugin.sh"), tag, out, runtime.GOOS+"/"+runtime.GOARCH)
+	if text, err := script.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "merchant.yaml"))
