@@ -25,8 +25,15 @@ func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
 	if len(s.Keys) == 0 {
 		add("Issue a key: kubectl merchant keys issue %s-1 --merchant %s -n %s", s.Name, s.Name, s.Namespace)
 	}
+	disabled := 0
 	for i := range keys {
 		next = append(next, adviceOnKey(&keys[i], now)...)
+		if keys[i].Spec.State == v1alpha1.ApiKeyDisabled {
+			disabled++
+		}
+	}
+	if disabled > 0 && disabled == len(keys) {
+		add("Every key is disabled. To enable one: kubectl merchant keys enable %s -n %s", keys[0].Name, s.Namespace)
 	}
 	if s.Webhook != nil && s.Webhook.Healthy != nil && !s.Webhook.Healthy.Status {
 		add("Webhook: %s", s.Webhook.Healthy.Message)

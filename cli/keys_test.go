@@ -109,7 +109,7 @@ func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {
 	eventuallyMe(t, n, last, http.StatusOK)
 	run(t, n.Namespace, "keys disable till").want(t, exitDone, "apikey.merchant-operator.io/till disabled")
 	eventuallyMe(t, n, last, http.StatusUnauthorized)
-	run(t, n.Namespace, "status acme").want(t, exitNotReady, "Disabled")
+	run(t, n.Namespace, "status acme").want(t, exitNotReady, "Disabled", "keys enable ")
 	run(t, n.Namespace, "keys enable till").want(t, exitDone, "enabled")
 	eventuallyMe(t, n, last, http.StatusOK)
 
