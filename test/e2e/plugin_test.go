@@ -10,16 +10,48 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/merchant-operator/merchant-operator/cli"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
+
+// pluginUser has the roles of docs/kubectl-merchant.md, each where the page says, and nothing else.
+const pluginUser = "somebody-with-kubectl"
+
+// grantPluginRoles creates the roles of the page, and binds them.
+func grantPluginRoles(ctx context.Context) {
+	GinkgoHelper()
+	_, block, _ := strings.Cut(repository.Read(GinkgoTB(), "docs", "kubectl-merchant.md"), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	for document := range strings.SplitSeq(block, "---\n") {
+		var role rbacv1.ClusterRole
+		Expect(yaml.UnmarshalStrict([]byte(document), &role)).To(Succeed())
+		Expect(shared.Create(ctx, &role)).To(Succeed())
+	}
+	for namespace, roles := range map[string][]string{
+		shops:           {"merchant-manager", "merchant-key-reader", "merchant-support"},
+		credentials:     {"merchant-on-call"},
+		systemNamespace: {"merchant-webhooks", "merchant-support"},
+	} {
+		for _, role := range roles {
+			Expect(shared.Create(ctx, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: pluginUser}},
+			})).To(Succeed())
+		}
+	}
+}
 
 // plugin runs kubectl merchant in the namespace of the shops.
 func plugin(ctx context.Context, input string, args ...string) (out, problems string, code int) {
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr}
-	code = cli.Execute(ctx, "devel", streams, append(args, "--kubeconfig="+os.Getenv("KUBECONFIG"), "-n="+shops, "--system-namespace="+systemNamespace, "--credentials-namespace="+credentials))
+	code = cli.Execute(ctx, "devel", streams, append(args, "--kubeconfig="+os.Getenv("KUBECONFIG"), "--as="+pluginUser, "-n="+shops, "--system-namespace="+systemNamespace, "--credentials-namespace="+credentials))
 	return stdout.String(), stderr.String(), code
 }
 
@@ -31,6 +63,10 @@ func usesThePlugin(ctx SpecContext) {
 		Expect(got).To(Equal(code), "kubectl merchant %s\n%s%s", args[0], out, problems)
 		return out + problems
 	}
+	for _, command := range []string{"status", "onboard plugin --display-name Plugin", "keys issue x --merchant x", "webhooks dead-letters", "allowlist test plugin 192.0.2.1"} {
+		Expect(run(1, "", strings.Fields(command)...)).To(ContainSubstring("Add this rule"), "without rights")
+	}
+	grantPluginRoles(ctx)
 	run(0, "", "onboard", "plugin", "--display-name", "Plugin", "--allow", "0.0.0.0/0", "--timeout", "2m")
 	key, _, code := plugin(ctx, "", "keys", "reveal", "plugin-1")
 	Expect(code).To(Equal(0))
@@ -47,5 +83,5 @@ func usesThePlugin(ctx SpecContext) {
 	report := run(0, "", "report")
 	Expect(report).To(ContainSubstring("name: plugin"))
 	Expect(report).NotTo(ContainSubstring(strings.TrimSpace(key)))
-	proved("a merchant onboarded, a 401 explained, and dead letters listed through a pod, with kubectl alone")
+	proved("a merchant onboarded, a 401 explained, and dead letters listed through a pod, with kubectl and the documented rights alone")
 }
