@@ -47,8 +47,9 @@ var (
 // People at the provider.
 var (
 	alice = oidctest.User{Username: "alice", Password: "correct horse", Email: "alice@shop.example", Name: "Alice Ames", Groups: []string{"shop-staff"}}
-	bob   = oidctest.User{Username: "bob", Password: "battery staple", Email: "bob@shop.example", Name: "Bob"}
-	many  = oidctest.User{Username: "many", Password: "groups", Name: "Many", Groups: manyGroups()}
+	// bob has no rights in any test: all tests have one Kubernetes API.
+	bob  = oidctest.User{Username: "bob", Password: "battery staple", Email: "bob@shop.example", Name: "Bob"}
+	many = oidctest.User{Username: "many", Password: "groups", Name: "Many", Groups: manyGroups()}
 	// Mallory's provider lets everybody choose their own groups and name.
 	mallory = oidctest.User{Username: "mallory", Password: "m", Name: "<script>alert(1)</script>", Groups: []string{"system:masters"}}
 )
