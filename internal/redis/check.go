@@ -58,7 +58,7 @@ func (c *Client) EvictionPolicy(ctx context.Context) (string, error) {
 // evictionPolicy asks with INFO, which is permitted in more places than CONFIG is.
 func evictionPolicy(ctx context.Context, server redis.Cmdable) (string, error) {
 	info, err := server.Info(ctx, "memory").Result()
-	if _, refused := errors.AsType[redis.Error](err); refused {
+	if isAnswer(err) {
 		// Not every server lets everyone ask. Then the question is whether it serves at all.
 		err = server.Ping(ctx).Err()
 	}

@@ -82,9 +82,3 @@ func ranElsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY") ||
 		errors.Is(err, redis.ErrClosed)
 }
-
-// isAnswer reports whether an error is what a server answered.
-func isAnswer(err error) bool {
-	_, ok := errors.AsType[redis.Error](err)
-	return ok
-}

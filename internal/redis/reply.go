@@ -174,9 +174,8 @@ func causeOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	_, answered := errors.AsType[redis.Error](err)
 	switch {
-	case answered:
+	case isAnswer(err):
 		return "answer"
 	case errors.Is(err, errNotReplicated):
 		return "replicas"
@@ -186,4 +185,10 @@ func causeOf(err error) string {
 		return "timeout"
 	}
 	return "connection"
+}
+
+// isAnswer reports whether an error is what a server answered.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
 }
