@@ -28,8 +28,12 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 			return errStale // this replica may have missed a revocation
 		}
 		address, addressErr := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-		from, err := a.identify(r.Header, address, addressErr)
-		if labelled, test := apikey.Labelled(bearerToken(r.Header)); test || (!labelled && from.TestMode) {
+		var from caller
+		presented, err := presentedKey(r.Header)
+		if err == nil {
+			from, err = a.identify(presented, address, addressErr)
+		}
+		if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
 			countAsTest(w)
 		}
 		if err == nil {
@@ -58,11 +62,7 @@ func (a *publicAPI) serve(
 
 // identify finds the caller by key and address, in memory only, so that timing does not distinguish an unknown key from a
 // disallowed address. The error is an unauthorizedError; the caller then has the key id, if it is known.
-func (a *publicAPI) identify(header http.Header, address netip.Addr, addressErr error) (caller, error) {
-	presented, err := presentedKey(header)
-	if err != nil {
-		return caller{}, err
-	}
+func (a *publicAPI) identify(presented string, address netip.Addr, addressErr error) (caller, error) {
 	if addressErr != nil { // a malformed X-Forwarded-For
 		return caller{}, unauthorizedError{reasonAddressNotAllowed}
 	}
@@ -80,14 +80,14 @@ func (a *publicAPI) identify(header http.Header, address netip.Addr, addressErr 
 	return from, nil
 }
 
-// presentedKey returns the API key of a request. The error is an unauthorizedError.
+// presentedKey returns the API key of a request, also if it cannot be one: then the error is an unauthorizedError.
 func presentedKey(header http.Header) (string, error) {
 	if len(header.Values("Authorization")) == 0 {
 		return "", unauthorizedError{reasonMissing}
 	}
 	key := bearerToken(header)
 	if !apikey.Plausible(key) {
-		return "", unauthorizedError{reasonMalformed}
+		return key, unauthorizedError{reasonMalformed}
 	}
 	return key, nil
 }
