@@ -20,15 +20,8 @@ import (
 // documented are the rules of the roles in docs/kubectl-merchant.md.
 func documented(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
-	page := repository.Read(t, "docs", "kubectl-merchant.md")
 	roles := map[string][]rbacv1.PolicyRule{}
-	_, block, _ := strings.Cut(page, "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	for document := range strings.SplitSeq(block, "---\n") {
-		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+	for _, role := range repository.PluginRoles(t) {
 		roles[role.Name] = role.Rules
 	}
 	return roles

@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/merchant-operator/merchant-operator/cli"
 	"github.com/merchant-operator/merchant-operator/test/repository"
@@ -25,11 +24,7 @@ const pluginUser = "somebody-with-kubectl"
 // grantPluginRoles creates the roles of the page, and binds them.
 func grantPluginRoles(ctx context.Context) {
 	GinkgoHelper()
-	_, block, _ := strings.Cut(repository.Read(GinkgoTB(), "docs", "kubectl-merchant.md"), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	for document := range strings.SplitSeq(block, "---\n") {
-		var role rbacv1.ClusterRole
-		Expect(yaml.UnmarshalStrict([]byte(document), &role)).To(Succeed())
+	for _, role := range repository.PluginRoles(GinkgoTB()) {
 		Expect(shared.Create(ctx, &role)).To(Succeed())
 	}
 	for namespace, roles := range map[string][]string{

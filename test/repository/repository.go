@@ -9,7 +9,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Path returns an absolute path below the root of the repository.
@@ -27,6 +31,21 @@ func Read(t testing.TB, elements ...string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// PluginRoles are those that docs/kubectl-merchant.md gives to its readers.
+func PluginRoles(t testing.TB) (roles []rbacv1.ClusterRole) {
+	t.Helper()
+	_, block, _ := strings.Cut(Read(t, "docs", "kubectl-merchant.md"), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	for document := range strings.SplitSeq(block, "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, role)
+	}
+	return roles
 }
 
 // Build compiles a package of the repository, "." for the product, into a program at this path. The program has the race
