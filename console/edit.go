@@ -64,8 +64,8 @@ func (c *console) renderEditForm(w http.ResponseWriter, status int, current logi
 	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
 }
 
-// errChanged means that somebody else has changed the Merchant since the person saw it.
-const errChanged = "Somebody has changed this merchant since you opened the form. Your text is below; the current values are on the merchant's page."
+// changedMessage says that somebody else has changed the Merchant since the person saw it.
+const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the current values are on the merchant's page."
 
 // edit changes the Merchant, or shows the form again and says why not. The API server checks the fields: there is one rule for the
 // console and for kubectl.
@@ -76,13 +76,13 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, se
 		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
 	}
 	if form.Generation != merchant.Generation {
-		return refuse(errChanged)
+		return refuse(changedMessage)
 	}
 	changed, err := c.patch(r.Context(), merchant, change)
 	c.record(r.Context(), event{current.person, action, merchant, merchant.Status.MerchantID, changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
-		return refuse(errChanged)
+		return refuse(changedMessage)
 	case apierrors.IsInvalid(err):
 		return refuse(reasonOf(err))
 	case err != nil:
