@@ -21,7 +21,7 @@ import (
 // Command is `bench cluster`.
 func Command() *cobra.Command {
 	var options fixture.Options
-	var merchants, primaries int
+	var merchants, primaries, connections int
 	command := &cobra.Command{
 		Use:   "cluster",
 		Short: "Measure the API on a Redis Cluster beside a single Redis",
@@ -31,29 +31,31 @@ func Command() *cobra.Command {
 			return errors.Join(fixture.AtLeast("merchants", 2)(cmd, args), fixture.AtLeast("primaries", 3)(cmd, args))
 		},
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
-			(&bench{Fixture: f, merchants: make([]merchant, merchants), primaries: primaries}).run(ctx, out)
+			(&bench{Fixture: f, merchants: make([]merchant, merchants), primaries: primaries, connections: connections}).run(ctx, out)
 		}),
 	}
 	options.AddFlags(command.Flags(), "bin/bench-cluster.json")
 	options.AddRounds(command.Flags(), 3, 1)
 	command.Flags().IntVar(&merchants, "merchants", 960, "number of merchants")
 	command.Flags().IntVar(&primaries, "primaries", 3, "number of primaries of the Redis Cluster, at least 3")
+	command.Flags().IntVar(&connections, "connections", 64, "number of clients, each with a request at a time")
 	return command
 }
 
 // results are all measurements of a run.
 type results struct {
-	Machine   string              `json:"machine"`
-	Merchants int                 `json:"merchants"`
-	Checked   checked             `json:"checked"`
-	Commands  float64             `json:"redisCommandsPerRequest"`
-	Primaries int                 `json:"primaries"`
-	Shares    shares              `json:"shares"`
-	Samples   map[string][]sample `json:"samples"` // by kind and side, in the order of the rounds
-	Memory    memory              `json:"memory"`
-	Roomy     memory              `json:"memoryWithRoomyHashes"`
-	Moved     moves               `json:"moved"`
-	Ratios    report.Ratios       `json:"ratios"`
+	Machine     string              `json:"machine"`
+	Merchants   int                 `json:"merchants"`
+	Checked     checked             `json:"checked"`
+	Commands    float64             `json:"redisCommandsPerRequest"`
+	Primaries   int                 `json:"primaries"`
+	Connections int                 `json:"connections"`
+	Shares      shares              `json:"shares"`
+	Samples     map[string][]sample `json:"samples"` // by kind and side, in the order of the rounds
+	Memory      memory              `json:"memory"`
+	Roomy       memory              `json:"memoryWithRoomyHashes"`
+	Moved       moves               `json:"moved"`
+	Ratios      report.Ratios       `json:"ratios"`
 }
 
 // merchant is one that charges.
@@ -79,6 +81,7 @@ type bench struct {
 
 	merchants       []merchant
 	primaries       int
+	connections     int
 	single, cluster *side
 }
 
@@ -88,7 +91,7 @@ func (b *bench) sides() []*side { return []*side{b.single, b.cluster} }
 func (b *bench) run(ctx context.Context, out io.Writer) {
 	b.Progress("publishing %d merchants, and starting a Redis, a Redis Cluster of %d, and two replicas of the API", len(b.merchants), b.primaries)
 	b.start(ctx)
-	r := &results{Merchants: len(b.merchants), Primaries: b.primaries, Samples: map[string][]sample{}, Ratios: report.Ratios{}}
+	r := &results{Merchants: len(b.merchants), Primaries: b.primaries, Connections: b.connections, Samples: map[string][]sample{}, Ratios: report.Ratios{}}
 	empty := usedMemory(ctx, b.single.nodes[0])
 	b.Progress("every merchant creates, repeats, reads and cancels a session; every response is checked")
 	for _, side := range b.sides() {
@@ -105,7 +108,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 		b.Progress("round %d of %d", round+1, b.Rounds)
 		for _, kind := range kinds {
 			for _, side := range b.sides() {
-				measured := side.measure(ctx, kind, round, b.Length())
+				measured := side.measure(ctx, kind, round, b.connections, b.Length())
 				r.Samples[kind+"@"+side.name] = append(r.Samples[kind+"@"+side.name], measured)
 				if side == b.cluster {
 					r.Shares.addScripts(measured)
@@ -185,7 +188,7 @@ func redirects(samples []sample) (sum float64) {
 // print writes tables for people and a line for each ratio for programs.
 func (r *results) print(out io.Writer) {
 	r.compare()
-	fmt.Fprintf(out, "\n%s; %d merchants, %d primaries, %d connections\n\n", r.Machine, r.Merchants, r.Primaries, connections)
+	fmt.Fprintf(out, "\n%s; %d merchants, %d primaries, %d connections\n\n", r.Machine, r.Merchants, r.Primaries, r.Connections)
 	table := report.Table(out, "\t\trequests/s\tp50\tp99\tAPI CPU µs\tRedis CPU µs\tredirects\t")
 	for _, kind := range kinds {
 		for _, side := range []string{"single", "cluster"} {

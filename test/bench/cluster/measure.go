@@ -26,8 +26,6 @@ const (
 
 var kinds = [...]string{create, replay, read, publicRead}
 
-const connections = 64
-
 // sample is one measurement.
 type sample struct {
 	fixture.Sample
@@ -38,9 +36,9 @@ type sample struct {
 }
 
 // measure measures one kind of request, for random merchants.
-func (s *side) measure(ctx context.Context, kind string, round int, length time.Duration) sample {
+func (s *side) measure(ctx context.Context, kind string, round, connections int, length time.Duration) sample {
 	schedule := load.Schedule{Connections: connections, WarmUp: 250 * time.Millisecond, Duration: length}
-	base, used := s.Measure(ctx, s.target(kind, round), schedule, s.nodes...)
+	base, used := s.Measure(ctx, s.target(kind, round, connections), schedule, s.nodes...)
 	measured := sample{Sample: base, Redirects: used.AllRedis().Redirects}
 	for _, node := range used.Redis {
 		measured.NodeCPU = append(measured.NodeCPU, fixture.Micros(node.CPU))
@@ -53,7 +51,7 @@ func (s *side) measure(ctx context.Context, kind string, round int, length time.
 const onceMark = "00000000000000000000"
 
 // target sends one kind of request for random merchants. Their first sessions are replayed and read.
-func (s *side) target(kind string, round int) load.Target {
+func (s *side) target(kind string, round, connections int) load.Target {
 	requests := make([][]byte, len(s.first.orders))
 	for i, o := range s.first.orders {
 		requests[i] = map[string]load.Request{
