@@ -107,6 +107,11 @@ bench-streams: redis build ## Benchmark streams of session statuses: time to the
 	@go build -o bin/ ./test/bench
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench streams $(ARGS)
 
+.PHONY: bench-storm
+bench-storm: redis build ## Benchmark 100,000 streams over 6 replicas, and the return of all after a restart; --replicas and --streams in ARGS
+	@go build -o bin/ ./test/bench
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench storm --replicas 6 --streams 100000 $(ARGS)
+
 .PHONY: bench-console
 bench-console: redis build ## Benchmark the console with 1,000 merchants in 100 namespaces
 	@go build -o bin/ ./test/bench

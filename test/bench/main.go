@@ -47,8 +47,8 @@ func newCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(api.Command(), streams.Command(), console.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
-	root.AddCommand(api.ServeCommand(), dispatcher.PostCommand())
+	root.AddCommand(api.Command(), streams.Command(), streams.StormCommand(), console.Command(), operator.Command(), dispatcher.Command(), directory.Command(), cluster.Command())
+	root.AddCommand(api.ServeCommand(), dispatcher.PostCommand(), streams.PayersCommand())
 	for _, command := range root.Commands() {
 		command.Args = cobra.NoArgs
 	}

@@ -3,16 +3,13 @@
 package streams
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -65,16 +62,8 @@ type sample struct {
 }
 
 func (b *bench) run(ctx context.Context, out io.Writer) {
-	var files syscall.Rlimit
-	fixture.Check(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
-	const others = 200 // files of this program and of the API that are no streams
-	b.idle = min(b.idle, int(files.Cur)-others)
-	b.redis = b.StartRedis(ctx)
-	publisher := b.NewPublisher(ctx, fixture.Namespace)
-	fixture.Must(publisher.Merchant(ctx, 0, ""))
-	b.key = fixture.Must(publisher.Key(ctx, 0, 0, 1))
-	const unlimited = "1000000"
-	b.api = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.redis.URL(), "--max-streams", unlimited, "--max-streams-per-address", unlimited)
+	b.idle = min(b.idle, maxStreams())
+	b.start(ctx)
 	var samples []sample
 	for round := range b.Rounds {
 		b.Progress("round %d of %d", round+1, b.Rounds)
@@ -94,82 +83,133 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	fixture.Check(report.Save(b.Output, map[string]any{"idle": b.idle, "watched": b.watched, "samples": samples, "ratios": ratios}))
 }
 
-func (b *bench) newSession(ctx context.Context) string {
-	request := fixture.CreateSession(b.key, `{"amountCents": 1250}`)
-	answer := fixture.Must(request.Do(ctx, b.HTTP, "http://"+b.api.Address))
-	var created struct {
-		SessionID string `json:"sessionId"`
-	}
-	fixture.Check(json.Unmarshal([]byte(answer.Body), &created))
-	return created.SessionID
+// maxStreams is how many streams one process may have, by its limit of open files.
+func maxStreams() int {
+	var files syscall.Rlimit
+	fixture.Check(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	const others = 200 // files that are no streams
+	return int(files.Cur) - others
 }
 
-// open opens a stream and reads the present status.
-func (b *bench) open(ctx context.Context, session string) (net.Conn, *bufio.Reader) {
-	conn := fixture.Must(new(net.Dialer).DialContext(ctx, "tcp", b.api.Address))
-	request := fixture.PublicSession(session)
-	request.Headers = append(request.Headers, "Accept: text/event-stream")
-	fixture.Must(conn.Write(request.Bytes()))
-	fixture.Check(conn.SetDeadline(time.Now().Add(10 * time.Minute)))
-	lines := bufio.NewReaderSize(conn, 512)
-	fixture.Check(awaitLine(lines, "event: expires-in"))
-	return conn, lines
+func (b *bench) start(ctx context.Context) {
+	b.redis = b.StartRedis(ctx)
+	publisher := b.NewPublisher(ctx, fixture.Namespace)
+	fixture.Must(publisher.Merchant(ctx, 0, ""))
+	b.key = fixture.Must(publisher.Key(ctx, 0, 0, 1))
+	b.api = b.startReplica(ctx)
 }
 
-func awaitLine(lines *bufio.Reader, want string) error {
-	for {
-		if line, err := lines.ReadString('\n'); err != nil || strings.HasPrefix(line, want) {
+func (b *bench) startReplica(ctx context.Context, args ...string) *fixture.Process {
+	const unlimited = "1000000"
+	args = append([]string{"--max-streams", unlimited, "--max-connections", unlimited}, args...)
+	return b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.redis.URL(), args...)
+}
+
+func (b *bench) newSessions(ctx context.Context, n int) []string {
+	const workers = 8
+	sessions := make([]string, n)
+	request := fixture.CreateSession(b.key, charge)
+	fixture.Check(fixture.Each(ctx, workers, n, func(ctx context.Context, i int) error {
+		answer, err := request.Do(ctx, b.HTTP, "http://"+b.api.Address)
+		if err != nil {
 			return err
+		}
+		var created struct {
+			SessionID string `json:"sessionId"`
+		}
+		err = json.Unmarshal([]byte(answer.Body), &created)
+		sessions[i] = created.SessionID
+		return err
+	}))
+	return sessions
+}
+
+const charge = `{"amountCents": 1250}`
+
+// cancel ends sessions at a constant rate, and returns when it asked for each.
+func (b *bench) cancel(ctx context.Context, sessions []string) map[string]time.Time {
+	const pause = 4 * time.Millisecond
+	asked := map[string]time.Time{}
+	for _, session := range sessions {
+		asked[session] = time.Now()
+		fixture.Check(fixture.Eventually(ctx, func() error { // 503 while others crowd Redis: a repeated cancel is safe
+			answer, err := fixture.CancelSession(b.key, session).Do(ctx, b.HTTP, "http://"+b.api.Address)
+			if err == nil && answer.Status != http.StatusOK {
+				err = fmt.Errorf("cancel a session: status %d", answer.Status)
+			}
+			return err
+		}))
+		<-time.After(pause - time.Since(asked[session]))
+	}
+	return asked
+}
+
+// await returns when all payers together have so many streams, and have been shown the ends of these sessions.
+func (b *bench) await(ctx context.Context, all []*payers, open int, ended map[string]time.Time) payersReport {
+	const patience, pause = 5 * time.Minute, 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for began, said := time.Now(), time.Now(); ; {
+		now, missing := sumOf(all), 0
+		for session := range ended {
+			if _, shown := now.Ended[session]; !shown {
+				missing++
+			}
+		}
+		if now.Open == open && missing == 0 {
+			return now
+		}
+		if time.Since(said) > pause {
+			said = time.Now()
+			b.Progress("%d of %d open after %s, %d ends not shown yet, failed attempts %v", now.Open, open, time.Since(began).Round(time.Second), missing, now.Failed)
+		}
+		select {
+		case <-ctx.Done():
+			fixture.Check(fmt.Errorf("%d of %d streams are open, %d ends are not shown: %w", now.Open, open, missing, ctx.Err()))
+		case <-ticker.C:
 		}
 	}
 }
 
-// measureEnds ends sessions at a constant rate, first those that nobody watches.
-func (b *bench) measureEnds(ctx context.Context, s *sample) {
-	const pause = 4 * time.Millisecond
-	end := func(sessions []string, ended []time.Time) (cpu, redis float64) {
-		used := fixture.Use(ctx, func() {
-			for i, session := range sessions {
-				ended[i] = time.Now()
-				fixture.Must(fixture.CancelSession(b.key, session).Do(ctx, b.HTTP, "http://"+b.api.Address))
-				<-time.After(pause - time.Since(ended[i]))
-			}
-		}, b.api, b.redis)
-		n := float64(len(sessions))
-		return fixture.Micros(used.CPU) / n, fixture.Micros(used.AllRedis().CPU) / n
-	}
-	unwatched, watched := make([]string, b.watched), make([]string, b.watched)
-	for i := range watched {
-		unwatched[i], watched[i] = b.newSession(ctx), b.newSession(ctx)
-	}
-	ended, shown := make([]time.Time, b.watched), make([]time.Time, b.watched)
-	cpu, redis := end(unwatched, ended)
-	var reading sync.WaitGroup
-	errs := make([]error, b.watched)
-	for i, session := range watched {
-		conn, lines := b.open(ctx, session)
-		reading.Go(func() {
-			errs[i] = awaitLine(lines, "id: CANCELLED")
-			shown[i] = time.Now()
-			_ = conn.Close()
-		})
-	}
-	watchedCPU, watchedRedis := end(watched, ended)
-	reading.Wait()
-	took := make([]time.Duration, b.watched)
-	for i := range took {
-		fixture.Check(errs[i])
-		took[i] = shown[i].Sub(ended[i])
+// delays returns the median and the 99th percentile of the time from the requests that ended sessions to their events.
+func delays(asked, shown map[string]time.Time) (p50, p99 time.Duration) {
+	var took []time.Duration
+	for session, at := range asked {
+		took = append(took, shown[session].Sub(at))
 	}
 	slices.Sort(took)
-	s.ShownP50, s.ShownP99 = took[len(took)*50/100], took[len(took)*99/100]
+	return took[len(took)*50/100], took[len(took)*99/100]
+}
+
+// measureEnds ends sessions at a constant rate, first those that nobody watches.
+func (b *bench) measureEnds(ctx context.Context, s *sample) {
+	end := func(sessions []string) (asked map[string]time.Time, cpu, redis float64) {
+		used := fixture.Use(ctx, func() { asked = b.cancel(ctx, sessions) }, b.api, b.redis)
+		n := float64(len(sessions))
+		return asked, fixture.Micros(used.CPU) / n, fixture.Micros(used.AllRedis().CPU) / n
+	}
+	unwatched, watched := b.newSessions(ctx, b.watched), b.newSessions(ctx, b.watched)
+	_, cpu, redis := end(unwatched)
+	payers := []*payers{b.openStreams(ctx, watched)}
+	defer payers[0].Stop()
+	asked, watchedCPU, watchedRedis := end(watched)
+	s.ShownP50, s.ShownP99 = delays(asked, b.await(ctx, payers, 0, asked).Ended)
 	s.EndCPU, s.EndRedisCPU = watchedCPU-cpu, watchedRedis-redis
+}
+
+func (b *bench) openStreams(ctx context.Context, sessions []string) *payers {
+	p := startPayers(ctx, b.Fixture)
+	p.send(order{Address: b.api.Address, Sessions: sessions})
+	b.await(ctx, []*payers{p}, len(sessions), nil)
+	return p
 }
 
 // measureIdle measures the API without and beside idle streams.
 func (b *bench) measureIdle(ctx context.Context, s *sample) {
-	session := b.newSession(ctx)
-	requests := [][]byte{fixture.PublicSession(session).Bytes(), fixture.CreateSession(b.key, `{"amountCents": 1250}`).Bytes()}
+	session := b.newSessions(ctx, 1)[0]
+	requests := [][]byte{fixture.PublicSession(session).Bytes(), fixture.CreateSession(b.key, charge).Bytes()}
 	p99 := func() (sum time.Duration) {
 		for i, status := range []int{200, 201} {
 			target := load.Target{Name: "beside streams", Next: func(int, int, []byte) []byte { return bytes.Clone(requests[i]) }, Status: status}
@@ -178,21 +218,16 @@ func (b *bench) measureIdle(ctx context.Context, s *sample) {
 		}
 		return sum
 	}
+	sessions := b.newSessions(ctx, b.idle)
 	s.AloneP99 = p99()
 	before := b.api.Memory().Now
-	streams := make([]net.Conn, 0, b.idle)
-	for range b.idle {
-		conn, _ := b.open(ctx, b.newSession(ctx))
-		streams = append(streams, conn)
-	}
+	payers := b.openStreams(ctx, sessions)
 	s.StreamMemory = float64(b.api.Memory().Now-before) / float64(b.idle)
 	const quiet = 15 * time.Second // each stream has one heartbeat
 	used := fixture.Use(ctx, func() { <-time.After(quiet) }, b.api)
 	s.IdleCPU = fixture.Micros(used.CPU) / float64(b.idle) / quiet.Seconds()
 	s.BesideP99 = p99()
-	for _, conn := range streams {
-		_ = conn.Close()
-	}
+	payers.Stop()
 	fixture.Check(fixture.Eventually(ctx, func() error {
 		if open := fixture.Must(b.api.Metrics(ctx)).Sum("merchant_operator_streams"); open > 0 {
 			return fmt.Errorf("%.0f streams are still open", open)
