@@ -88,7 +88,7 @@ func (s *stream) run(head []byte) {
 	if s.send(head, retryEvent(), statusEvent(&s.read), s.expiresInEvent()) != nil || s.read.Status.Final() {
 		return
 	}
-	heartbeat := time.NewTicker(s.streams.options.Heartbeat)
+	heartbeat := time.NewTimer(jitter.UpTo(s.streams.options.Heartbeat)) // not all of a reconnect at once
 	defer heartbeat.Stop()
 	draining := s.streams.drained
 	var drained <-chan time.Time
@@ -103,6 +103,7 @@ func (s *stream) run(head []byte) {
 			if s.send(s.expiresInEvent()) != nil {
 				return
 			}
+			heartbeat.Reset(s.streams.options.Heartbeat)
 		case <-draining:
 			draining, drained = nil, time.After(jitter.UpTo(s.streams.options.Drain))
 		case <-drained:

@@ -187,6 +187,34 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// The clients of a replaced replica come back together. Their heartbeats must not, or the API is slow each time.
+func TestHeartbeatsAreSpread(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.Streams.Heartbeat = 4 * patience })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	const clients = 50 // one of them has its first one within the patience
+	early := make(chan event, clients)
+	for range clients {
+		s := r.stream(id)
+		s.wantStatus("PENDING")
+		s.next() // expires-in of the status
+		go func() {
+			if got, more := s.next(); more {
+				early <- got
+			}
+		}()
+	}
+	select {
+	case got := <-early:
+		if got.kind != "expires-in" {
+			t.Errorf("got %+v", got)
+		}
+	case <-time.After(patience):
+		t.Error("no stream had a heartbeat")
+	}
+}
+
 // Every client speaks HTTP/1.1, and some proxies do not.
 func TestAStreamOverHTTP10(t *testing.T) {
 	f := newFixture(t)
