@@ -19,7 +19,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-const userAgent = "merchant-operator-webhooks"
+// The headers that all requests share.
+var contentType, userAgent = []string{"application/json"}, []string{"merchant-operator-webhooks"}
 
 // The headers of the Standard Webhooks specification, as net/http spells them.
 const (
@@ -71,7 +72,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		return Result{Reason: failureReason(err, connected.Load())}
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode >= http.StatusOK { // behind a 101 is a bare connection, which no deadline ends
+	if answer.StatusCode >= http.StatusOK && answer.Body != http.NoBody { // behind a 101 is a bare connection, which no deadline ends
 		// The status has decided; a short rest is read so that the connection can be used again.
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswerBytes)
 	}
@@ -86,8 +87,8 @@ func post(ctx context.Context, target *url.URL, timestamp, signed string, reques
 		URL:    target,
 		Host:   target.Host,
 		Header: http.Header{
-			"Content-Type":  {"application/json"},
-			"User-Agent":    {userAgent},
+			"Content-Type":  contentType,
+			"User-Agent":    userAgent,
 			headerID:        {request.ID},
 			headerTimestamp: {timestamp},
 			headerSignature: {signed},

@@ -94,7 +94,18 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	if lease.Event.TestMode {
 		return o.Drop(ctx, lease)
 	}
-	return o.runLeased(ctx, "end a delivered event", endScript, lease, endpointKeys(lease.Event.MerchantID), target, lease.Event.MerchantID)
+	space, merchantID := lease.space(), lease.Event.MerchantID
+	var call redis.Call // allocates less than runLeased
+	call.Key(space, redis.QueueKey)
+	call.Key(space, redis.DueKey)
+	call.Key(space, redis.EventKey, lease.Event.ID)
+	call.Key(space, redis.EndpointKey, merchantID)
+	call.Key(space, redis.WatchedKey)
+	call.Text(lease.queued)
+	call.Text(target)
+	call.Text(merchantID)
+	reply, err := o.redis.RunCall(ctx, endScript, &call)
+	return leaseError("end a delivered event", &reply, err)
 }
 
 // Drop ends an event that nobody wants. Errors are those of Delivered.
