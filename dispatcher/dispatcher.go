@@ -37,9 +37,9 @@ const (
 	// redisTimeout is longer than the API's, whose callers wait: events whose lease was granted in an answer that comes
 	// too late wait until it ends. A result can be recorded again within the margin.
 	redisTimeout = time.Second
-	// endpointQueueLength bounds the events that wait here for one endpoint, and queuedPerAttempt those for all, per
-	// possible attempt. A quick endpoint works them off in seconds; what finds no room is leased again and again.
-	endpointQueueLength, queuedPerAttempt = 256, 16
+	// jobsPerAttempt bounds the events that wait here, of one endpoint and of all, for each attempt that may be in progress.
+	// A quick endpoint works them off in a fraction of a second.
+	jobsPerAttempt = 16
 	// abortTimeout is the time to record attempts that were aborted.
 	abortTimeout = 2 * time.Second
 )
@@ -94,6 +94,8 @@ type dispatcher struct {
 	polls             int
 	// healthChanged starts a health report at once.
 	healthChanged chan struct{}
+	// drained starts a poll at once, because there is room for more events of an endpoint.
+	drained chan struct{}
 	// nextReport, nextRefusals and nextRefresh are the buckets with which the next round of reports begins.
 	nextReport, nextRefusals, nextRefresh session.Bucket
 
@@ -102,19 +104,20 @@ type dispatcher struct {
 }
 
 func (d *dispatcher) prepare() {
-	d.healthChanged = make(chan struct{}, 1)
+	d.healthChanged, d.drained = make(chan struct{}, 1), make(chan struct{}, 1)
 	d.logged = throttle{now: d.now, last: map[string]time.Time{}}
 	d.queues = &endpointQueues{
 		limits: queueLimits{
 			endpointAttempts: d.options.Concurrency,
 			attempts:         d.options.MaxInFlight,
-			endpointJobs:     endpointQueueLength,
-			jobs:             queuedPerAttempt * d.options.MaxInFlight,
+			jobsPerAttempt:   jobsPerAttempt,
 		},
 		now:       d.now,
 		attempt:   d.attempt,
 		deferJobs: d.deferJobs,
+		drained:   func() { wake(d.drained) },
 		queues:    map[string]*endpointQueue{},
+		full:      map[string]session.Bucket{},
 	}
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 }
@@ -141,7 +144,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 // loops run until ctx ends. Attempts end with a context of their own.
 func (d *dispatcher) loops(ctx, attempts context.Context) {
 	d.workers.Go(func() {
-		d.loop(ctx, pollInterval, nil, func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) })
+		d.loop(ctx, pollInterval, d.drained, func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) })
 	})
 	d.workers.Go(func() { d.loop(ctx, healthInterval, d.healthChanged, d.reportHealth) })
 	d.workers.Go(func() { d.loop(ctx, refreshInterval, nil, d.refreshHealth) })

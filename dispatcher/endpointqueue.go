@@ -7,6 +7,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // job is a leased event and its endpoint.
@@ -20,15 +21,18 @@ type job struct {
 }
 
 // endpointQueues share a dispatcher's attempts among merchants, so that the events of a slow or dead endpoint take
-// neither places nor time of others. An event without a place is deferred, and any free dispatcher takes it.
+// neither places nor time of others. Events that find no room here stay in Redis, where any free dispatcher takes them.
 type endpointQueues struct {
 	limits    queueLimits
 	now       func() time.Time
 	attempt   func(ctx context.Context, j job) attemptResult
 	deferJobs func(ctx context.Context, delay time.Duration, reason string, jobs ...job)
+	// drained is called when a queue that was full is half empty.
+	drained func()
 
 	mu       sync.Mutex
 	queues   map[string]*endpointQueue // by account
+	full     map[string]session.Bucket // accounts without room for more jobs
 	ready    []*endpointQueue          // may start an attempt; they take turns
 	inFlight int
 	waiting  int
@@ -36,10 +40,11 @@ type endpointQueues struct {
 	attempts sync.WaitGroup
 }
 
-// queueLimits bound attempts in progress and waiting jobs, of one endpoint and of all.
+// queueLimits bound attempts in progress, of one endpoint and of all, and the jobs that wait for each. With so many nothing more is
+// leased, for that endpoint or for any; what was leased already is taken.
 type queueLimits struct {
 	endpointAttempts, attempts int
-	endpointJobs, jobs         int
+	jobsPerAttempt             int
 }
 
 // attemptResult is what an attempt says about its endpoint.
@@ -51,8 +56,22 @@ const (
 	failed
 )
 
-// busyDelay is for how long an event is deferred whose queue is full.
-const busyDelay = time.Second
+// jobLimit is the number of waiting jobs with which a queue is full.
+func (q *endpointQueues) jobLimit(queue *endpointQueue) int {
+	return q.limits.jobsPerAttempt * queue.attempts(q.limits.endpointAttempts)
+}
+
+// room reports whether there is room for more jobs, and for which accounts of the bucket there is none.
+func (q *endpointQueues) room(bucket session.Bucket) (full []string, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for account, of := range q.full {
+		if of == bucket {
+			full = append(full, account)
+		}
+	}
+	return full, q.waiting < q.limits.jobsPerAttempt*q.limits.attempts
+}
 
 // offer queues a job, or returns for how long to defer it, and why. ctx is of attempts.
 func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration, reason string, taken bool) {
@@ -70,13 +89,13 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	if open := queue.breaker.remaining(q.now()); open > 0 {
 		return open, deferredBreaker, false
 	}
-	if len(queue.jobs) >= q.limits.endpointJobs || q.waiting >= q.limits.jobs {
-		return busyDelay, deferredBusy, false
-	}
 	queue.jobs = append(queue.jobs, j)
 	q.waiting++
 	q.enlist(queue)
 	q.startAttempts(ctx)
+	if len(queue.jobs) >= q.jobLimit(queue) {
+		q.full[account] = j.lease.Event.Bucket()
+	}
 	return 0, "", true
 }
 
@@ -88,43 +107,66 @@ func (q *endpointQueues) enlist(queue *endpointQueue) {
 	}
 }
 
-// startAttempts starts attempts while there are free places, one of each ready queue in turn.
+// startAttempts starts attempts while there are free places.
 func (q *endpointQueues) startAttempts(ctx context.Context) {
+	for queue, next, ok := q.take(); ok; queue, next, ok = q.take() {
+		q.attempts.Go(func() { q.work(ctx, queue, next) })
+	}
+}
+
+// take takes a place and a job for it, from each ready queue in turn. false: there is no place, or no job.
+func (q *endpointQueues) take() (queue *endpointQueue, next job, ok bool) {
 	for q.inFlight < q.limits.attempts && len(q.ready) > 0 {
-		queue := q.ready[0]
+		queue = q.ready[0]
 		q.ready = q.ready[1:]
 		queue.enlisted = false
 		if !queue.mayStart(q.limits.endpointAttempts) {
 			continue
 		}
-		next := queue.pop()
+		next = queue.pop()
 		q.waiting--
+		q.noteRoom(next.lease.Event.Account(), queue)
 		queue.inFlight++
 		q.inFlight++
-		q.attempts.Go(func() { q.run(ctx, queue, next) })
 		q.enlist(queue)
+		return queue, next, true
+	}
+	return nil, job{}, false
+}
+
+// work makes an attempt, and further ones while there are any: the stack of a new goroutine would have to grow for each.
+func (q *endpointQueues) work(ctx context.Context, queue *endpointQueue, j job) {
+	for ok := true; ok; {
+		result := q.run(ctx, j)
+		queue, j, ok = q.finish(ctx, queue, j, result)
+	}
+}
+
+// noteRoom notes that there is room for more jobs of an account, once its queue is half empty.
+func (q *endpointQueues) noteRoom(account string, queue *endpointQueue) {
+	if _, full := q.full[account]; full && len(queue.jobs) <= q.jobLimit(queue)/2 {
+		delete(q.full, account)
+		q.drained()
 	}
 }
 
 // run makes an attempt, unless the job has waited so long that its lease could end during the attempt.
-func (q *endpointQueues) run(ctx context.Context, queue *endpointQueue, j job) {
-	result := inconclusive
+func (q *endpointQueues) run(ctx context.Context, j job) attemptResult {
 	if q.now().After(j.startBy) {
 		q.deferJobs(ctx, 0, deferredBusy, j)
-	} else {
-		result = q.attempt(ctx, j)
+		return inconclusive
 	}
-	if rest, delay := q.finish(ctx, queue, j, result); len(rest) > 0 {
-		q.deferJobs(ctx, delay, deferredBreaker, rest...)
-	}
+	return q.attempt(ctx, j)
 }
 
-// finish frees the place of an attempt. If that opens the breaker, it returns the waiting jobs of the endpoint.
-func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job, result attemptResult) (rest []job, delay time.Duration) {
+// finish frees the place of an attempt, and takes the next job. If the result opens the breaker, it defers the waiting jobs of the
+// endpoint.
+func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job, result attemptResult) (*endpointQueue, job, bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	queue.inFlight--
 	q.inFlight--
+	var rest []job
+	var delay time.Duration
 	switch result {
 	case succeeded:
 		queue.breaker.succeeded()
@@ -132,6 +174,7 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 		if queue.breaker.failed(q.now()) {
 			rest, delay = queue.clear(), queue.breaker.remaining(q.now())
 			q.waiting -= len(rest)
+			q.noteRoom(j.lease.Event.Account(), queue)
 		}
 	case inconclusive:
 	}
@@ -139,8 +182,13 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 		delete(q.queues, j.lease.Event.Account())
 	}
 	q.enlist(queue)
+	next, nextJob, ok := q.take()
 	q.startAttempts(ctx)
-	return rest, delay
+	q.mu.Unlock()
+	if len(rest) > 0 {
+		q.deferJobs(ctx, delay, deferredBreaker, rest...)
+	}
+	return next, nextJob, ok
 }
 
 // close refuses further jobs and defers the waiting ones.
@@ -187,12 +235,13 @@ type endpointQueue struct {
 	enlisted bool // among the ready ones
 }
 
-// mayStart reports whether a job waits and the endpoint's attempts are below the limit.
+// attempts is how many may be in progress: one at first and after a failure, and one more with each success, up to the limit. So
+// endpoints that hang take one place each.
+func (q *endpointQueue) attempts(limit int) int { return min(1+q.breaker.successes, limit) }
+
+// mayStart reports whether a job waits and another attempt may be in progress.
 func (q *endpointQueue) mayStart(limit int) bool {
-	if q.breaker.failing() {
-		limit = 1
-	}
-	return len(q.jobs) > 0 && q.inFlight < limit
+	return len(q.jobs) > 0 && q.inFlight < q.attempts(limit)
 }
 
 func (q *endpointQueue) pop() job {
@@ -225,8 +274,8 @@ const (
 // has been open, one attempt at a time finds out whether the endpoint has recovered. It counts the attempts of this
 // dispatcher; what all must agree on is in Redis.
 type breaker struct {
-	failures  int // in a row
-	openUntil time.Time
+	failures, successes int // in a row
+	openUntil           time.Time
 }
 
 // remaining is how long the breaker stays open.
@@ -235,11 +284,12 @@ func (b *breaker) remaining(now time.Time) time.Duration { return max(0, b.openU
 // failing reports whether the last attempt failed.
 func (b *breaker) failing() bool { return b.failures > 0 }
 
-func (b *breaker) succeeded() { *b = breaker{} }
+func (b *breaker) succeeded() { *b = breaker{successes: b.successes + 1} }
 
 // failed counts a failure and reports whether the breaker is open now.
 func (b *breaker) failed(now time.Time) bool {
 	b.failures++
+	b.successes = 0
 	if b.failures < breakerThreshold {
 		return false
 	}

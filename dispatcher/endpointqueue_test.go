@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // queueFixture has queues whose attempts wait for the test, and a clock of the test.
@@ -19,12 +20,14 @@ type queueFixture struct {
 	clock    time.Time
 	started  []string
 	deferred []string
+	drains   int
 	answers  map[string]chan attemptResult
 }
 
 func newQueueFixture(limits queueLimits) *queueFixture {
 	f := &queueFixture{clock: noon, answers: map[string]chan attemptResult{}}
-	f.endpointQueues = &endpointQueues{limits: limits, now: f.now, attempt: f.attempt, deferJobs: f.deferJobs, queues: map[string]*endpointQueue{}}
+	f.endpointQueues = &endpointQueues{limits: limits, now: f.now, attempt: f.attempt, deferJobs: f.deferJobs,
+		drained: func() { f.drains++ }, queues: map[string]*endpointQueue{}, full: map[string]session.Bucket{}}
 	return f
 }
 
@@ -75,6 +78,13 @@ func (f *queueFixture) offerOf(merchant string, n int) (delay time.Duration, rea
 	return delay, reason
 }
 
+// prove makes endpoints that have had a success, so that two attempts of each may be in progress.
+func (f *queueFixture) prove(merchants ...string) {
+	for _, merchant := range merchants {
+		f.queues[merchant] = &endpointQueue{breaker: breaker{successes: 1}}
+	}
+}
+
 func (f *queueFixture) seen(of *[]string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,15 +101,11 @@ func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
 	eventually(t, fmt.Sprintf("deferred are %v", want), func() bool { return slices.Equal(f.seen(&f.deferred), want) })
 }
 
-func TestAnEndpointQueueTakesItsShareAndNoMore(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 3, endpointJobs: 2, jobs: 100})
+func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 3, jobsPerAttempt: 10})
+	f.prove("a", "b")
 	for n := range 4 {
-		if _, why := f.offerOf("a", n); why != "" {
-			t.Fatalf("event %d of a: %s", n, why)
-		}
-	}
-	if after, why := f.offerOf("a", 4); why != deferredBusy || after != busyDelay {
-		t.Errorf("with a full queue: %s, after %s", why, after)
+		f.offerOf("a", n)
 	}
 	f.offerOf("b", 0)
 	f.awaitStarted(t, "a0", "a1", "b0")
@@ -122,19 +128,42 @@ func TestAnEndpointQueueTakesItsShareAndNoMore(t *testing.T) {
 	}
 }
 
-func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 3, attempts: 100, endpointJobs: 10, jobs: 100})
+// Else a hundred endpoints that hang would take all places.
+func TestAnEndpointGetsMorePlacesWithEachSuccess(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 3, attempts: 100, jobsPerAttempt: 10})
 	for n := range 9 {
 		f.offerOf("a", n)
 	}
+	f.awaitStarted(t, "a0")
+	f.answer("a0") <- succeeded
 	f.awaitStarted(t, "a0", "a1", "a2")
-	for n := range 3 {
-		f.answer(fmt.Sprintf("a%d", n)) <- failed
-	}
-	f.awaitStarted(t, "a0", "a1", "a2", "a3")
-	f.answer("a3") <- failed
+	f.answer("a1") <- succeeded
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4")
-	f.answer("a4") <- failed // the fifth in a row
+	f.answer("a2") <- succeeded
+	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5") // no more than three at a time
+	f.answer("a3") <- failed
+	for n := 4; n < 9; n++ {
+		f.answer(fmt.Sprintf("a%d", n)) <- succeeded
+	}
+	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
+	f.close(t.Context())
+	f.wait(patience)
+}
+
+func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 100, jobsPerAttempt: 10})
+	f.prove("a")
+	for n := range 9 {
+		f.offerOf("a", n)
+	}
+	f.awaitStarted(t, "a0", "a1")
+	f.answer("a0") <- failed
+	f.answer("a1") <- failed
+	for n, started := 2, []string{"a0", "a1"}; n < breakerThreshold; n++ {
+		started = append(started, fmt.Sprintf("a%d", n))
+		f.awaitStarted(t, started...)
+		f.answer(started[n]) <- failed
+	}
 	f.awaitDeferred(t, "a5 breaker", "a6 breaker", "a7 breaker", "a8 breaker")
 	if after, why := f.offerOf("a", 9); why != deferredBreaker || after != minOpen {
 		t.Errorf("while it is open: %s, after %s", why, after)
@@ -158,7 +187,7 @@ func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
 
 // Else an attempt could go on while another dispatcher has the event.
 func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, endpointJobs: 10, jobs: 100})
+	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, jobsPerAttempt: 10})
 	f.offerOf("a", 0)
 	f.offerOf("a", 1)
 	f.awaitStarted(t, "a0")
@@ -172,19 +201,42 @@ func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
 	f.wait(patience)
 }
 
-func TestWhatWaitsForAllEndpointsIsBounded(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, endpointJobs: 10, jobs: 2})
-	for n, want := range []string{"", "", "", deferredBusy} {
-		if _, why := f.offerOf(string(rune('a'+n)), 0); why != want {
-			t.Errorf("event %d: %q, want %q", n, why, want)
+func TestWhatWaitsIsBounded(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 2, jobsPerAttempt: 2})
+	bucket := outbox.Event{MerchantID: "a"}.Bucket()
+	want := func(when string, wantFull []string, wantRoom bool) {
+		t.Helper()
+		if full, room := f.room(bucket); !slices.Equal(full, wantFull) || room != wantRoom {
+			t.Errorf("%s: full are %v, room for others: %t", when, full, room)
 		}
 	}
+	f.offerOf("a", 0)
+	f.offerOf("a", 1)
+	want("one attempt and one waiting event", nil, true)
+	f.offerOf("a", 2)
+	want("two waiting events", []string{"a"}, true)
+	if full, _ := f.room(bucket + 1); full != nil {
+		t.Errorf("in another bucket %v are full", full)
+	}
+	for _, merchant := range []string{"b", "c", "d"} {
+		f.offerOf(merchant, 0) // one of them has the other place
+	}
+	want("four waiting events", []string{"a"}, false)
+	for _, id := range []string{"a0", "b0", "c0"} {
+		f.answer(id) <- succeeded
+	}
+	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0")
+	want("half of the queue", nil, true)
+	if f.drains != 1 {
+		t.Errorf("%d polls were requested", f.drains)
+	}
 	f.close(t.Context())
-	f.awaitDeferred(t, "b0 stopping", "c0 stopping")
+	f.awaitDeferred(t, "a2 stopping")
 	if after, why := f.offerOf("e", 0); why != deferredStopping || after != 0 {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
-	f.answer("a0") <- succeeded
+	f.answer("a1") <- succeeded
+	f.answer("d0") <- succeeded
 	f.wait(patience)
 }
 

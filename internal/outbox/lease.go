@@ -23,7 +23,13 @@ type LeaseRequest struct {
 	For time.Duration
 	// Limit is the largest number of events.
 	Limit int
+	// Full are accounts that the dispatcher has no room for. Their events stay where they are and are put off together, until one of
+	// them ends or another one comes, for a second at most.
+	Full []string
 }
+
+// fullDelay is for how long the accounts are put off.
+const fullDelay = time.Second
 
 // Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
 // was given to somebody else since changes nothing.
@@ -78,21 +84,34 @@ const ReasonDecodeError = "decode_error"
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
-	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)},
-		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey))
+	args := []any{
+		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), fullDelay.Milliseconds(),
+	}
+	for _, account := range request.Full {
+		args = append(args, account)
+	}
+	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)
 	if err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}
 	reply.OK()
 	leased := Leased{Now: reply.Millis(), More: reply.Int() == 1}
-	rows := reply.List()
+	endpoints, rows := reply.List(), reply.List()
 	if err := reply.Err(); err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
+	}
+	states := map[string]EndpointState{} // of an endpoint that cannot be decoded there is none
+	for endpoints.More() {
+		endpoint := endpoints.List()
+		account, fields := endpoint.Text(), endpoint.List()
+		if state, err := endpointOf(account, &fields); err == nil && endpoint.Err() == nil {
+			states[account] = state
+		}
 	}
 	var lost, undecodable []Lease
 	for rows.More() {
 		row := rows.List()
-		lease, there, err := leaseOf(&row, bucket)
+		lease, there, err := leaseOf(&row, bucket, states)
 		switch {
 		case err == nil:
 			leased.Leases = append(leased.Leases, lease)
@@ -128,7 +147,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 }
 
 // leaseOf decodes one row of lease.lua. With an error the lease still names its event, and there says that this was read at all.
-func leaseOf(row *redis.Reply, bucket session.Bucket) (lease Lease, there bool, err error) {
+func leaseOf(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
 	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: Event{ID: id}, bucket: bucket, queued: queued}
 	there = len(fields) > 0
@@ -136,7 +155,6 @@ func leaseOf(row *redis.Reply, bucket session.Bucket) (lease Lease, there bool, 
 	if err != nil {
 		return lease, there, redis.ErrCorrupt
 	}
-	state := row.List()
 	if row.Err() != nil {
 		return lease, there, redis.ErrCorrupt
 	}
@@ -145,8 +163,8 @@ func leaseOf(row *redis.Reply, bucket session.Bucket) (lease Lease, there bool, 
 		lease.Event, lease.Unsupported = event, true
 		return lease, there, nil
 	}
-	endpoint, stateErr := endpointOf(merchantID, &state)
-	if err != nil || stateErr != nil || event.Account() != merchantID || event.Bucket() != bucket {
+	endpoint, decoded := states[merchantID]
+	if err != nil || !decoded || event.Account() != merchantID || event.Bucket() != bucket {
 		return lease, there, redis.ErrCorrupt
 	}
 	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, endpoint

@@ -1,22 +1,29 @@
 -- Takes events that are due, a share for each merchant whose turn it is.
 -- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
 -- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease, ARGV[4] and ARGV[5] what the keys
--- of the bucket's endpoints and events begin with.
+-- of the bucket's endpoints and events begin with, ARGV[6] how long to put off in ms those merchants for whom there is no room, from
+-- ARGV[7] on.
 -- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
 -- leased it looks again with its key declared (forget).
 
+for i = 7, #ARGV do
+  call('ZADD', due_key, 'XX', 'GT', now_ms + ARGV[6], ARGV[i])
+end
+
 local merchants = call('ZRANGEBYSCORE', due_key, '-inf', now_us / 1000, 'LIMIT', 0, ARGV[2])
 local left, more = tonumber(ARGV[2]), #merchants == tonumber(ARGV[2])
-local rows = {}
+local rows, endpoints = {}, {}
 for i, merchant in ipairs(merchants) do
   local share = math.max(1, math.floor(left / (#merchants - i + 1)))
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
-  local endpoint = #waiting > 0 and read_endpoint(ARGV[4] .. merchant)
+  if #waiting > 0 then
+    endpoints[#endpoints + 1] = {merchant, read_endpoint(ARGV[4] .. merchant)}
+  end
   for _, member in ipairs(waiting) do
     local id = string.match(member, '^[^:]*:%d+:([^:]+)') or ''
     local fields = redis.pcall('HGETALL', ARGV[5] .. id)
-    rows[#rows + 1] = {member, merchant, id, fields.err and {} or fields, endpoint}
+    rows[#rows + 1] = {member, merchant, id, fields.err and {} or fields}
   end
 end
 
@@ -30,4 +37,4 @@ end
 for _, merchant in ipairs(merchants) do
   events.place(merchant, true)
 end
-return {'OK', now_ms, more and 1 or 0, rows}
+return {'OK', now_ms, more and 1 or 0, endpoints, rows}

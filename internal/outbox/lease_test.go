@@ -256,3 +256,26 @@ func TestEventsThatArePutOff(t *testing.T) {
 		t.Errorf("the event is kept for another %s, want an hour", left)
 	}
 }
+
+// A dispatcher that has no room for a merchant's events takes those of others, and does not look for them again at once.
+func TestAccountsWithoutRoomArePutOffTogether(t *testing.T) {
+	s := newFixture(t)
+	ids := []string{s.event(t), s.event(t)}
+	held := s.leaseFor(t, time.Hour, 1)
+	neighbour := s
+	neighbour.asks = storetest.MerchantOf(s.bucket())
+	other := neighbour.event(t)
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Full: []string{s.asks.MerchantID, "unknown"}})
+	must(t, err)
+	if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
+		t.Errorf("leased %v, and there are more: %t; want only %s", got, leased.More, other)
+	}
+	due := s.redis.ZScore(t.Context(), s.tag+"due", s.asks.MerchantID).Val()
+	if want := leased.Now.Add(time.Second).UnixMilli(); int64(due) != want {
+		t.Errorf("due at %d, want %d", int64(due), want)
+	}
+	must(t, s.Delivered(t.Context(), held[0], "here")) // there is room again
+	if got := append(idsOf(held), idsOf(s.leaseFor(t, time.Hour, 10))...); !sameSet(got, ids) {
+		t.Errorf("leased %v, want each of %v", got, ids)
+	}
+}
