@@ -1,11 +1,12 @@
 // Package dispatcher is `bench dispatcher`: it measures the dispatcher's CPU for an event beside a bare HTTP client that posts the same
-// bytes to the same receivers, the delay until the first attempt, and the cost of an idle dispatcher.
+// bytes to the same receivers, the delay until the first attempt, also while endpoints hang, and the cost of an idle dispatcher.
 package dispatcher
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,6 +25,9 @@ import (
 const (
 	merchants   = 64
 	perEndpoint = 8
+	// manyMerchants are those of the measurement in which some endpoints hang.
+	manyMerchants, hangingEndpoints = 1000, 100
+	isolationTime                   = 20 * time.Second
 	// constantRate is the rate in events per second for which docs/performance promises a delay.
 	constantRate = 500
 )
@@ -39,7 +43,7 @@ func Command() *cobra.Command {
 		Long: "Measures the CPU for an event beside a bare HTTP client that posts the same bytes, the delay of events at a constant rate,\n" +
 			"and the cost of an idle dispatcher. docs/performance/dispatcher.md says what is measured and why.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
-			(&bench{Fixture: f, events: events}).run(ctx, flags, out)
+			(&bench{Fixture: f, events: events, flags: flags}).run(ctx, out)
 		}),
 	}
 	options.AddFlags(command.Flags(), "bin/bench-dispatcher.json")
@@ -54,6 +58,9 @@ func Command() *cobra.Command {
 type results struct {
 	Machine    string        `json:"machine"`
 	Throughput []throughput  `json:"throughput"`
+	TLS        []throughput  `json:"throughputTLS"`
+	NoneHang   []isolation   `json:"noneHang"`
+	SomeHang   []isolation   `json:"someHang"`
 	Lag        []lag         `json:"lag"`
 	Idle       []idle        `json:"idle"`
 	Ratios     report.Ratios `json:"ratios"`
@@ -63,23 +70,28 @@ type results struct {
 type bench struct {
 	*fixture.Fixture
 
-	events     int
-	redis      *fixture.Redis
-	store      *store.Store // makes events as the API does
-	merchants  []fixture.Merchant
-	receiver   receiver
-	dispatcher *fixture.Process
+	events    int
+	redis     *fixture.Redis
+	store     *store.Store // makes events as the API does
+	publisher *fixture.Publisher
+	// plain and secure are merchants by the scheme of their endpoints; hosts are the endpoints of plain.
+	plain, secure []fixture.Merchant
+	hosts         []string
+	receiver      receiver
+	flags         []string // of the dispatcher
+	dispatcher    *fixture.Process
 }
 
-func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
+func (b *bench) run(ctx context.Context, out io.Writer) {
 	b.Progress("starting Redis, the receiver and the dispatcher")
-	b.start(ctx, flags)
+	b.start(ctx)
 	r := results{Ratios: report.Ratios{}}
 	// The first round opens the connections and is not counted.
 	for round := range b.Rounds + 1 {
 		b.Progress("%d events, round %d of %d", b.events, round, b.Rounds)
-		if measured := b.measureThroughput(ctx); round > 0 {
-			r.Throughput = append(r.Throughput, measured)
+		plain, secure := b.measureThroughput(ctx, b.plain), b.measureThroughput(ctx, b.secure)
+		if round > 0 {
+			r.Throughput, r.TLS = append(r.Throughput, plain), append(r.TLS, secure)
 		}
 	}
 	b.Progress("%d events a second for %s", constantRate, b.Length())
@@ -87,27 +99,53 @@ func (b *bench) run(ctx context.Context, flags []string, out io.Writer) {
 	rest := b.Length() * 3 / 2 // by default 15 s, the longest interval of a dispatcher
 	b.Progress("idle for %s", rest)
 	r.Idle = []idle{b.measureIdle(ctx, rest)}
+	b.publishPlain(ctx, manyMerchants-merchants)
+	for round := range b.Rounds {
+		b.Progress("%d endpoints, of which %d hang, and the same with none, round %d of %d", manyMerchants, hangingEndpoints, round+1, b.Rounds)
+		r.NoneHang = append(r.NoneHang, b.measureIsolation(ctx, 0))
+		r.SomeHang = append(r.SomeHang, b.measureIsolation(ctx, hangingEndpoints))
+	}
 	r.Machine = report.DescribeMachine()
 	r.print(out)
 	fixture.Check(report.Save(b.Output, r))
 }
 
-// start starts everything, and waits until the dispatcher has delivered an event of each merchant.
-func (b *bench) start(ctx context.Context, flags []string) {
+// start starts everything.
+func (b *bench) start(ctx context.Context) {
 	b.redis = b.StartRedis(ctx)
 	client := fixture.Must(redis.Open(redis.Options{URL: b.redis.URL(), Timeout: time.Minute}))
 	b.OnStop(client.Close)
 	b.store = fixture.Must(store.New(client, store.Options{}))
-	publisher := b.NewPublisher(ctx, fixture.Namespace)
-	for i, endpoint := range b.receiver.start(ctx, b.Fixture) {
-		b.merchants = append(b.merchants, fixture.Must(publisher.Merchant(ctx, i, "http://"+endpoint+"/hooks")))
+	b.publisher = b.NewPublisher(ctx, fixture.Namespace)
+	b.publishPlain(ctx, merchants)
+	b.secure = b.publish(ctx, "https://", b.receiver.start(ctx, b.Fixture, merchants, testTLS(b.Fixture)), manyMerchants)
+	b.startDispatcher(ctx)
+}
+
+// publishPlain publishes more merchants with endpoints over plain HTTP.
+func (b *bench) publishPlain(ctx context.Context, more int) {
+	hosts := b.receiver.start(ctx, b.Fixture, more, nil)
+	b.plain = append(b.plain, b.publish(ctx, "http://", hosts, len(b.plain))...)
+	b.hosts = append(b.hosts, hosts...)
+}
+
+// publish publishes a merchant for each host. The first has this number.
+func (b *bench) publish(ctx context.Context, scheme string, hosts []string, first int) (published []fixture.Merchant) {
+	for i, host := range hosts {
+		published = append(published, fixture.Must(b.publisher.Merchant(ctx, first+i, scheme+host+"/hooks")))
 	}
+	return published
+}
+
+// startDispatcher waits until it has delivered an event of each merchant.
+func (b *bench) startDispatcher(ctx context.Context) {
 	b.dispatcher = b.StartRole(ctx, "dispatcher", b.Kubeconfig, fixture.Namespace, append([]string{
 		"--redis-url", b.redis.URL(), "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
 		"--webhook-concurrency", strconv.Itoa(perEndpoint),
-	}, flags...)...)
-	b.cancelAll(ctx, b.create(ctx, merchants))
-	b.receiver.await(ctx, merchants)
+	}, b.flags...)...)
+	b.receiver.reset()
+	b.cancelAll(ctx, b.create(ctx, b.plain, len(b.plain)))
+	b.receiver.await(ctx, len(b.plain))
 }
 
 // pending is a pending session.
@@ -118,11 +156,11 @@ type pending struct {
 
 const creators = 64
 
-// create creates sessions, for each merchant in turn.
-func (b *bench) create(ctx context.Context, count int) []pending {
+// create creates sessions, for each of the merchants in turn.
+func (b *bench) create(ctx context.Context, merchants []fixture.Merchant, count int) []pending {
 	sessions := make([]pending, count)
 	fixture.Check(fixture.Each(ctx, creators, count, func(ctx context.Context, i int) error {
-		merchant := b.merchants[i%len(b.merchants)]
+		merchant := merchants[i%len(merchants)]
 		_, created, err := b.store.CreateSession(ctx, admission(merchant.ID), store.NewSession{
 			MerchantName: merchant.Name, Charge: session.Charge{AmountCents: 1250, OrderRef: fmt.Sprintf("order-%06d", i)},
 			Lifetime: 24 * time.Hour,
@@ -152,11 +190,17 @@ func admission(merchantID string) store.Admission {
 
 // print writes a table for people and a line for each ratio for programs.
 func (r *results) print(out io.Writer) {
-	var dispatchers, floors []delivering
-	for _, t := range r.Throughput {
-		dispatchers, floors = append(dispatchers, t.Dispatcher), append(floors, t.Floor)
+	for name, rounds := range map[string][]throughput{"dispatch_vs_floor": r.Throughput, "dispatch_tls_vs_floor": r.TLS} {
+		var dispatchers, floors []delivering
+		for _, t := range rounds {
+			dispatchers, floors = append(dispatchers, t.Dispatcher), append(floors, t.Floor)
+		}
+		report.Compare(r.Ratios, name, dispatchers, floors, func(d delivering) float64 { return d.PerCore })
 	}
-	report.Compare(r.Ratios, "dispatch_vs_floor", dispatchers, floors, func(d delivering) float64 { return d.PerCore })
+	report.Compare(r.Ratios, "lag_p99_hanging_vs_none", r.SomeHang, r.NoneHang, func(i isolation) float64 { return float64(i.P99) })
+	for _, i := range slices.Concat(r.NoneHang, r.SomeHang) {
+		r.Ratios["healthy_delivered_again"] += float64(i.Repeated)
+	}
 	r.Ratios["events_delivered_again"] = float64(report.Medians(r.Throughput).Repeated)
 	lag, idle := r.Lag[0], r.Idle[0]
 	r.Ratios["first_attempt_lag_p99_ms"] = fixture.Micros(lag.P99) / 1000
@@ -167,7 +211,10 @@ func (r *results) print(out io.Writer) {
 
 	fmt.Fprintf(out, "\n%s\n\n", r.Machine)
 	table := report.Table(out, "\tevents/s\tevents/CPU s\tCPU µs\tconnections\tallocations\tRedis CPU µs\tscript µs\tscripts\t")
-	for _, t := range r.Throughput {
+	for i, t := range slices.Concat(r.Throughput, r.TLS) {
+		if i == len(r.Throughput) {
+			fmt.Fprintln(table, "with TLS\t\t\t\t\t\t\t\t\t")
+		}
 		fmt.Fprintf(table, "dispatcher\t%.0f\t%.0f\t%.1f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t\n", t.Dispatcher.PerSecond, t.Dispatcher.PerCore,
 			t.Dispatcher.CPU, t.Dispatcher.Connections, t.Allocations, t.RedisCPU, t.ScriptMicros, t.Scripts)
 		fmt.Fprintf(table, "floor\t%.0f\t%.0f\t%.1f\t%d\t\t\t\t\t\n", t.Floor.PerSecond, t.Floor.PerCore, t.Floor.CPU, t.Floor.Connections)
@@ -176,6 +223,12 @@ func (r *results) print(out io.Writer) {
 	rounded := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 	fmt.Fprintf(out, "\nat %d events/s: first attempts after %s (p50), %s (p99), %s (max); load up to %s behind schedule; CPU µs per event: %.1f, Redis %.1f\n",
 		constantRate, rounded(lag.P50), rounded(lag.P99), rounded(lag.Max), rounded(lag.Late), lag.CPU, lag.RedisCPU)
+	for i := range r.SomeHang {
+		none, some := r.NoneHang[i], r.SomeHang[i]
+		fmt.Fprintf(out, "none of %d endpoints hang: p50 %s, p99 %s, max %s of %d events; %d hang: p50 %s, p99 %s, max %s of %d events of the others\n",
+			manyMerchants, rounded(none.P50), rounded(none.P99), rounded(none.Max), none.Events,
+			hangingEndpoints, rounded(some.P50), rounded(some.P99), rounded(some.Max), some.Events)
+	}
 	fmt.Fprintf(out, "idle: %.2f %% of a core, Redis %.2f %%; %.1f scripts/s, %.1f commands/s\n", idle.CPU, idle.RedisCPU, idle.Scripts, idle.Commands)
 	r.Ratios.Print(out)
 }

@@ -44,8 +44,8 @@ func deliveringOf(events int, took, cpu time.Duration, connections int) deliveri
 }
 
 // measureThroughput has the dispatcher deliver a backlog, and then the floor the same bytes.
-func (b *bench) measureThroughput(ctx context.Context) throughput {
-	t := b.deliverBacklog(ctx)
+func (b *bench) measureThroughput(ctx context.Context, merchants []fixture.Merchant) throughput {
+	t := b.deliverBacklog(ctx, merchants)
 	delivered := b.receiver.deliveries()
 	t.Repeated = len(delivered) - t.Events
 	t.Floor = b.measureFloor(ctx, delivered[:t.Events])
@@ -53,10 +53,10 @@ func (b *bench) measureThroughput(ctx context.Context) throughput {
 }
 
 // deliverBacklog freezes the dispatcher while it creates the backlog, so that the dispatcher's start is not measured.
-func (b *bench) deliverBacklog(ctx context.Context) throughput {
+func (b *bench) deliverBacklog(ctx context.Context, merchants []fixture.Merchant) throughput {
 	mallocs := b.dispatcher.Mallocs(ctx)
 	b.dispatcher.Freeze()
-	b.cancelAll(ctx, b.create(ctx, b.events))
+	b.cancelAll(ctx, b.create(ctx, merchants, b.events))
 	b.receiver.reset()
 	var took time.Duration
 	used := fixture.Use(ctx, func() {
@@ -96,7 +96,7 @@ func (b *bench) measureFloor(ctx context.Context, events []delivery) delivering 
 	if arrived != len(events) {
 		fixture.Check(fmt.Errorf("%d of the floor's %d events have arrived", arrived, len(events)))
 	}
-	return deliveringOf(len(events), result.Took, result.CPU, connections)
+	return deliveringOf(result.Events, result.Took, result.CPU, connections)
 }
 
 // lag is the delay until the first attempt, at a constant rate.
@@ -116,20 +116,49 @@ type lag struct {
 // event's timestamp to its arrival, by the same clock.
 func (b *bench) measureLag(ctx context.Context) lag {
 	count := int(constantRate * b.Seconds)
-	sessions := b.create(ctx, count)
+	sessions := b.create(ctx, b.plain, count)
 	b.receiver.reset()
 	var late time.Duration
 	used := fixture.Use(ctx, func() {
 		late = b.cancelSteadily(ctx, sessions)
 		b.receiver.await(ctx, count)
 	}, b.dispatcher, b.redis)
-	events := b.receiver.deliveries()
+	measured := lagOf(b.receiver.deliveries())
+	measured.Late = late
+	measured.CPU, measured.RedisCPU = fixture.Micros(used.CPU)/float64(count), fixture.Micros(used.AllRedis().CPU)/float64(count)
+	return measured
+}
+
+func lagOf(events []delivery) lag {
 	slices.SortFunc(events, func(a, b delivery) int { return cmp.Compare(a.Lag, b.Lag) })
 	at := func(share float64) time.Duration { return events[int(share*float64(len(events)-1))].Lag }
-	return lag{
-		Events: count, P50: at(0.5), P99: at(0.99), Max: at(1), Late: late,
-		CPU: fixture.Micros(used.CPU) / float64(count), RedisCPU: fixture.Micros(used.AllRedis().CPU) / float64(count),
-	}
+	return lag{Events: len(events), P50: at(0.5), P99: at(0.99), Max: at(1)}
+}
+
+// isolation is the lag of endpoints that answer, while others hang or none does.
+type isolation struct {
+	lag
+
+	Repeated int `json:"repeated"` // duplicate deliveries
+}
+
+// measureIsolation begins with an empty Redis and a new dispatcher: no breaker is open, and no retry is due. The first endpoints hang
+// from the first event on. It is longer than the timeout of an attempt.
+func (b *bench) measureIsolation(ctx context.Context, hanging int) isolation {
+	b.dispatcher.Stop()
+	fixture.Check(b.redis.FlushAll(ctx).Err())
+	b.startDispatcher(ctx)
+	count := int(constantRate * isolationTime.Seconds())
+	sessions := b.create(ctx, b.plain, count)
+	healthy := count - count/len(b.plain)*hanging
+	b.receiver.reset()
+	release := b.receiver.hang(b.hosts[:hanging])
+	late := b.cancelSteadily(ctx, sessions)
+	b.receiver.await(ctx, healthy)
+	measured := isolation{lag: lagOf(b.receiver.deliveries())}
+	measured.Late, measured.Repeated = late, measured.Events-healthy
+	release()
+	return measured
 }
 
 // cancelSteadily cancels a session at each interval, and returns how far it was behind that schedule at most.
@@ -160,7 +189,7 @@ type idle struct {
 }
 
 func (b *bench) measureIdle(ctx context.Context, length time.Duration) idle {
-	b.create(ctx, 10*merchants)
+	b.create(ctx, b.plain, 10*merchants)
 	b.awaitNothingDue(ctx)
 	used := fixture.Use(ctx, func() {
 		select {

@@ -2,12 +2,16 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,6 +30,8 @@ type receiver struct {
 	received    []delivery
 	connections int
 	distinct    map[string]bool // by webhook-id
+	hanging     map[string]bool // hosts that never answer, until released
+	released    chan struct{}
 }
 
 // delivery is one POST of an event.
@@ -36,8 +42,8 @@ type delivery struct {
 	Lag    time.Duration `json:"lag"` // from the event's timestamp to its arrival
 }
 
-// start serves an address for each merchant, and returns them.
-func (r *receiver) start(ctx context.Context, f *fixture.Fixture) (addresses []string) {
+// start serves so many addresses, with TLS if it is configured, and returns them.
+func (r *receiver) start(ctx context.Context, f *fixture.Fixture, count int, config *tls.Config) (addresses []string) {
 	r.reset()
 	server := &http.Server{Handler: r, ConnState: func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -47,8 +53,11 @@ func (r *receiver) start(ctx context.Context, f *fixture.Fixture) (addresses []s
 		}
 	}}
 	f.OnStop(server.Close)
-	for range merchants {
+	for range count {
 		listener := fixture.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
+		if config != nil {
+			listener = tls.NewListener(listener, config)
+		}
 		go func() { _ = server.Serve(listener) }() // until the server is closed
 		addresses = append(addresses, listener.Addr().String())
 	}
@@ -61,7 +70,18 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if err != nil {
 		return // the connection was closed; the event will be repeated
 	}
-	d := delivery{URL: "http://" + request.Host + request.URL.Path, Header: request.Header, Body: string(body)}
+	if released := r.hangs(request.Host); released != nil {
+		select {
+		case <-request.Context().Done(): // its timeout
+		case <-released:
+		}
+		return
+	}
+	scheme := "http://"
+	if request.TLS != nil {
+		scheme = "https://"
+	}
+	d := delivery{URL: scheme + request.Host + request.URL.Path, Header: request.Header, Body: string(body)}
 	var event struct {
 		Timestamp time.Time `json:"timestamp"`
 	}
@@ -73,6 +93,32 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.distinct[request.Header.Get("webhook-id")] = true
 	r.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// hang makes hosts hang. The returned function has them answer.
+func (r *receiver) hang(hosts []string) (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hanging, r.released = map[string]bool{}, make(chan struct{})
+	for _, host := range hosts {
+		r.hanging[host] = true
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hanging = nil
+		close(r.released)
+	}
+}
+
+// hangs returns what ends the hang of a host; nil: it does not hang.
+func (r *receiver) hangs(host string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.hanging[host] {
+		return nil
+	}
+	return r.released
 }
 
 func (r *receiver) reset() {
@@ -104,15 +150,27 @@ func (r *receiver) await(ctx context.Context, events int) {
 	}))
 }
 
+// testTLS returns the configuration of receivers whose certificate all processes trust that are started later.
+func testTLS(f *fixture.Fixture) *tls.Config {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Close()
+	authority := filepath.Join(f.Directory, "ca.pem")
+	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	fixture.Check(os.WriteFile(authority, encoded, 0o600))
+	fixture.Check(os.Setenv("SSL_CERT_FILE", authority))
+	return &tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12}
+}
+
 const postCommand = "post"
 
 // PostCommand is the floor.
 func PostCommand() *cobra.Command { return fixture.Helper(postCommand, post) }
 
-// floorResult is what the floor took, reading its input not included.
+// floorResult is what the floor took, not including its input and the events that open its connections.
 type floorResult struct {
-	Took time.Duration `json:"took"`
-	CPU  time.Duration `json:"cpu"`
+	Events int           `json:"events"`
+	Took   time.Duration `json:"took"`
+	CPU    time.Duration `json:"cpu"`
 }
 
 // post reads deliveries, posts the same bytes to the same endpoints with the same concurrency, and prints a floorResult. It has no
@@ -120,6 +178,20 @@ type floorResult struct {
 func post(ctx context.Context, in io.Reader, out io.Writer) {
 	var events []delivery
 	fixture.Check(json.NewDecoder(in).Decode(&events))
+	// The settings of the dispatcher's transport that affect its cost, and its timeout.
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+		ForceAttemptHTTP2: true, DisableCompression: true,
+		MaxIdleConns: 1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
+	}}
+	opening := len(events) / 10
+	fixture.Check(postAll(ctx, client, events[:opening]))
+	runtime.GC()
+	cpu, started := fixture.CPU(os.Getpid()), time.Now()
+	fixture.Check(postAll(ctx, client, events[opening:]))
+	fixture.Check(json.NewEncoder(out).Encode(floorResult{len(events) - opening, time.Since(started), fixture.CPU(os.Getpid()) - cpu}))
+}
+
+func postAll(ctx context.Context, client *http.Client, events []delivery) error {
 	byEndpoint := map[string]chan delivery{}
 	for _, event := range events {
 		if byEndpoint[event.URL] == nil {
@@ -127,13 +199,6 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 		}
 		byEndpoint[event.URL] <- event
 	}
-	runtime.GC()
-	cpu, started := fixture.CPU(os.Getpid()), time.Now()
-	// The settings of the dispatcher's transport that affect its cost, and its timeout.
-	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
-		ForceAttemptHTTP2: true, DisableCompression: true,
-		MaxIdleConns: 1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
-	}}
 	var workers errgroup.Group
 	for _, events := range byEndpoint {
 		close(events)
@@ -148,8 +213,7 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 			})
 		}
 	}
-	fixture.Check(workers.Wait())
-	fixture.Check(json.NewEncoder(out).Encode(floorResult{time.Since(started), fixture.CPU(os.Getpid()) - cpu}))
+	return workers.Wait()
 }
 
 func postOne(ctx context.Context, client *http.Client, event delivery) error {
