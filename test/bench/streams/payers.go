@@ -136,7 +136,8 @@ func (c *crowd) read(ctx context.Context, address, session string, retry *time.D
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	closed := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer closed()
 	request := fixture.PublicSession(session)
 	request.Headers = append(request.Headers, "Accept: text/event-stream")
 	if _, err := conn.Write(request.Bytes()); err != nil {
@@ -195,8 +196,7 @@ func addressOf(session string) net.IP {
 }
 
 func reasonOf(err error) string {
-	var number syscall.Errno
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number.Error()
 	}
 	return fmt.Sprint(err)
