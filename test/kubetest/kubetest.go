@@ -49,6 +49,10 @@ func New() (environment *envtest.Environment, stop func() error, err error) {
 		ControlPlaneStartTimeout: patience,
 		ControlPlaneStopTimeout:  patience,
 	}
+	// 100,000 ApiKeys with their Secrets and events exceed etcd's default of 2 GB.
+	etcd := &envtest.Etcd{}
+	etcd.Configure().Set("quota-backend-bytes", "8589934592")
+	environment.ControlPlane.Etcd = etcd
 	if _, err := environment.Start(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the control plane: %w", err), environment.Stop())
 	}

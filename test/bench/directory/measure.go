@@ -83,11 +83,7 @@ func (b *bench) startReplica(ctx context.Context, p *population, kubeconfig stri
 	started := time.Now()
 	p.replica = b.StartAPI(ctx, kubeconfig, p.name, b.redis.URL(), "--pprof")
 	s.ReadySeconds, s.CPUSeconds = time.Since(started).Seconds(), p.replica.CPU().Seconds()
-	const collections = 3 // each frees what the finalizers of the previous one released
-	for range collections {
-		fixture.Must(p.replica.Get(ctx, "/debug/pprof/heap?gc=1"))
-	}
-	s.HeapBytes = fixture.Must(p.replica.Metrics(ctx)).Sum("go_memstats_heap_alloc_bytes")
+	s.HeapBytes = p.replica.LiveHeap(ctx)
 	s.Memory = p.replica.Memory()
 	return s
 }

@@ -2,8 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +19,11 @@ type measured struct {
 	Passes       int            `json:"passes,omitempty"`
 	KeyPasses    int            `json:"passesOverApiKeys,omitempty"`
 	FailedPasses int            `json:"failedPasses,omitempty"`
-	Memory       fixture.Memory `json:"memory,omitzero"`
+	Memory       fixture.Memory `json:"memory,omitzero"`   // includes garbage
+	LiveHeap     float64        `json:"liveHeap,omitzero"` // in bytes, after a collection
+	Collected    fixture.Memory `json:"memoryAfterCollection,omitzero"`
+	// Takeover is the time from the end of the leader to the next reconciliation.
+	Takeover time.Duration `json:"takeoverNanoseconds,omitempty"`
 }
 
 // requests counts requests to the API server by "verb resource", with "refused" before it if the response was an error.
@@ -89,88 +91,5 @@ func (b *bench) measureFloor(ctx context.Context, f *floor, from, to int) measur
 		m.Took = f.run(ctx, from, to)
 		m.CPU = fixture.CPU(os.Getpid()) - cpu
 		b.Progress("    %d ApiKeys in %s", to-from, m.Took.Round(time.Millisecond))
-	})
-}
-
-// state is what the metrics of the operator say. Passes are finished reconciliations.
-type state struct{ readyKeys, readyMerchants, keyPasses, passes, failed, queued float64 }
-
-// How often the operator's metrics are read. A response costs it some milliseconds, which are measured too.
-const (
-	rarely = time.Second
-	often  = 100 * time.Millisecond
-)
-
-// process is the operator that is measured.
-type process struct {
-	*fixture.Process
-
-	bench   *bench
-	started time.Time
-}
-
-// measureOperator starts an operator, waits until the work is done and nothing is queued, and stops it. It reads the metrics often
-// only for the last tenth.
-func (b *bench) measureOperator(ctx context.Context, every time.Duration, done func(at state, part float64) bool) measured {
-	return b.measure(ctx, func(m *measured) {
-		p := process{bench: b, started: time.Now(), Process: b.StartRole(ctx, "operator", b.Kubeconfig, operatorSide.credentials(),
-			"--watch-namespaces", operatorSide.tenant(), "--leader-elect=false")} // it is the only one
-		defer p.Stop()
-		p.wait(ctx, every, func(at state) bool { return done(at, 0.9) })
-		p.wait(ctx, often, func(at state) bool { return done(at, 1) })
-		m.Took = time.Since(p.started)
-		b.Progress("    done after %s", m.Took.Round(time.Millisecond))
-		at := p.waitUntilIdle(ctx)
-		m.Passes, m.KeyPasses, m.FailedPasses = int(at.passes), int(at.keyPasses), int(at.failed)
-		m.CPU, m.Memory = p.CPU(), p.Memory()
-	})
-}
-
-func (p process) state(ctx context.Context) (state, error) {
-	const resources, passes = "merchant_operator_resources", "controller_runtime_reconcile_total"
-	m, err := p.Metrics(ctx)
-	return state{
-		readyKeys: m.Sum(resources, "state", "ready", "kind", "ApiKey"), readyMerchants: m.Sum(resources, "state", "ready", "kind", "Merchant"),
-		keyPasses: m.Sum(passes, "controller", "apikey"), passes: m.Sum(passes), failed: m.Sum(passes, "result", "error"),
-		queued: m.Sum("workqueue_depth"),
-	}, err
-}
-
-// wait polls until done, and prints the progress. ctx limits the time. An operator that does not respond for a minute has failed.
-func (p process) wait(ctx context.Context, every time.Duration, done func(state) bool) state {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	printed, answered := time.Now(), time.Now()
-	for {
-		at, err := p.state(ctx)
-		switch {
-		case err == nil && done(at):
-			return at
-		case err == nil:
-			answered = time.Now()
-		case ctx.Err() != nil || time.Since(answered) > time.Minute: // there are errors until it listens
-			fixture.Check(fmt.Errorf("wait for the operator: %w", errors.Join(context.Cause(ctx), err)))
-		}
-		if time.Since(printed) >= 5*time.Second {
-			printed = time.Now()
-			p.bench.Progress("    %4.0f s: %.0f ApiKeys ready, %.0f passes, %.0f queued",
-				time.Since(p.started).Seconds(), at.readyKeys, at.passes, at.queued)
-		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
-}
-
-// waitUntilIdle waits until three polls in a row find no new pass and an empty queue.
-func (p process) waitUntilIdle(ctx context.Context) state {
-	last, same := -1.0, 0
-	return p.wait(ctx, rarely, func(at state) bool {
-		same++
-		if at.passes != last || at.queued > 0 {
-			last, same = at.passes, 0
-		}
-		return same >= 3
 	})
 }

@@ -14,6 +14,8 @@ type results struct {
 	Machine   string        `json:"machine"`
 	Merchants int           `json:"merchants"`
 	Keys      int           `json:"apiKeys"`
+	FloorKeys int           `json:"floorApiKeys"`
+	Empty     measured      `json:"empty"` // without objects
 	Floor     []measured    `json:"floor"` // its two halves
 	Operator  measured      `json:"operator"`
 	Restart   measured      `json:"restart"`
@@ -35,25 +37,34 @@ func (r *results) floor() measured {
 // print writes tables for people and a line for each ratio for programs.
 func (r *results) print(out io.Writer) {
 	floor, operator, restart := r.floor(), r.Operator, r.Restart
-	keys, writes, reads := float64(r.Keys), operator.Requests.writes(), operator.Requests.reads()
+	keys, floorKeys := float64(r.Keys), float64(r.FloorKeys)
+	writes, reads := operator.Requests.writes(), operator.Requests.reads()
+	perKey := func(now, empty float64) float64 { return (now - empty) / keys }
 	r.Ratios = report.Ratios{
-		"operator_vs_floor":        floor.Took.Seconds() / operator.Took.Seconds(),
-		"cpu_operator_vs_floor":    (operator.CPU + operator.ServerCPU).Seconds() / (floor.CPU + floor.ServerCPU).Seconds(),
-		"writes_operator_vs_floor": writes / floor.Requests.writes(),
+		"operator_vs_floor":        floor.Took.Seconds() / floorKeys / (operator.Took.Seconds() / keys),
+		"cpu_operator_vs_floor":    (operator.CPU + operator.ServerCPU).Seconds() / keys / ((floor.CPU + floor.ServerCPU).Seconds() / floorKeys),
+		"writes_operator_vs_floor": writes / keys / (floor.Requests.writes() / floorKeys),
 		"second_pass_writes":       restart.Requests.writes(),
-		"second_pass_seconds":      restart.Took.Seconds(),
+		"second_pass_reads":        restart.Requests.reads(),
+		"restart_seconds":          restart.Took.Seconds(),
+		"operator_bytes_per_key":   perKey(float64(restart.Collected.Now), float64(r.Empty.Collected.Now)),
+		"heap_bytes_per_key":       perKey(restart.LiveHeap, r.Empty.LiveHeap),
+		"rewritten_secrets":        operator.Requests["PUT secrets"] + operator.Requests["DELETE secrets"],
 		"writes_per_key":           writes / keys,
 		"reads_per_key":            reads / keys,
 		"calls_per_pass":           (writes + reads) / float64(operator.Passes),
 	}
+	if operator.Takeover > 0 {
+		r.Ratios["takeover_seconds"] = operator.Takeover.Seconds()
+	}
 
-	fmt.Fprintf(out, "\n%s\n%d Merchants, %d ApiKeys\n\n", r.Machine, r.Merchants, r.Keys)
+	fmt.Fprintf(out, "\n%s\n%d Merchants, %d ApiKeys, %d for the floor\n\n", r.Machine, r.Merchants, r.Keys, r.FloorKeys)
 	table := report.Table(out, "\tseconds\tApiKeys/s\tCPU s\tkube-apiserver CPU s\twrites\treads\tpasses\tof ApiKeys\tfailed\tMiB\tpeak MiB\t")
 	rows := []measured{floor, operator, restart}
 	for i, name := range []string{"floor", "operator", "restart"} {
 		m := rows[i]
 		fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%d\t%d\t%d\t%d\t%d\t\n", name,
-			m.Took.Seconds(), keys/m.Took.Seconds(), m.CPU.Seconds(), m.ServerCPU.Seconds(),
+			m.Took.Seconds(), []float64{floorKeys, keys, keys}[i]/m.Took.Seconds(), m.CPU.Seconds(), m.ServerCPU.Seconds(),
 			m.Requests.writes(), m.Requests.reads(), m.Passes, m.KeyPasses, m.FailedPasses, m.Memory.Now>>20, m.Memory.Most>>20)
 	}
 	_ = table.Flush() // errors of out are not handled anywhere
