@@ -117,7 +117,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&stateMetrics{mgr.GetClient(), metrics.Registry}); err != nil {
+	if err := mgr.Add(newStateMetrics(mgr.GetCache(), metrics.Registry)); err != nil {
 		return err
 	}
 	// Without a controller that watches it yet, the cache would refuse the first read of a ConfigMap.

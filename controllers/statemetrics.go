@@ -4,22 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
-// stateMetrics counts Merchants and ApiKeys by state from the cache, at each scrape. Every operator does, leader or
-// not, so that the metrics exist without a leader.
+// stateMetrics counts Merchants and ApiKeys by state, as the caches change: counting at each scrape would copy all objects. Every
+// operator does, leader or not, so that the metrics exist without a leader.
 type stateMetrics struct {
-	reader     client.Reader
+	cache      cache.Informers
 	registerer prometheus.Registerer
+	counts     map[string]*stateCounts // by kind
+}
+
+func newStateMetrics(informers cache.Informers, registerer prometheus.Registerer) *stateMetrics {
+	return &stateMetrics{informers, registerer, map[string]*stateCounts{"Merchant": {}, "ApiKey": {}}}
 }
 
 // The states of an object, from its conditions.
@@ -30,9 +38,6 @@ const (
 	stateInactive    = "inactive" // disabled, expired, or of a Merchant that is not Active
 	stateUnknown     = "unknown"  // there are no conditions yet
 )
-
-// listTimeout bounds the wait for a cache that has not synced.
-const listTimeout = 5 * time.Second
 
 var resourcesDesc = prometheus.NewDesc("merchant_operator_resources",
 	"Merchants and ApiKeys by state: ready, reconciling, stalled, inactive or unknown.", []string{"kind", "state"}, nil)
@@ -50,35 +55,80 @@ func (m *stateMetrics) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register the state metrics: %w", err)
 	}
+	defer m.registerer.Unregister(m)
+	for kind, object := range map[string]client.Object{"Merchant": &v1alpha1.Merchant{}, "ApiKey": &v1alpha1.ApiKey{}} {
+		informer, err := m.cache.GetInformer(ctx, object)
+		if err == nil {
+			err = m.counts[kind].follow(informer)
+		}
+		if err != nil {
+			return fmt.Errorf("count objects of kind %s: %w", kind, err)
+		}
+	}
 	<-ctx.Done()
-	m.registerer.Unregister(m)
 	return nil
 }
 
 // Describe implements prometheus.Collector.
 func (*stateMetrics) Describe(descs chan<- *prometheus.Desc) { descs <- resourcesDesc }
 
-// Collect implements prometheus.Collector. A kind that cannot be listed is left out, because an error would fail the
-// whole scrape.
+// Collect implements prometheus.Collector. A kind that was not listed yet is left out.
 func (m *stateMetrics) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	var merchants v1alpha1.MerchantList
-	if err := m.reader.List(ctx, &merchants, client.UnsafeDisableDeepCopy); err == nil {
-		counts := newStateCounts()
-		for i := range merchants.Items {
-			counts[stateOf(merchants.Items[i].Status.Conditions)]++
+	for kind, counts := range m.counts {
+		for state, n := range counts.get() {
+			out <- prometheus.MustNewConstMetric(resourcesDesc, prometheus.GaugeValue, float64(n), kind, state)
 		}
-		counts.send("Merchant", out)
 	}
-	var keys v1alpha1.ApiKeyList
-	if err := m.reader.List(ctx, &keys, client.UnsafeDisableDeepCopy); err == nil {
-		counts := newStateCounts()
-		for i := range keys.Items {
-			counts[stateOf(keys.Items[i].Status.Conditions)]++
-		}
-		counts.send("ApiKey", out)
+}
+
+// stateCounts counts the objects of one kind by state.
+type stateCounts struct {
+	mu     sync.Mutex
+	counts map[string]int
+	synced func() bool
+}
+
+// follow counts all objects of the informer, and their changes.
+func (c *stateCounts) follow(informer cache.Informer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Every state, so that a state with 0 objects has a series.
+	c.counts = map[string]int{stateReady: 0, stateReconciling: 0, stateStalled: 0, stateInactive: 0, stateUnknown: 0}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { c.add(object, 1) },
+		UpdateFunc: func(before, after any) { c.add(before, -1); c.add(after, 1) },
+		DeleteFunc: func(object any) { c.add(object, -1) },
+	})
+	if err == nil {
+		c.synced = registration.HasSynced
 	}
+	return err
+}
+
+func (c *stateCounts) add(object any, n int) {
+	if last, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
+		object = last.Obj
+	}
+	var all []metav1.Condition
+	switch object := object.(type) {
+	case *v1alpha1.Merchant:
+		all = object.Status.Conditions
+	case *v1alpha1.ApiKey:
+		all = object.Status.Conditions
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[stateOf(all)] += n
+}
+
+// get returns the number of objects in each state; nil: they were not listed yet.
+func (c *stateCounts) get() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.synced == nil || !c.synced() {
+		return nil
+	}
+	return maps.Clone(c.counts)
 }
 
 func stateOf(all []metav1.Condition) string {
@@ -93,17 +143,4 @@ func stateOf(all []metav1.Condition) string {
 		return stateReconciling
 	}
 	return stateUnknown
-}
-
-// stateCounts has every state, so that a state with 0 objects has a series.
-type stateCounts map[string]int
-
-func newStateCounts() stateCounts {
-	return stateCounts{stateReady: 0, stateReconciling: 0, stateStalled: 0, stateInactive: 0, stateUnknown: 0}
-}
-
-func (c stateCounts) send(kind string, out chan<- prometheus.Metric) {
-	for state, n := range c {
-		out <- prometheus.MustNewConstMetric(resourcesDesc, prometheus.GaugeValue, float64(n), kind, state)
-	}
 }
