@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"unique"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
@@ -108,8 +110,40 @@ func strip(cached any) (any, error) {
 		owners = append(owners, *owner)
 	}
 	object.SetOwnerReferences(owners)
+	if slices.Equal(object.GetFinalizers(), ownFinalizers) {
+		object.SetFinalizers(ownFinalizers)
+	}
+	switch object := cached.(type) {
+	case *v1alpha1.Merchant:
+		shareStrings(&object.TypeMeta.Kind, &object.TypeMeta.APIVersion)
+		object.Status.Conditions = compact(object.Status.Conditions)
+	case *v1alpha1.ApiKey:
+		shareStrings(&object.TypeMeta.Kind, &object.TypeMeta.APIVersion, &object.Spec.MerchantRef.Name)
+		object.Status.Conditions = compact(object.Status.Conditions)
+	}
 	return cached, nil
 }
+
+// compact returns the conditions without spare capacity. Most objects have the same ones.
+func compact(all []metav1.Condition) []metav1.Condition {
+	all = slices.Clone(all)
+	for i := range all {
+		shareStrings(&all[i].Type, &all[i].Reason, (*string)(&all[i].Status))
+		if all[i].Type == v1alpha1.ReadyCondition {
+			shareStrings(&all[i].Message)
+		}
+	}
+	return all
+}
+
+func shareStrings(texts ...*string) {
+	for _, text := range texts {
+		*text = shared(*text)
+	}
+}
+
+// ownFinalizers are the finalizers of most objects. Nobody may change the list.
+var ownFinalizers = []string{v1alpha1.Finalizer}
 
 // kept returns the entries of these keys in a map that shares no memory with the old one. Nobody may change it.
 func kept(entries map[string]string, keys ...string) map[string]string {
