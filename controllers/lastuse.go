@@ -12,9 +12,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -97,14 +96,12 @@ func (l *lastUses) create(ctx context.Context, shard int) error {
 
 // report writes the last use of a key, if it is later than the one in the status.
 func (l *lastUses) report(ctx context.Context, keyID string, used time.Time) (wrote bool, err error) {
-	var keys v1alpha1.ApiKeyList
-	err = l.client.List(ctx, &keys, client.MatchingFields{reconciler.PublishedNameIndex: published.KeyName(keyID)}, client.UnsafeDisableDeepCopy)
+	keys, err := index.ApiKeys.Find(ctx, l.client, published.KeyName(keyID))
 	if err != nil {
 		return false, fmt.Errorf("find the ApiKey of key %s: %w", keyID, err)
 	}
-	for i := range keys.Items {
-		key := &keys.Items[i]
-		if last := key.Status.LastUsedTime; published.ID(key.UID) != keyID || last != nil && !used.After(last.Time) {
+	for _, key := range keys {
+		if last := key.Status.LastUsedTime; last != nil && !used.After(last.Time) {
 			continue
 		}
 		// The version keeps the status from another object of the same name.

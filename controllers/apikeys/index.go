@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
@@ -25,18 +25,6 @@ func merchantName(object client.Object) []string {
 		return nil
 	}
 	return []string{apiKey.Spec.MerchantRef.Name}
-}
-
-// publishedNames returns the names of the published key and of the claim to spec.keyDigest, which may belong to
-// another ApiKey.
-func publishedNames(object client.Object) []string {
-	names := []string{published.KeyName(published.ID(object.GetUID()))}
-	if apiKey, ok := object.(*v1alpha1.ApiKey); ok && apiKey.Spec.KeyDigest != "" {
-		if digest, err := apikey.ParseDigest(apiKey.Spec.KeyDigest); err == nil {
-			names = append(names, published.DigestClaimName(digest))
-		}
-	}
-	return names
 }
 
 // digestIndex finds the published keys with a digest that may belong to an externally generated key.
@@ -82,10 +70,10 @@ func claimOwner(object client.Object) []string {
 
 func ownerName(namespace, name string) string { return namespace + "/" + name }
 
-func index(ctx context.Context, indexer client.FieldIndexer) error {
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := errors.Join(
 		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, merchantName),
-		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, reconciler.PublishedNameIndex, publishedNames),
+		index.ApiKeys.Add(ctx, indexer),
 		indexer.IndexField(ctx, &corev1.Secret{}, digestIndex, recordDigests),
 		indexer.IndexField(ctx, &corev1.Secret{}, claimOwnerIndex, claimOwner),
 	); err != nil {
@@ -102,5 +90,5 @@ func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []recon
 
 // keyOf returns the ApiKey of the published Secret, or those that need the claim.
 func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
-	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{}, client.MatchingFields{reconciler.PublishedNameIndex: secret.GetName()})
+	return reconciler.Sources(ctx, r.Client, index.ApiKeys, secret.GetName())
 }

@@ -133,7 +133,7 @@ const parallel = 8
 
 // SetupWithManager registers the controller with its indexes and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -21,6 +21,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -131,8 +132,8 @@ const parallel = 4
 
 // SetupWithManager registers the controller with its index and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Merchant{}, reconciler.PublishedNameIndex, publishedNames); err != nil {
-		return fmt.Errorf("index Merchants: %w", err)
+	if err := index.Merchants.Add(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("merchant").
@@ -144,15 +145,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// publishedNames returns the names of both published objects. No Secret of a key has one of them.
-func publishedNames(object client.Object) []string {
-	id := published.ID(object.GetUID())
-	return []string{published.MerchantName(id), published.WebhookName(id)}
-}
-
 // merchantOf returns the Merchant of the published object.
 func (r *Reconciler) merchantOf(ctx context.Context, object client.Object) []reconcile.Request {
-	return reconciler.Requests(ctx, r.Client, &v1alpha1.MerchantList{}, client.MatchingFields{reconciler.PublishedNameIndex: object.GetName()})
+	return reconciler.Sources(ctx, r.Client, index.Merchants, object.GetName())
 }
 
 // webhookTested passes the dispatcher's report that it has queued a test, after which the trigger is published no more.

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 )
 
 const credentials = "credentials"
@@ -43,7 +43,7 @@ func TestAnExpiredClaimGetsNoSecondTombstone(t *testing.T) {
 			}
 		})
 		stored = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(claim, tombstone).
-			WithIndex(&v1alpha1.ApiKey{}, reconciler.PublishedNameIndex, func(client.Object) []string { return nil }).
+			WithIndex(&v1alpha1.ApiKey{}, index.ApiKeys.Field, index.ApiKeys.Values).
 			WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key types.NamespacedName, object client.Object, options ...client.GetOption) error {
 					err := c.Get(ctx, key, object, options...)

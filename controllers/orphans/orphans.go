@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -207,18 +207,18 @@ func (s Sweeper) sweep(ctx context.Context, object client.Object, ended publishe
 // orphaned reports whether the source does not exist: no object with its UID in the cache, and none of its name with
 // that UID on the API server.
 func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool, error) {
-	var (
-		known  client.ObjectList = &v1alpha1.ApiKeyList{}
-		source client.Object     = &v1alpha1.ApiKey{}
-		name                     = published.KeyName(ended.ID)
-	)
 	if ended.Kind == published.TombstoneMerchant {
-		known, source, name = &v1alpha1.MerchantList{}, &v1alpha1.Merchant{}, published.MerchantName(ended.ID)
+		return orphanedFrom(ctx, s, index.Merchants, published.MerchantName(ended.ID), ended, &v1alpha1.Merchant{})
 	}
-	if err := s.Client.List(ctx, known, client.MatchingFields{reconciler.PublishedNameIndex: name}, client.Limit(1)); err != nil {
+	return orphanedFrom(ctx, s, index.ApiKeys, published.KeyName(ended.ID), ended, &v1alpha1.ApiKey{})
+}
+
+func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Index[O], name string, ended published.Tombstone, source O) (bool, error) {
+	known, err := by.Find(ctx, s.Client, name)
+	if err != nil {
 		return false, fmt.Errorf("find the source of %s: %w", name, err)
 	}
-	if meta.LenList(known) > 0 {
+	if len(known) > 0 {
 		return false, nil
 	}
 	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}

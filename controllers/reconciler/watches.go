@@ -22,12 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
-
-// PublishedNameIndex finds a Merchant or an ApiKey by the name of its published object, because the content of the
-// object may be damaged.
-const PublishedNameIndex = "published.name"
 
 // Changes passes changes of the spec, the loss of the finalizer or of the status, and another object of the same
 // name. The operator's own status writes do not pass: otherwise a failure with a varying message would be retried
@@ -50,6 +47,7 @@ func (b *Base) TenantSecrets(mgr manager.Manager, owner client.Object) source.So
 
 // Requests returns a request for each object that the list finds in the cache.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {
+	options = append(options, client.UnsafeDisableDeepCopy)
 	if err := reader.List(ctx, list, options...); err != nil { // the cache is stopping
 		logf.FromContext(ctx).Error(err, "could not list the objects to reconcile")
 	}
@@ -60,6 +58,19 @@ func Requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 		}
 		return nil
 	})
+	return requests
+}
+
+// Sources returns a request for each object whose published object has that name.
+func Sources[O client.Object](ctx context.Context, cache client.Reader, by index.Index[O], name string) []reconcile.Request {
+	sources, err := by.Find(ctx, cache, name)
+	if err != nil { // the cache is stopping
+		logf.FromContext(ctx).Error(err, "could not list the objects to reconcile")
+	}
+	var requests []reconcile.Request
+	for _, source := range sources {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(source)})
+	}
 	return requests
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -68,25 +69,6 @@ func HeldBy(secret metav1.Object, object client.Object, kind string) string {
 	}
 }
 
-// ownerIndex finds the delivered Secrets of an owner by its UID.
-const ownerIndex = "metadata.controller.uid"
-
-// Index lets List find Secrets in the cache.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, Metadata(), ownerIndex, ownerUID); err != nil {
-		return fmt.Errorf("index delivered Secrets: %w", err)
-	}
-	return nil
-}
-
-func ownerUID(object client.Object) []string {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return nil
-	}
-	return []string{string(owner.UID)}
-}
-
 // Metadata returns an empty Secret for metadata only.
 func Metadata() *metav1.PartialObjectMetadata {
 	metadata := &metav1.PartialObjectMetadata{}
@@ -105,15 +87,13 @@ type Secrets struct {
 
 // List returns the owner's Secrets of any name, from the cache.
 func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.ObjectMeta, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := s.Cache.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerIndex: string(owner.GetUID())})
+	secrets, err := index.DeliveredSecrets.Find(ctx, s.Cache, string(owner.GetUID()), client.InNamespace(owner.GetNamespace()))
 	if err != nil {
 		return nil, fmt.Errorf("find the delivered Secrets: %w", err)
 	}
 	var found []metav1.ObjectMeta
-	for i := range list.Items {
-		found = append(found, list.Items[i].ObjectMeta)
+	for _, secret := range secrets {
+		found = append(found, *secret.ObjectMeta.DeepCopy())
 	}
 	return found, nil
 }

@@ -1,0 +1,119 @@
+// Package index finds objects in the caches by a text that one object has, such as the UID of its owner.
+//
+// For each value an index of controller-runtime takes 500 bytes, about as much as a cached object. So the texts share a limited number
+// of values, and a lookup compares the objects that it finds.
+package index
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// Index finds objects of one kind.
+type Index[O client.Object] struct {
+	Field string
+	texts func(O) []string
+	empty func() (O, client.ObjectList)
+}
+
+// ApiKeys finds an ApiKey by the name of its published Secret, because the content of the Secret may be damaged. It also finds those
+// with a spec.keyDigest by the name of its claim, which may belong to another ApiKey.
+var ApiKeys = Index[*v1alpha1.ApiKey]{
+	Field: "published.name",
+	texts: func(apiKey *v1alpha1.ApiKey) []string {
+		names := []string{published.KeyName(published.ID(apiKey.UID))}
+		if apiKey.Spec.KeyDigest != "" {
+			if digest, err := apikey.ParseDigest(apiKey.Spec.KeyDigest); err == nil {
+				names = append(names, published.DigestClaimName(digest))
+			}
+		}
+		return names
+	},
+	empty: func() (*v1alpha1.ApiKey, client.ObjectList) { return &v1alpha1.ApiKey{}, &v1alpha1.ApiKeyList{} },
+}
+
+// Merchants finds a Merchant by the name of a published object. No Secret of a key has one of them.
+var Merchants = Index[*v1alpha1.Merchant]{
+	Field: "published.name",
+	texts: func(merchant *v1alpha1.Merchant) []string {
+		id := published.ID(merchant.UID)
+		return []string{published.MerchantName(id), published.WebhookName(id)}
+	},
+	empty: func() (*v1alpha1.Merchant, client.ObjectList) { return &v1alpha1.Merchant{}, &v1alpha1.MerchantList{} },
+}
+
+// DeliveredSecrets finds the metadata of the delivered Secrets of an owner by its UID.
+var DeliveredSecrets = Index[*metav1.PartialObjectMetadata]{
+	Field: "metadata.controller.uid",
+	texts: func(secret *metav1.PartialObjectMetadata) []string {
+		owner := metav1.GetControllerOfNoCopy(secret)
+		if owner == nil {
+			return nil
+		}
+		return []string{string(owner.UID)}
+	},
+	empty: func() (*metav1.PartialObjectMetadata, client.ObjectList) {
+		secret, list := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		return secret, list
+	},
+}
+
+// Add adds the index to a cache.
+func (i Index[O]) Add(ctx context.Context, cache client.FieldIndexer) error {
+	object, _ := i.empty()
+	if err := cache.IndexField(ctx, object, i.Field, i.Values); err != nil {
+		return fmt.Errorf("add the index %s: %w", i.Field, err)
+	}
+	return nil
+}
+
+// Values returns the values of an object in the index.
+func (i Index[O]) Values(object client.Object) []string {
+	typed, ok := object.(O)
+	if !ok {
+		return nil
+	}
+	var values []string
+	for _, text := range i.texts(typed) {
+		values = append(values, valueOf(text))
+	}
+	return values
+}
+
+// Find returns the objects with this text. They belong to the cache, so nobody may change them.
+func (i Index[O]) Find(ctx context.Context, cache client.Reader, text string, options ...client.ListOption) ([]O, error) {
+	_, list := i.empty()
+	options = append(options, client.MatchingFields{i.Field: valueOf(text)}, client.UnsafeDisableDeepCopy)
+	if err := cache.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	var found []O
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(O); ok && slices.Contains(i.texts(object), text) {
+			found = append(found, object)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// valueOf returns the value under which an index has a text.
+func valueOf(text string) string {
+	const values = 16384 // 6 objects each, if there are 100,000
+	return strconv.Itoa(int(crc32.ChecksumIEEE([]byte(text)) % values))
+}
