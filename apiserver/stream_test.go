@@ -270,7 +270,10 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
 		return errors.Join(raw.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+			err = errors.Join(
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096),
+				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 536), // else the server's kernel takes megabytes
+			)
 		}), err)
 	}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
