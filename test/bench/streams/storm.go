@@ -27,7 +27,7 @@ func StormCommand() *cobra.Command {
 		Use:   "storm",
 		Short: "Measure streams of many payers, and their return after a restart",
 		Long: "Opens streams on some replicas of the API, as many on each as the limit of open files allows, and ends some of the sessions.\n" +
-			"Then replaces all replicas at once, as a rollout does and by SIGKILL, and measures until all payers are back.",
+			"Then replaces one replica, as a rollout does and by SIGKILL, and measures until its payers are back.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			s := &storm{bench: bench{Fixture: f}, streams: min(streams/replicas, maxStreams())}
 			s.run(ctx, replicas, out)
@@ -68,7 +68,7 @@ type stormResult struct {
 	Failed             map[string]int // attempts that opened no stream, by reason
 	CreateP99, ReadP99 time.Duration
 	Refused            float64 // share of charges and reads that were not answered well
-	MemoryMost         int     // of the largest replica
+	MemoryMost         int     // of the replica
 	CPU, RedisCPU      time.Duration
 	Ended              int // sessions that ended while the payers were away
 }
@@ -78,34 +78,41 @@ func (s *storm) run(ctx context.Context, replicas int, out io.Writer) {
 	r := s.open(ctx, replicas)
 	s.measureQuiet(ctx, &r)
 	s.endSome(ctx, &r)
+	s.print(out, &r)
 	var storms []stormResult
 	for _, kill := range []bool{false, true} {
 		for _, atOnce := range []bool{false, true} {
 			storms = append(storms, s.measureStorm(ctx, kill, atOnce))
+			s.Progress("%+v", storms[len(storms)-1])
 		}
 	}
 	<-time.After(heartbeat)
 	now := sumOf(s.payers)
 	r.Alive, r.Ended = now.Alive, len(now.Ended)
-	s.print(out, &r, storms)
+	s.printStorms(out, &r, storms)
 	fixture.Check(report.Save(s.Output, map[string]any{"streams": r, "storms": storms}))
 	if r.Alive != len(s.pending) {
 		fixture.Check(fmt.Errorf("%d of %d streams had a heartbeat", r.Alive, len(s.pending)))
 	}
 }
 
-func (s *storm) print(out io.Writer, r *crowdResult, storms []stormResult) {
-	const mib = 1 << 20
+func (s *storm) print(out io.Writer, r *crowdResult) {
 	fmt.Fprintf(out, "\n%s\n\n%d streams on %d replicas, opened in %s\n", report.DescribeMachine(), r.Streams, len(s.replicas), r.Opening.Round(time.Second/10))
-	fmt.Fprintf(out, "memory: replicas %d MiB, payers %d MiB, Redis %d MiB\nidle CPU, in cores: replicas %.3f, payers %.3f, Redis %.3f\n",
+	fmt.Fprintf(out, "memory: replicas %d MiB, payers %d MiB, Redis %d MiB\nidle CPU, in cores: replicas %.3f, payers %.3f, Redis %.3f\n\n",
 		r.Replicas/mib, r.Payers/mib, r.Redis/mib, r.CPU, r.PayersCPU, r.RedisCPU)
-	fmt.Fprintf(out, "at the end: %d of %d streams alive, %d ends shown, none lost\n\n", r.Alive, len(s.pending), r.Ended)
-	table := report.Table(out, "\tall back after\tcreate p99\tread p99\tnot answered\tmost memory\tAPI CPU\tRedis CPU\tfailed attempts\t")
-	fmt.Fprintf(table, "before\t\t%s\t%s\t\t\t\t\t\t\n", report.Rounded(r.CreateP99), report.Rounded(r.ReadP99))
-	ratios := report.Ratios{
+	report.Ratios{
 		"storm_streams": float64(r.Streams), "storm_stream_kib": r.PerStream / 1024, "storm_idle_cores": r.CPU,
 		"storm_shown_p50_ms": r.ShownP50.Seconds() * 1e3, "storm_shown_p99_ms": r.ShownP99.Seconds() * 1e3,
-	}
+	}.Print(out)
+}
+
+const mib = 1 << 20
+
+func (s *storm) printStorms(out io.Writer, r *crowdResult, storms []stormResult) {
+	fmt.Fprintf(out, "\nat the end: %d of %d streams alive, %d ends shown, none lost\n\n", r.Alive, len(s.pending), r.Ended)
+	table := report.Table(out, "\tall back after\tcreate p99\tread p99\tnot answered\tmost memory\tAPI CPU\tRedis CPU\tfailed attempts\t")
+	fmt.Fprintf(table, "before\t\t%s\t%s\t\t\t\t\t\t\n", report.Rounded(r.CreateP99), report.Rounded(r.ReadP99))
+	ratios := report.Ratios{}
 	for _, one := range storms {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.4f\t%d MiB\t%s\t%s\t%v\t\n", one.Name, one.Took.Round(time.Millisecond), report.Rounded(one.CreateP99),
 			report.Rounded(one.ReadP99), one.Refused, one.MemoryMost/mib, one.CPU.Round(time.Millisecond), one.RedisCPU.Round(time.Millisecond), one.Failed)
@@ -189,30 +196,22 @@ func (s *storm) endSome(ctx context.Context, r *crowdResult) {
 
 const sampleSize = 1000
 
-// measureStorm replaces all replicas at the same time. A rollout starts the new ones first. Payers connect to them as soon as they are ready.
+// measureStorm replaces the first replica. A rollout starts the new one first. Payers connect to it as soon as it is ready.
 func (s *storm) measureStorm(ctx context.Context, kill, atOnce bool) stormResult {
 	const ends = sampleSize / 10
 	r := stormResult{Name: map[bool]string{false: "rollout", true: "SIGKILL"}[kill] + map[bool]string{false: ", by retry", true: ", at once"}[atOnce], Ended: ends}
 	s.Progress("%s", r.Name)
 	var began time.Time
 	var asked map[string]time.Time
-	old, before := slices.Clone(s.replicas), sumOf(s.payers)
-	for i, payers := range s.payers {
-		payers.send(order{Address: old[i].Address, AtOnce: atOnce})
-	}
+	old, payers, before := s.replicas[0], s.payers[0], sumOf(s.payers)
+	payers.send(order{Address: old.Address, AtOnce: atOnce})
 	start := func() {
-		for i := range s.replicas {
-			s.replicas[i] = s.startReplica(ctx)
-		}
-		for i, payers := range s.payers {
-			payers.send(order{Address: s.replicas[i].Address, AtOnce: atOnce})
-		}
+		s.replicas[0] = s.startReplica(ctx)
+		payers.send(order{Address: s.replicas[0].Address, AtOnce: atOnce})
 	}
 	if kill {
 		began = time.Now()
-		for _, replica := range old {
-			replica.Kill()
-		}
+		old.Kill()
 		asked = s.cancel(ctx, s.take(ends))
 		start()
 	} else {
@@ -220,31 +219,25 @@ func (s *storm) measureStorm(ctx context.Context, kill, atOnce bool) stormResult
 		began = time.Now()
 	}
 	stop := probe(ctx, s.replicas[0].Address, s.key, s.pending[0])
-	cpu, _ := s.cpu()
 	var now payersReport
 	used := fixture.Use(ctx, func() {
 		if !kill {
 			var stopping sync.WaitGroup
-			for _, replica := range old {
-				stopping.Go(replica.Stop)
-			}
+			stopping.Go(old.Stop)
 			asked = s.cancel(ctx, s.take(ends))
 			stopping.Wait()
 		}
 		now = s.await(ctx, s.payers, len(s.pending), asked)
-	}, s.api, s.redis)
-	after, _ := s.cpu()
+	}, s.replicas[0], s.redis)
 	create, read := stop()
-	r.Took, r.CPU, r.RedisCPU = now.Last.Sub(began), after-cpu, used.AllRedis().CPU
+	r.Took, r.CPU, r.RedisCPU = now.Last.Sub(began), used.CPU, used.AllRedis().CPU
 	r.CreateP99, r.ReadP99, r.Refused = create.Latencies.P99, read.Latencies.P99, 1-(create.Success+read.Success)/2
 	r.Failed = now.Failed
 	for reason, count := range before.Failed {
 		r.Failed[reason] -= count
 	}
 	maps.DeleteFunc(r.Failed, func(_ string, count int) bool { return count == 0 })
-	for _, replica := range s.replicas {
-		r.MemoryMost = max(r.MemoryMost, replica.Memory().Most)
-	}
+	r.MemoryMost = s.replicas[0].Memory().Most
 	return r
 }
 
