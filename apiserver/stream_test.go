@@ -267,8 +267,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		o.Streams.Heartbeat, o.Streams.WriteTimeout = time.Microsecond, time.Second
 	})
 	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
-		var err error
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		return errors.Join(raw.Control(func(fd uintptr) {
 			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
 			err = errors.Join(err, syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 536))
