@@ -206,6 +206,7 @@ func reasonOf(err error) string {
 type payers struct {
 	*fixture.Process
 
+	input  io.Closer
 	orders *json.Encoder
 	mu     sync.Mutex
 	report payersReport // Ended has all of them
@@ -213,7 +214,7 @@ type payers struct {
 
 func startPayers(ctx context.Context, f *fixture.Fixture) *payers {
 	in, out := io.Pipe()
-	p := &payers{orders: json.NewEncoder(out), report: payersReport{Ended: map[string]time.Time{}}}
+	p := &payers{input: out, orders: json.NewEncoder(out), report: payersReport{Ended: map[string]time.Time{}}}
 	p.Process, _ = f.StartSelf(ctx, in, payersCommand)
 	f.OnStop(out.Close)
 	go func() {
@@ -231,6 +232,12 @@ func startPayers(ctx context.Context, f *fixture.Fixture) *payers {
 		}
 	}()
 	return p
+}
+
+// Stop ends the process and its streams.
+func (p *payers) Stop() {
+	_ = p.input.Close() // else the process is waited for in vain
+	p.Process.Stop()
 }
 
 func (p *payers) send(next order) { fixture.Check(p.orders.Encode(next)) }
