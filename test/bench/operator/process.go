@@ -46,14 +46,14 @@ func (b *bench) measureLeaderChange(ctx context.Context) measured {
 	return b.measure(ctx, func(m *measured) {
 		lease := []string{"--leader-election-namespace", operatorSide.credentials()}
 		leader := b.startOperator(ctx, lease...)
-		leader.wait(ctx, rarely, func(at state) float64 { return at.leaders })
+		leader.wait(ctx, rarely, func(at state) float64 { return at.leaders }, 1)
 		standby := b.startOperator(ctx, lease...)
 		defer standby.Stop()
-		leader.wait(ctx, rarely, func(at state) float64 { return 2 * b.ready(at) })
+		leader.wait(ctx, rarely, b.ready, 0.5)
 		leader.Kill()
 		killed := time.Now()
 		b.Progress("    killed the leader")
-		standby.wait(ctx, often, func(at state) float64 { return at.keyPasses })
+		standby.wait(ctx, often, func(at state) float64 { return at.keyPasses }, 1)
 		m.Takeover = time.Since(killed)
 		standby.finish(ctx, rarely, b.ready)
 		m.Took = time.Since(leader.started)
@@ -69,8 +69,8 @@ const (
 
 // finish returns when the work is done. It reads the metrics often only for the last tenth.
 func (p process) finish(ctx context.Context, every time.Duration, done progress) {
-	p.wait(ctx, every, func(at state) float64 { return done(at) / 0.9 })
-	p.wait(ctx, often, done)
+	p.wait(ctx, every, done, 0.9)
+	p.wait(ctx, often, done, 1)
 	p.bench.Progress("    done after %s", time.Since(p.started).Round(time.Millisecond))
 }
 
@@ -93,27 +93,27 @@ func (p process) state(ctx context.Context) (state, error) {
 	}, err
 }
 
-// wait polls until all is done, and prints the progress. ctx limits the time. An operator that does not respond for a minute has failed.
-func (p process) wait(ctx context.Context, every time.Duration, done progress) state {
+// wait polls until this part is done, and prints the progress and the time that is left for all. ctx limits the time. An operator that does not respond for a minute has failed.
+func (p process) wait(ctx context.Context, every time.Duration, done progress, part float64) state {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	started, printed, answered := time.Now(), time.Now(), time.Now()
+	printed, answered := time.Now(), time.Now()
 	for {
 		at, err := p.state(ctx)
-		part := done(at)
+		now := done(at)
 		switch {
-		case err == nil && part >= 1:
+		case err == nil && now >= part:
 			return at
 		case err == nil:
 			answered = time.Now()
 		case ctx.Err() != nil || time.Since(answered) > time.Minute: // there are errors until it listens
 			fixture.Check(fmt.Errorf("wait for the operator: %w", errors.Join(context.Cause(ctx), err)))
 		}
-		if time.Since(printed) >= 5*time.Second && part > 0 {
+		if time.Since(printed) >= 5*time.Second && now > 0 {
 			printed = time.Now()
-			took := time.Since(started)
-			p.bench.Progress("    %4.0f s: %.0f of %d ApiKeys ready, %.0f passes, %.0f queued, %s left", time.Since(p.started).Seconds(),
-				at.readyKeys, p.bench.keys, at.passes, at.queued, time.Duration(float64(took)*(1/part-1)).Round(time.Second))
+			took := time.Since(p.started)
+			p.bench.Progress("    %4.0f s: %.0f of %d ApiKeys ready, %.0f passes, %.0f queued, %s left", took.Seconds(),
+				at.readyKeys, p.bench.keys, at.passes, at.queued, time.Duration(float64(took)*(1/now-1)).Round(time.Second))
 		}
 		select {
 		case <-ctx.Done():
@@ -131,5 +131,5 @@ func (p process) waitUntilIdle(ctx context.Context) state {
 			last, same = at.passes, 0
 		}
 		return float64(same) / 3
-	})
+	}, 1)
 }
