@@ -27,7 +27,9 @@ type stateMetrics struct {
 }
 
 func newStateMetrics(informers cache.Informers, registerer prometheus.Registerer) *stateMetrics {
-	return &stateMetrics{informers, registerer, map[string]*stateCounts{"Merchant": {}, "ApiKey": {}}}
+	return &stateMetrics{informers, registerer, map[string]*stateCounts{
+		"Merchant": {of: &v1alpha1.Merchant{}}, "ApiKey": {of: &v1alpha1.ApiKey{}},
+	}}
 }
 
 // The states of an object, from its conditions.
@@ -56,10 +58,10 @@ func (m *stateMetrics) Start(ctx context.Context) error {
 		return fmt.Errorf("register the state metrics: %w", err)
 	}
 	defer m.registerer.Unregister(m)
-	for kind, object := range map[string]client.Object{"Merchant": &v1alpha1.Merchant{}, "ApiKey": &v1alpha1.ApiKey{}} {
-		informer, err := m.cache.GetInformer(ctx, object)
+	for kind, counts := range m.counts {
+		informer, err := m.cache.GetInformer(ctx, counts.of)
 		if err == nil {
-			err = m.counts[kind].follow(informer)
+			err = counts.follow(informer)
 		}
 		if err != nil {
 			return fmt.Errorf("count objects of kind %s: %w", kind, err)
@@ -83,6 +85,8 @@ func (m *stateMetrics) Collect(out chan<- prometheus.Metric) {
 
 // stateCounts counts the objects of one kind by state.
 type stateCounts struct {
+	of client.Object
+
 	mu     sync.Mutex
 	counts map[string]int
 	synced func() bool
