@@ -19,7 +19,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
-	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -67,7 +66,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 	if err != nil {
 		return nil, err
 	}
-	if err := index.DeliveredSecrets.Add(ctx, delivered); err != nil {
+	if err := tenantsecret.ByOwner.Add(ctx, delivered); err != nil {
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})

@@ -11,9 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,15 +23,17 @@ import (
 // Index finds objects of one kind.
 type Index[O client.Object] struct {
 	Field string
-	texts func(O) []string
-	empty func() (O, client.ObjectList)
+	// Texts returns those of an object.
+	Texts func(O) []string
+	// Empty returns an object and a list for the cache to recognize.
+	Empty func() (O, client.ObjectList)
 }
 
 // ApiKeys finds an ApiKey by the name of its published Secret, because the content of the Secret may be damaged. It also finds those
 // with a spec.keyDigest by the name of its claim, which may belong to another ApiKey.
 var ApiKeys = Index[*v1alpha1.ApiKey]{
 	Field: "published.name",
-	texts: func(apiKey *v1alpha1.ApiKey) []string {
+	Texts: func(apiKey *v1alpha1.ApiKey) []string {
 		names := []string{published.KeyName(published.ID(apiKey.UID))}
 		if apiKey.Spec.KeyDigest != "" {
 			if digest, err := apikey.ParseDigest(apiKey.Spec.KeyDigest); err == nil {
@@ -42,40 +42,22 @@ var ApiKeys = Index[*v1alpha1.ApiKey]{
 		}
 		return names
 	},
-	empty: func() (*v1alpha1.ApiKey, client.ObjectList) { return &v1alpha1.ApiKey{}, &v1alpha1.ApiKeyList{} },
+	Empty: func() (*v1alpha1.ApiKey, client.ObjectList) { return &v1alpha1.ApiKey{}, &v1alpha1.ApiKeyList{} },
 }
 
 // Merchants finds a Merchant by the name of a published object. No Secret of a key has one of them.
 var Merchants = Index[*v1alpha1.Merchant]{
 	Field: "published.name",
-	texts: func(merchant *v1alpha1.Merchant) []string {
+	Texts: func(merchant *v1alpha1.Merchant) []string {
 		id := published.ID(merchant.UID)
 		return []string{published.MerchantName(id), published.WebhookName(id)}
 	},
-	empty: func() (*v1alpha1.Merchant, client.ObjectList) { return &v1alpha1.Merchant{}, &v1alpha1.MerchantList{} },
-}
-
-// DeliveredSecrets finds the metadata of the delivered Secrets of an owner by its UID.
-var DeliveredSecrets = Index[*metav1.PartialObjectMetadata]{
-	Field: "metadata.controller.uid",
-	texts: func(secret *metav1.PartialObjectMetadata) []string {
-		owner := metav1.GetControllerOfNoCopy(secret)
-		if owner == nil {
-			return nil
-		}
-		return []string{string(owner.UID)}
-	},
-	empty: func() (*metav1.PartialObjectMetadata, client.ObjectList) {
-		secret, list := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{}
-		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		return secret, list
-	},
+	Empty: func() (*v1alpha1.Merchant, client.ObjectList) { return &v1alpha1.Merchant{}, &v1alpha1.MerchantList{} },
 }
 
 // Add adds the index to a cache.
 func (i Index[O]) Add(ctx context.Context, cache client.FieldIndexer) error {
-	object, _ := i.empty()
+	object, _ := i.Empty()
 	if err := cache.IndexField(ctx, object, i.Field, i.Values); err != nil {
 		return fmt.Errorf("add the index %s: %w", i.Field, err)
 	}
@@ -89,7 +71,7 @@ func (i Index[O]) Values(object client.Object) []string {
 		return nil
 	}
 	var values []string
-	for _, text := range i.texts(typed) {
+	for _, text := range i.Texts(typed) {
 		values = append(values, valueOf(text))
 	}
 	return values
@@ -97,14 +79,14 @@ func (i Index[O]) Values(object client.Object) []string {
 
 // Find returns the objects with this text. They belong to the cache, so nobody may change them.
 func (i Index[O]) Find(ctx context.Context, cache client.Reader, text string, options ...client.ListOption) ([]O, error) {
-	_, list := i.empty()
+	_, list := i.Empty()
 	options = append(options, client.MatchingFields{i.Field: valueOf(text)}, client.UnsafeDisableDeepCopy)
 	if err := cache.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
 	var found []O
 	err := meta.EachListItem(list, func(item runtime.Object) error {
-		if object, ok := item.(O); ok && slices.Contains(i.texts(object), text) {
+		if object, ok := item.(O); ok && slices.Contains(i.Texts(object), text) {
 			found = append(found, object)
 		}
 		return nil

@@ -69,6 +69,23 @@ func HeldBy(secret metav1.Object, object client.Object, kind string) string {
 	}
 }
 
+// ByOwner finds the metadata of the delivered Secrets of an owner by its UID.
+var ByOwner = index.Index[*metav1.PartialObjectMetadata]{
+	Field: "metadata.controller.uid",
+	Texts: func(secret *metav1.PartialObjectMetadata) []string {
+		owner := metav1.GetControllerOfNoCopy(secret)
+		if owner == nil {
+			return nil
+		}
+		return []string{string(owner.UID)}
+	},
+	Empty: func() (*metav1.PartialObjectMetadata, client.ObjectList) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		return Metadata(), list
+	},
+}
+
 // Metadata returns an empty Secret for metadata only.
 func Metadata() *metav1.PartialObjectMetadata {
 	metadata := &metav1.PartialObjectMetadata{}
@@ -87,7 +104,7 @@ type Secrets struct {
 
 // List returns the owner's Secrets of any name, from the cache.
 func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.ObjectMeta, error) {
-	secrets, err := index.DeliveredSecrets.Find(ctx, s.Cache, string(owner.GetUID()), client.InNamespace(owner.GetNamespace()))
+	secrets, err := ByOwner.Find(ctx, s.Cache, string(owner.GetUID()), client.InNamespace(owner.GetNamespace()))
 	if err != nil {
 		return nil, fmt.Errorf("find the delivered Secrets: %w", err)
 	}
