@@ -11,7 +11,6 @@ end
 
 -- Makes a leased event a dead letter of its bucket and of its merchant, and forgets those whose time is over.
 local function dead_letter(bucket_key, merchant_key, key, leased, reason, answer, merchant)
-  events.release(leased)
   call('HSET', key, 'why', reason, 'answer', answer, 'merchant', merchant)
   call('PEXPIRE', key, dead_keep_ms)
   for _, dead_key in ipairs({bucket_key, merchant_key}) do
@@ -19,6 +18,7 @@ local function dead_letter(bucket_key, merchant_key, key, leased, reason, answer
     call('ZREMRANGEBYSCORE', dead_key, '-inf', now_ms - dead_keep_ms)
   end
   call('PEXPIRE', merchant_key, dead_keep_ms)
+  events.release(leased)
 end
 
 --- list_dead_letters

@@ -30,11 +30,11 @@ end
 local until_time = format(':%013d:', now_ms + ARGV[1])
 for _, row in ipairs(rows) do
   local leased = row[2] .. until_time .. row[3] .. ':' .. ARGV[3]
-  call('ZREM', queue_key, row[1])
   call('ZADD', queue_key, 0, leased)
+  call('ZREM', queue_key, row[1])
   row[1] = leased
 end
 for _, merchant in ipairs(merchants) do
-  events.place(merchant, true)
+  events.place(merchant, events.first(merchant), true)
 end
 return {'OK', now_ms, more and 1 or 0, endpoints, rows}

@@ -2,22 +2,30 @@ package outbox_test
 
 import (
 	"context"
+	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// outboxOperations are one of each kind, in an order in which all of them have something to do. Each is given a lease.
-var outboxOperations = []struct {
+// outboxOperation is given a lease.
+type outboxOperation struct {
 	name string
 	do   func(context.Context, fixture, outbox.Lease) error
-}{
+}
+
+// outboxOperations are one of each kind, in an order in which all of them have something to do.
+var outboxOperations = []outboxOperation{
 	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
@@ -92,5 +100,129 @@ func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
 				must(t, s.Drop(t.Context(), rest))
 			}
 		}
+	}
+}
+
+// movingSlot moves keys of a merchant's bucket to another server, and back.
+type movingSlot struct {
+	from, to *goredis.Client
+	slot     int
+}
+
+func newMovingSlot(t *testing.T, servers []*redistest.Server, tag string) movingSlot {
+	t.Helper()
+	slot := int(storetest.Inspect(t, servers[0]).ClusterKeySlot(t.Context(), tag).Val())
+	owner := slot * len(servers) / storetest.Slots
+	return movingSlot{storetest.Inspect(t, servers[owner]), storetest.Inspect(t, servers[(owner+1)%len(servers)]), slot}
+}
+
+func (m movingSlot) set(t *testing.T, c *goredis.Client, state ...any) {
+	t.Helper()
+	must(t, c.Do(t.Context(), append([]any{"CLUSTER", "SETSLOT", m.slot}, state...)...).Err())
+}
+
+func migrate(t *testing.T, from, to *goredis.Client, keys []string) {
+	t.Helper()
+	if len(keys) == 0 {
+		return
+	}
+	host, port, err := net.SplitHostPort(to.Options().Addr)
+	must(t, err)
+	command := []any{"MIGRATE", host, port, "", 0, storetest.Timeout.Milliseconds(), "KEYS"}
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	if err := from.Do(t.Context(), command...).Err(); err != nil {
+		t.Fatalf("move %v, which must not be on both servers: %v", keys, err)
+	}
+}
+
+// during runs do while the slot moves and these keys have arrived, and then takes all of them back.
+func (m movingSlot) during(t *testing.T, moved []string, do func()) {
+	t.Helper()
+	m.set(t, m.to, "IMPORTING", m.from.Do(t.Context(), "CLUSTER", "MYID").Val())
+	m.set(t, m.from, "MIGRATING", m.to.Do(t.Context(), "CLUSTER", "MYID").Val())
+	migrate(t, m.from, m.to, moved)
+	do()
+	m.set(t, m.from, "STABLE")
+	migrate(t, m.to, m.from, m.to.ClusterGetKeysInSlot(t.Context(), m.slot, 1000).Val())
+	m.set(t, m.to, "STABLE")
+}
+
+// A slot moves key by key, and each operation may come at any point of that, with the last event of a bucket. It does its work or
+// it fails: the event is in the queue, or it is a dead letter, or it has ended.
+func TestOperations_SlotMovesWithTheLastEvent(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0], asks: storetest.MerchantOf(7)}
+	s.tag = storetest.Tag(s.asks.MerchantID)
+	slot := newMovingSlot(t, servers, s.tag)
+	s.redis = slot.from
+
+	operations := append(slices.Clone(outboxOperations), []outboxOperation{
+		{"lease", func(ctx context.Context, s fixture, _ outbox.Lease) error {
+			return second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Millisecond, Limit: 10}))
+		}},
+		{"retry", func(ctx context.Context, s fixture, lease outbox.Lease) error {
+			return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Target: "here", FailingLimit: time.Hour}))
+		}},
+		{"give up", func(ctx context.Context, s fixture, lease outbox.Lease) error {
+			return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour}))
+		}},
+	}...)
+	for _, operation := range operations {
+		t.Run(operation.name, func(t *testing.T) {
+			done := 0
+			const states = 1 << 5
+			for state := range states {
+				must(t, s.redis.FlushAll(t.Context()).Err())
+				dead := s.deadLetter(t, "dns")
+				s.deliver(t, "here") // the endpoint is known, and watched
+				id := s.event(t)
+				lease := s.leaseFor(t, time.Millisecond, 10)[0]
+				await.Until(t, storetest.Timeout, "the lease is over", func() bool {
+					in, there := s.dueIn(t, id)
+					return there && in < 0
+				})
+				var moved []string
+				for i, keys := range [][]string{
+					{"queue"}, {"due"}, {"event:" + id}, {"dead", "dead:" + s.asks.MerchantID}, {"endpoint:" + s.asks.MerchantID, "watched"},
+				} {
+					for _, key := range keys {
+						if state&(1<<i) != 0 {
+							moved = append(moved, s.tag+key)
+						}
+					}
+				}
+				slot.during(t, moved, func() {
+					if operation.do(t.Context(), s, lease) == nil {
+						done++
+					}
+				})
+				s.checkKept(t, moved, id)
+				s.checkKept(t, moved, dead)
+			}
+			if done == 0 {
+				t.Error("it was never done while the slot moved")
+			}
+		})
+	}
+}
+
+// checkKept checks that an event whose record is there is in the queue once, or a dead letter, and that its merchant has its turn.
+func (s fixture) checkKept(t *testing.T, moved []string, id string) {
+	t.Helper()
+	ctx := t.Context()
+	queued := s.redis.ZRange(ctx, s.tag+"queue", 0, -1).Val()
+	inQueue := len(slices.DeleteFunc(slices.Clone(queued), func(member string) bool { return !strings.Contains(member, id) }))
+	recorded := s.redis.Exists(ctx, s.tag+"event:"+id).Val() == 1
+	inBucket := s.redis.ZScore(ctx, s.tag+"dead", id).Err() == nil
+	inMerchant := s.redis.ZScore(ctx, s.tag+"dead:"+s.asks.MerchantID, id).Err() == nil
+	kept := inQueue == 1 && !inBucket || inQueue == 0 && inBucket
+	if recorded != kept || inBucket != inMerchant {
+		t.Errorf("moved %v: %s is recorded: %t, %d times in the queue, a dead letter of the bucket: %t, of the merchant: %t",
+			moved, id, recorded, inQueue, inBucket, inMerchant)
+	}
+	if turn := s.redis.ZScore(ctx, s.tag+"due", s.asks.MerchantID).Err() == nil; len(queued) > 0 && !turn {
+		t.Errorf("moved %v: %d events in the queue, and the merchant has no turn", moved, len(queued))
 	}
 }

@@ -70,7 +70,7 @@ return {'OK'}
 // the time until it is due in ms, in turn.
 const deferLua = `
 for i = 1, #ARGV, 2 do
-  events.release(ARGV[i], now_ms + ARGV[i + 1])
+  events.put_back(ARGV[i], now_ms + ARGV[i + 1])
 end
 return {'OK'}
 `
@@ -83,7 +83,7 @@ if not held(KEYS[3], ARGV[1]) then
 end
 call('HINCRBY', KEYS[3], 'attempts', 1)
 call('HSET', KEYS[3], 'why', ARGV[3])
-events.release(ARGV[1], now_ms + ARGV[2])
+events.put_back(ARGV[1], now_ms + ARGV[2])
 return {'OK'}
 `
 

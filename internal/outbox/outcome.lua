@@ -76,7 +76,7 @@ local dead = tonumber(ARGV[2]) < 0 or disabled
 if dead then
   dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[3], ARGV[8], ARGV[9])
 else
-  events.release(ARGV[1], now_ms + ARGV[2])
+  events.put_back(ARGV[1], now_ms + ARGV[2])
   call('HSET', KEYS[3], 'why', ARGV[3])
 end
 return {'OK', dead and 1 or 0, disabled and 1 or 0}
