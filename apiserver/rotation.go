@@ -10,8 +10,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -70,16 +73,6 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 	return key, record, nil
 }
 
-// issuedKey is the response of POST /internal/v1/keys/{keyID}/rotate.
-type issuedKey struct {
-	KeyID      string `json:"keyID"`
-	Generation int64  `json:"generation"`
-	FullKey    string `json:"fullKey"`
-	Prefix     string `json:"prefix"`
-	// PreviousValidUntil is when the last old key ends; absent: all have ended.
-	PreviousValidUntil *int64 `json:"previousValidUntil,omitempty"`
-}
-
 // generationError is a rotation of another generation than the current one.
 type generationError struct{ current, expected int64 }
 
@@ -87,14 +80,8 @@ func (e generationError) Error() string {
 	return fmt.Sprintf("the key has generation %d, not %d; nothing was rotated", e.current, e.expected)
 }
 
-// generationConflict is the response to a generationError.
-type generationConflict struct {
-	Error      string `json:"error"`
-	Generation int64  `json:"generation"`
-}
-
-// rotateKey replaces the key of a key id, if it has the expected generation. The caller is not the key's holder, so it may also rotate
-// a disabled or expired key.
+// rotateKey replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
+// key's holder, so it may also rotate a disabled or expired key.
 func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) error {
 	keyID := request.PathValue("keyID")
 	if !published.ValidID(keyID) {
@@ -104,32 +91,35 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	if err != nil {
 		return err
 	}
-	if err := r.limitRotation(w, request, keyID); err != nil {
+	if err := r.limitRotation(w, request, keyID, wanted); err != nil {
 		return err
 	}
 	key, record, err := r.rotator.rotate(request.Context(), keyID, wanted)
 	switch conflict, ok := errors.AsType[generationError](err); {
 	case ok:
-		return respond(w, http.StatusConflict, generationConflict{conflict.Error(), conflict.current})
+		return respond(w, http.StatusConflict, contract.Conflict{Error: conflict.Error(), Generation: conflict.current})
 	case errors.Is(err, errKubernetes), errors.Is(err, errRotationIncomplete):
 		return fmt.Errorf("%w: %w", errRotationUnknown, err)
 	case err != nil:
 		return err
 	}
-	issued := issuedKey{KeyID: record.KeyID, Generation: record.Generation, FullKey: key.Reveal(), Prefix: key.Prefix()}
+	issued := contract.Issued{KeyID: record.KeyID, Generation: record.Generation, FullKey: key.Reveal(), Prefix: key.Prefix()}
 	if len(record.Previous) > 0 {
 		issued.PreviousValidUntil = new(unixMilli(record.Previous[0].ValidUntil))
 	}
 	return respond(w, http.StatusOK, issued)
 }
 
-// limitRotation counts the rotation. The limit is in the bucket of the merchant, which only the published record names: the key may be
-// newer than this replica's directory.
-func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string) error {
+// limitRotation counts the rotation, unless it is of another ApiKey. The limit is in the bucket of the merchant, which only the
+// published record names: the key may be newer than this replica's directory.
+func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted rotation) error {
 	ctx, cancel := context.WithTimeout(request.Context(), rotationTimeout)
 	defer cancel()
 	_, record, err := r.rotator.keys.read(ctx, keyID)
 	if err != nil {
+		return err
+	}
+	if err := wanted.permit(record, r.rotator.now()); errors.Is(err, errNoKey) {
 		return err
 	}
 	quota, err := r.store.LimitRotation(request.Context(), refOf(record), rotationLimit)
@@ -138,6 +128,9 @@ func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request
 }
 
 const (
+	namespaceRule  = "must be that of the ApiKey"
+	nameRule       = "must be that of the ApiKey"
+	uidRule        = "must be metadata.uid of the ApiKey"
 	generationRule = "must be the current generation of the key, an integer of at least 1"
 	overlapRule    = "must be an integer from 0 to 31536000 (a year); 0 ends all old keys at once"
 	actorRule      = "must be 1 to 256 printable characters: who asks for the rotation"
@@ -155,6 +148,11 @@ func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error
 	expected := fields.requiredInteger("expectedGeneration", generationRule)
 	overlap := fields.requiredInteger("overlapSeconds", overlapRule)
 	actor := fields.text("actor", actorRule)
+	source := published.Source{
+		Namespace: fields.text("namespace", namespaceRule),
+		Name:      fields.text("name", nameRule),
+		UID:       types.UID(fields.text("uid", uidRule)),
+	}
 	switch {
 	case fields.err != nil:
 		return rotation{}, fields.err
@@ -164,9 +162,18 @@ func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error
 		return rotation{}, &session.FieldError{Field: "overlapSeconds", Rule: overlapRule}
 	case !validActor(actor):
 		return rotation{}, &session.FieldError{Field: "actor", Rule: actorRule}
+	case source.Namespace == "":
+		return rotation{}, &session.FieldError{Field: "namespace", Rule: namespaceRule}
+	case source.Name == "":
+		return rotation{}, &session.FieldError{Field: "name", Rule: nameRule}
+	case source.UID == "":
+		return rotation{}, &session.FieldError{Field: "uid", Rule: uidRule}
 	}
 	return rotation{
 		permit: func(record published.KeyRecord, _ time.Time) error {
+			if record.Source != source { // a key id is public: the caller may have been given another one
+				return errNoKey
+			}
 			if record.Generation != expected {
 				return generationError{current: record.Generation, expected: expected}
 			}

@@ -25,7 +25,7 @@ func TestNoKeyIsShownIfRedisIsAwayAfterTheSwap(t *testing.T) {
 		return next.RoundTrip(r)
 	})
 	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
-	got := r.issue(id, console, of(1, 0))
+	got := r.issue(id, console, f.of(1, 0))
 	got.wantError(t, http.StatusServiceUnavailable, rotationUnknown)
 	if got.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
@@ -33,10 +33,10 @@ func TestNoKeyIsShownIfRedisIsAwayAfterTheSwap(t *testing.T) {
 	away = false
 	own.Start()
 	eventually(t, "the same request says what is in force", func() bool {
-		got := r.issue(id, console, of(1, 0))
+		got := r.issue(id, console, f.of(1, 0))
 		return got.status == http.StatusConflict && got.body["generation"] == 2.0
 	})
-	key := f.issuedKey(r.issue(id, console, of(2, 0)))
+	key := f.issuedKey(r.issue(id, console, f.of(2, 0)))
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
@@ -47,7 +47,7 @@ func TestNothingIsRotatedWithoutRedis(t *testing.T) {
 	own := redistest.Start(t)
 	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
 	own.Stop()
-	r.issue(id, console, of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
+	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
 	if generation := f.recordOf(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
@@ -58,9 +58,9 @@ func TestNothingIsRotatedWithoutTheKubernetesAPI(t *testing.T) {
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
 	r := f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
-	r.issue(id, console, of(9, 0)).want(t, http.StatusConflict) // the caller is known from now on
+	r.issue(id, console, f.of(9, 0)).want(t, http.StatusConflict) // the caller is known from now on
 	r.proxy.Cut()
-	r.issue(id, console, of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
+	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
 	r.proxy.Mend()
-	f.issuedKey(r.issue(id, console, of(1, 0)))
+	f.issuedKey(r.issue(id, console, f.of(1, 0)))
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -24,13 +26,13 @@ func TestWhoMayIssueKeys(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"", "a.b.c", console[:len(console)-8] + "AAAAAAAA"} {
-		r.issue(id, token, of(1, 0)).wantError(t, http.StatusUnauthorized, notAccepted)
+		r.issue(id, token, f.of(1, 0)).wantError(t, http.StatusUnauthorized, notAccepted)
 	}
 	r.report("x", console, "").wantError(t, http.StatusForbidden, notAllowed)
 	if generation := f.recordOf(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
-	f.issuedKey(r.issue(id, console, of(1, 0)))
+	f.issuedKey(r.issue(id, console, f.of(1, 0)))
 }
 
 func TestKeysThatCannotBeIssued(t *testing.T) {
@@ -38,8 +40,40 @@ func TestKeysThatCannotBeIssued(t *testing.T) {
 	console := f.issuer("console")
 	r := f.start()
 	for _, id := range []string{"aaaaaaaaaaaa", "AAAAAAAAAAAA", "a", "..", "%2e%2e%2f", "aaaaaaaaaaa1", strings.Repeat("a", 300)} {
-		r.issue(id, console, of(1, 0)).want(t, http.StatusNotFound)
+		r.issue(id, console, f.of(1, 0)).want(t, http.StatusNotFound)
 	}
+}
+
+// A key id is public. A request with it and with another ApiKey is that of a caller that was deceived: it gets what it gets for an
+// unknown key, and nothing is rotated or counted.
+func TestIssue_KeyIDOfAnotherApiKey(t *testing.T) {
+	f := newFixture(t)
+	victim := f.key("till", f.merchant("acme"))
+	parsed, err := apikey.Parse(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.key("thief", f.merchant("thief"))
+	before, console := f.recordOf(parsed.ID()), f.issuer("console")
+	r := f.start()
+	uid := f.namespace + "/till"
+	for name, source := range map[string]string{
+		"another ApiKey":    f.source("thief"),
+		"another namespace": `"namespace":"thieves","name":"till","uid":"` + uid + `"`,
+		"another name":      `"namespace":"shops","name":"thief","uid":"` + uid + `"`,
+		"created again":     `"namespace":"shops","name":"till","uid":"` + uid + `-2"`,
+	} {
+		got := r.issue(parsed.ID(), console, `{`+source+`,"expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`)
+		unknown := r.issue("aaaaaaaaaaaa", console, f.of(1, 0))
+		got.want(t, http.StatusNotFound)
+		if diff := cmp.Diff(unknown.body, got.body); diff != "" || got.header.Get("RateLimit") != "" {
+			t.Errorf("%s: %s %v, unlike an unknown key", name, got.raw, got.header)
+		}
+	}
+	if diff := cmp.Diff(before, f.recordOf(parsed.ID())); diff != "" {
+		t.Errorf("the record has changed:\n%s", diff)
+	}
+	r.call(http.MethodGet, me, victim, "").want(t, http.StatusOK)
 }
 
 func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
@@ -51,28 +85,36 @@ func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
 		generation = "expectedGeneration must be the current generation of the key, an integer of at least 1"
 		overlap    = "overlapSeconds must be an integer from 0 to 31536000 (a year); 0 ends all old keys at once"
 		actor      = "actor must be 1 to 256 printable characters: who asks for the rotation"
+		namespace  = "namespace must be that of the ApiKey"
+		name       = "name must be that of the ApiKey"
+		uid        = "uid must be metadata.uid of the ApiKey"
 	)
 	for body, want := range map[string]string{
 		``:                                 "body must be one JSON object",
 		`[]`:                               "body must be one JSON object",
 		`{"overlapSeconds":0,"actor":"a"}`: generation,
-		`{"expectedGeneration":0,"overlapSeconds":0,"actor":"a"}`:                        generation,
-		`{"expectedGeneration":-1,"overlapSeconds":0,"actor":"a"}`:                       generation,
-		`{"expectedGeneration":1.5,"overlapSeconds":0,"actor":"a"}`:                      generation,
-		`{"expectedGeneration":"1","overlapSeconds":0,"actor":"a"}`:                      generation,
-		`{"expectedGeneration":null,"overlapSeconds":0,"actor":"a"}`:                     generation,
-		`{"expectedGeneration":1,"actor":"a"}`:                                           overlap,
-		`{"expectedGeneration":1,"overlapSeconds":-1,"actor":"a"}`:                       overlap,
-		`{"expectedGeneration":1,"overlapSeconds":31536001,"actor":"a"}`:                 overlap,
-		`{"expectedGeneration":1,"overlapSeconds":0}`:                                    actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":""}`:                         actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":" "}`:                        actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":7}`:                          actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\nb"}`:                     actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u202eb"}`:                 actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u200bb"}`:                 actor,
-		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"` + long(257) + `"}`:        actor,
-		`{"expectedGeneration":1,"expectedGeneration":2,"overlapSeconds":0,"actor":"a"}`: `duplicate field "expectedGeneration"`,
+		`{"expectedGeneration":0,"overlapSeconds":0,"actor":"a"}`:                                            generation,
+		`{"expectedGeneration":-1,"overlapSeconds":0,"actor":"a"}`:                                           generation,
+		`{"expectedGeneration":1.5,"overlapSeconds":0,"actor":"a"}`:                                          generation,
+		`{"expectedGeneration":"1","overlapSeconds":0,"actor":"a"}`:                                          generation,
+		`{"expectedGeneration":null,"overlapSeconds":0,"actor":"a"}`:                                         generation,
+		`{"expectedGeneration":1,"actor":"a"}`:                                                               overlap,
+		`{"expectedGeneration":1,"overlapSeconds":-1,"actor":"a"}`:                                           overlap,
+		`{"expectedGeneration":1,"overlapSeconds":31536001,"actor":"a"}`:                                     overlap,
+		`{"expectedGeneration":1,"overlapSeconds":0}`:                                                        actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":""}`:                                             actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":" "}`:                                            actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":7}`:                                              actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\nb"}`:                                         actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u202eb"}`:                                     actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"a\u200bb"}`:                                     actor,
+		`{"expectedGeneration":1,"overlapSeconds":0,"actor":"` + long(257) + `"}`:                            actor,
+		`{"name":"till","uid":"u","expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`:                    namespace,
+		`{"namespace":"shops","uid":"u","expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`:              name,
+		`{"namespace":"shops","name":"till","expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`:          uid,
+		`{"namespace":"shops","name":"till","uid":"","expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`: uid,
+		`{"namespace":"shops","name":"till","uid":7,"expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`:  uid,
+		`{"expectedGeneration":1,"expectedGeneration":2,"overlapSeconds":0,"actor":"a"}`:                     `duplicate field "expectedGeneration"`,
 	} {
 		got := r.issue(id, console, body)
 		if got.status != http.StatusBadRequest || got.body["error"] != want {
@@ -82,7 +124,7 @@ func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
 	if generation := f.recordOf(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
-	f.issuedKey(r.issue(id, console, `{"expectedGeneration":1e0,"overlapSeconds":31536000,"actor":"`+long(256)+`","note":"ignored"}`))
+	f.issuedKey(r.issue(id, console, `{`+f.source("till")+`,"expectedGeneration":1e0,"overlapSeconds":31536000,"actor":"`+long(256)+`","note":"ignored"}`))
 }
 
 func long(characters int) string { return strings.Repeat("☕", characters) }
@@ -96,7 +138,7 @@ func TestADisabledKeyIsRotatedForLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := f.start()
-	fresh := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), of(1, 3600)))
+	fresh := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.of(1, 3600)))
 	for _, key := range []string{old, fresh} {
 		r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	}
@@ -124,10 +166,10 @@ func TestBothListenersShareTheLimitOfRotations(t *testing.T) {
 		return true
 	}
 	eventually(t, "the limit is reached", func() bool {
-		return limited(r.issue(parsed.ID(), console, of(7, 0))) // each counts, whatever comes of it
+		return limited(r.issue(parsed.ID(), console, f.of(7, 0))) // each counts, whatever comes of it
 	})
 	eventually(t, "the limit is that of the merchant's rotations too", func() bool {
-		r.issue(parsed.ID(), console, of(7, 0))
+		r.issue(parsed.ID(), console, f.of(7, 0))
 		return limited(r.call(http.MethodPost, rotate, old, "")) || f.recordOf(parsed.ID()).Generation > 1
 	})
 	if generation := f.recordOf(parsed.ID()).Generation; generation != 1 {

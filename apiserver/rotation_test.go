@@ -46,9 +46,14 @@ func (r *replica) issue(keyID, token, body string, headers ...string) result {
 
 func rotationOf(keyID string) string { return "/internal/v1/keys/" + keyID + "/rotate" }
 
-// of is a request to rotate a generation.
-func of(generation, overlapSeconds int) string {
-	return fmt.Sprintf(`{"expectedGeneration":%d,"overlapSeconds":%d,"actor":"Ann <ann@shop.example>"}`, generation, overlapSeconds)
+// of is a request to rotate a generation of the ApiKey till.
+func (f *fixture) of(generation, overlapSeconds int) string {
+	return fmt.Sprintf(`{%s,"expectedGeneration":%d,"overlapSeconds":%d,"actor":"Ann <ann@shop.example>"}`, f.source("till"), generation, overlapSeconds)
+}
+
+// source names an ApiKey in a request.
+func (f *fixture) source(name string) string {
+	return fmt.Sprintf(`"namespace":"shops","name":%q,"uid":%q`, name, f.namespace+"/"+name)
 }
 
 // issued is the key in a 200, which no log may have.
@@ -80,7 +85,7 @@ func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
 	for _, each := range []*replica{r, other} {
 		each.proxy.FreezeWatches()
 	}
-	got := r.issue(id, console, of(1, 0))
+	got := r.issue(id, console, f.of(1, 0))
 	key := f.issuedKey(got)
 	parsed, err := apikey.Parse(key)
 	if err != nil || parsed.ID() != id {
@@ -125,7 +130,7 @@ func TestTheOverlapOfARotation(t *testing.T) {
 		r.proxy.FreezeWatches()
 	}
 
-	got := replicas[0].issue(parsed.ID(), console, of(1, 3600))
+	got := replicas[0].issue(parsed.ID(), console, f.of(1, 3600))
 	second := f.issuedKey(got)
 	until := time.UnixMilli(int64(got.body["previousValidUntil"].(float64)))
 	if left := time.Until(until); left < 59*time.Minute || left > 61*time.Minute {
@@ -133,7 +138,7 @@ func TestTheOverlapOfARotation(t *testing.T) {
 	}
 	works(first, http.StatusOK)
 	works(second, http.StatusOK)
-	third := f.issuedKey(replicas[1].issue(parsed.ID(), console, of(2, 0)))
+	third := f.issuedKey(replicas[1].issue(parsed.ID(), console, f.of(2, 0)))
 	works(first, http.StatusUnauthorized)
 	works(second, http.StatusUnauthorized)
 	works(third, http.StatusOK)
@@ -147,7 +152,7 @@ func TestTheOverlapOfARotationEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := f.start()
-	second := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), of(1, 1)))
+	second := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.of(1, 1)))
 	eventually(t, "the old key is refused", func() bool {
 		return r.call(http.MethodGet, me, first, "").status == http.StatusUnauthorized
 	})
@@ -159,10 +164,10 @@ func TestARotationOfAnotherGenerationRotatesNothing(t *testing.T) {
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
 	r := f.start()
-	key := f.issuedKey(r.issue(id, console, of(1, 0)))
+	key := f.issuedKey(r.issue(id, console, f.of(1, 0)))
 	before := f.recordOf(id)
 	for _, expected := range []int{1, 3, 1 << 52} {
-		got := r.issue(id, console, of(expected, 0))
+		got := r.issue(id, console, f.of(expected, 0))
 		got.wantError(t, http.StatusConflict, fmt.Sprintf("the key has generation 2, not %d; nothing was rotated", expected))
 		if got.body["generation"] != 2.0 {
 			t.Errorf("generation %v, want 2", got.body["generation"])
@@ -184,7 +189,7 @@ func TestOfManyRotationsOfOneGenerationOneWins(t *testing.T) {
 	answers := make([]result, calls)
 	var group sync.WaitGroup
 	for i := range calls {
-		group.Go(func() { answers[i] = replicas[i%2].issue(id, console, of(1, 3600)) })
+		group.Go(func() { answers[i] = replicas[i%2].issue(id, console, f.of(1, 3600)) })
 	}
 	group.Wait()
 	var keys []string

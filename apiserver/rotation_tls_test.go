@@ -25,7 +25,7 @@ func TestKeysAreNotIssuedOverPlainHTTP(t *testing.T) {
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail := f.issuer("console"), f.rail("bank")
 	r := f.start(func(o *apiserver.Options) { o.InternalAddress = ":0" })
-	r.issue(id, console, of(1, 0)).wantError(t, http.StatusForbidden,
+	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusForbidden,
 		"API keys are issued over TLS only; start the API with --internal-cert-dir")
 	r.report("x", rail, "").want(t, http.StatusNotFound) // a settlement has no secret
 	if generation := f.recordOf(id).Generation; generation != 1 {
@@ -45,7 +45,7 @@ func TestKeysAreIssuedOverTLS(t *testing.T) {
 		return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authority}}}
 	}
 	client := trusting(authority)
-	f.issuedKey(r.with(client).issue(id, console, of(1, 0)))
+	f.issuedKey(r.with(client).issue(id, console, f.of(1, 0)))
 	r.with(client).report("x", rail, "").want(t, http.StatusNotFound)
 
 	authority = certificate(t, dir) // renewed, by another authority
@@ -57,7 +57,7 @@ func TestKeysAreIssuedOverTLS(t *testing.T) {
 		_ = response.Body.Close()
 		t.Error("an unknown authority is trusted")
 	}
-	f.issuedKey(r.with(trusting(authority)).issue(id, console, of(2, 0)))
+	f.issuedKey(r.with(trusting(authority)).issue(id, console, f.of(2, 0)))
 }
 
 // with is the replica, seen by another client.

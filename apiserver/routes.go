@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -68,7 +69,7 @@ func (a *publicAPI) publicHandler() http.Handler {
 // session ids each report would need a review of its own, and ids would get into the audit log.
 const (
 	settlementPath = "/internal/v1/sessions/{id}/settlement"
-	rotationPath   = "/internal/v1/keys/{keyID}/rotate"
+	rotationPath   = contract.Path
 )
 
 // internalHandler serves the routes of the internal listener, for rails and for those who issue keys.

@@ -160,7 +160,7 @@ func TestATestKeyStaysOne(t *testing.T) {
 	portal := f.issuer("portal")
 	r := f.start()
 	second := f.rotated(r, key)
-	third := f.issuedKey(r.issue(key[8:20], portal, of(2, 0)).want(t, http.StatusOK))
+	third := f.issuedKey(r.issue(key[8:20], portal, `{`+f.source("test")+`,"expectedGeneration":2,"overlapSeconds":0,"actor":"a"}`).want(t, http.StatusOK))
 	if !apikey.IsTest(second) || !apikey.IsTest(third) {
 		t.Errorf("rotated to %.8s and %.8s", second, third)
 	}

@@ -42,7 +42,7 @@ func TestTheReportHasNoSecret(t *testing.T) {
 	n.Change(key, func() { key.Spec.Rotation.Trigger = "old was " + plaintext })
 	run(t, n.Namespace, "keys disable till").want(t, exitDone)
 	unissued := n.Unissued("console", "acme")
-	path, body := fixture.RotateByID(unissued.Status.KeyID, 1, 0)
+	path, body := fixture.RotateByID(unissued, 1, 0)
 	body = strings.Replace(body, `"ann"`, `"`+secrets["of a person"]+`"`, 1)
 	issued, err := fixture.Call(fixture.Insecure, replica.Internal, http.MethodPost, path, n.IssuerToken(), body)
 	if err != nil || issued.Status != http.StatusOK {

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // issuer rotates keys through the internal port of the API: the only place where the plaintext of a key exists besides the page
@@ -20,22 +23,6 @@ import (
 type issuer struct {
 	http *http.Client
 	url  string // origin of the internal port
-}
-
-// issuedKey is a new key. FullKey is shown once and kept nowhere.
-type issuedKey struct {
-	KeyID              string `json:"keyID"`
-	Generation         int64  `json:"generation"`
-	FullKey            string `json:"fullKey"`
-	PreviousValidUntil int64  `json:"previousValidUntil"` // Unix milliseconds; 0: all old keys have ended
-}
-
-// overlapEnd is when the last old key ends; zero: all have ended.
-func (k issuedKey) overlapEnd() time.Time {
-	if k.PreviousValidUntil == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(k.PreviousValidUntil)
 }
 
 // Errors of a rotation.
@@ -70,45 +57,48 @@ func newIssuer(cluster *rest.Config, options Options) (*issuer, error) {
 	return &issuer{client, strings.TrimSuffix(options.InternalURL, "/")}, nil
 }
 
-// rotate replaces the key of that generation. The old one stays valid for the overlap. Errors: those above, or that the console may
-// not rotate keys.
-func (i *issuer) rotate(ctx context.Context, keyID string, generation int64, overlap time.Duration, actor string) (issuedKey, error) {
-	body, err := json.Marshal(map[string]any{"expectedGeneration": generation, "overlapSeconds": int64(overlap.Seconds()), "actor": actor})
+// rotate replaces the key of that generation of the ApiKey. The old one stays valid for the overlap. Which key that is follows from
+// the UID; a status names what its tenant likes. Errors: those above, or that the console may not rotate keys.
+func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation int64, overlap time.Duration, actor string) (rotation.Issued, error) {
+	body, err := json.Marshal(rotation.Request{
+		Namespace: key.Namespace, Name: key.Name, UID: key.UID,
+		ExpectedGeneration: generation, OverlapSeconds: int64(overlap.Seconds()), Actor: actor,
+	})
 	if err != nil {
-		return issuedKey{}, err
+		return rotation.Issued{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+"/internal/v1/keys/"+url.PathEscape(keyID)+"/rotate", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+rotation.PathFor(published.ID(key.UID)), bytes.NewReader(body))
 	if err != nil {
-		return issuedKey{}, err
+		return rotation.Issued{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := i.http.Do(request)
 	if err != nil {
-		return issuedKey{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	const enough = 16 << 10
 	text, err := io.ReadAll(io.LimitReader(response.Body, enough))
 	if err != nil {
-		return issuedKey{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
-		var issued issuedKey
+		var issued rotation.Issued
 		if err := json.Unmarshal(text, &issued); err != nil || issued.FullKey == "" {
-			return issuedKey{}, fmt.Errorf("%w: the answer is not understood", errUnknownOutcome) // never quote it
+			return rotation.Issued{}, fmt.Errorf("%w: the answer is not understood", errUnknownOutcome) // never quote it
 		}
 		return issued, nil
 	case http.StatusConflict:
-		return issuedKey{}, errGeneration
+		return rotation.Issued{}, errGeneration
 	case http.StatusNotFound:
-		return issuedKey{}, errNotPublished
+		return rotation.Issued{}, errNotPublished
 	case http.StatusTooManyRequests:
-		return issuedKey{}, errTooOften
+		return rotation.Issued{}, errTooOften
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return issuedKey{}, fmt.Errorf("the internal API refuses the console: %s: %s", response.Status, text)
+		return rotation.Issued{}, fmt.Errorf("the internal API refuses the console: %s: %s", response.Status, text)
 	}
-	return issuedKey{}, fmt.Errorf("%w: %s", errUnknownOutcome, response.Status)
+	return rotation.Issued{}, fmt.Errorf("%w: %s", errUnknownOutcome, response.Status)
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -48,7 +50,9 @@ func overlaps() []overlap {
 type keyPage struct {
 	Merchant *v1alpha1.Merchant
 	Key      string // name of the ApiKey
-	Issued   issuedKey
+	FullKey  string
+	// First: nobody had a key of it before. OldUntil is when the last old key ends; zero: all have ended.
+	First    bool
 	OldUntil time.Time
 }
 
@@ -121,26 +125,23 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login
 		return kubernetesError("create an ApiKey", err)
 	}
 	issued, err := c.firstKey(r.Context(), key, current)
-	c.record(r.Context(), event{current.person, actionIssue, key, key.Status.KeyID, issued.Generation, err})
+	c.record(r.Context(), event{current.person, actionIssue, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
 		return &notIssuedError{merchant, key.Name, err}
 	}
-	return c.showKey(w, current, merchant, key, issued)
+	return c.showKey(w, current, keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: true})
 }
 
+// firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
+const firstGeneration = 1
+
 // firstKey waits until the operator has published the ApiKey, and rotates it.
-func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, current login) (issued issuedKey, err error) {
+func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, current login) (issued rotation.Issued, err error) {
 	const interval, patience = 100 * time.Millisecond, 8 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience+issuerTimeout)
 	defer cancel()
 	err = wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
-		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(key), key); err != nil {
-			return false, err
-		}
-		if key.Status.KeyID == "" || key.Status.KeyGeneration < 1 {
-			return false, nil
-		}
-		issued, err = c.issuer.rotate(ctx, key.Status.KeyID, key.Status.KeyGeneration, 0, current.User)
+		issued, err = c.issuer.rotate(ctx, key, firstGeneration, 0, current.User)
 		if errors.Is(err, errNotPublished) {
 			return false, nil
 		}
@@ -165,10 +166,8 @@ func (e *notIssuedError) Error() string {
 func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
-func (c *console) showKey(w http.ResponseWriter, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, issued issuedKey) error {
-	return c.render(w, http.StatusOK, "key", view{
-		Title: merchant.Spec.DisplayName, Login: &current, Data: keyPage{merchant, key.Name, issued, issued.overlapEnd()},
-	})
+func (c *console) showKey(w http.ResponseWriter, current login, page keyPage) error {
+	return c.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Login: &current, Data: page})
 }
 
 // keyAction shows the form of an action on a key.
@@ -201,12 +200,18 @@ func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current logi
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
 		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: "Choose how long the old key works."})
 	}
-	issued, err := c.issuer.rotate(r.Context(), key.Status.KeyID, generation, time.Duration(seconds)*time.Second, current.User)
-	c.record(r.Context(), event{current.person, actionRotate, key, key.Status.KeyID, issued.Generation, err})
+	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, current.User)
+	c.record(r.Context(), event{current.person, actionRotate, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
 		return err
 	}
-	return c.showKey(w, current, merchant, key, issued)
+	// A key that was created here and could not be shown has generation 1.
+	first := generation == firstGeneration && key.Spec.Delivery != nil && key.Spec.Delivery.Policy == v1alpha1.DeliveryNone
+	page := keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: first}
+	if issued.PreviousValidUntil != nil {
+		page.OldUntil = time.UnixMilli(*issued.PreviousValidUntil)
+	}
+	return c.showKey(w, current, page)
 }
 
 func knownOverlap(seconds int64) bool {
@@ -250,7 +255,7 @@ func (c *console) endKey(w http.ResponseWriter, r *http.Request, current login, 
 			keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
 	}
 	err = end(r.Context(), key)
-	c.record(r.Context(), event{current.person, action, key, key.Status.KeyID, key.Status.KeyGeneration, err})
+	c.record(r.Context(), event{current.person, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
 	if err != nil {
 		return kubernetesError(action+" an ApiKey", err)
 	}

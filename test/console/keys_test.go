@@ -8,11 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -130,6 +133,39 @@ func TestOneRotationOfMany(t *testing.T) {
 		t.Fatalf("%d keys from one form", len(keys))
 	}
 	s.wantStatus("the one key", keys[0], http.StatusCreated)
+}
+
+// A tenant writes the status of its own ApiKey, with the public key id of another tenant. Its form rotates its own key all the same, and
+// the next reconciliation repairs the status.
+func TestRotate_StatusNamesAnotherTenantsKey(t *testing.T) {
+	victim, thief := newShop(t), newShop(t)
+	victims := victim.issue("till")
+	thief.issue("decoy")
+	read := func(s shop, name string) *v1alpha1.ApiKey {
+		t.Helper()
+		key := &v1alpha1.ApiKey{}
+		s.Eventually("the status is written", func() bool {
+			err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, key)
+			return err == nil && key.Status.KeyGeneration == 2
+		})
+		return key
+	}
+	target, decoy := read(victim, "till"), read(thief, "decoy")
+	before, own := decoy.DeepCopy(), decoy.Status.KeyID
+	decoy.Status.KeyID, decoy.Status.KeyGeneration = target.Status.KeyID, target.Status.KeyGeneration
+	if err := shared.Client.Status().Patch(t.Context(), decoy, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+
+	stolen := keyIn(t, thief.alice.Post(t, thief.page+"/keys/decoy/rotate", url.Values{"generation": {"2"}, "overlap": {"0"}}))
+	if parsed, err := apikey.Parse(stolen); err != nil || parsed.ID() != own {
+		t.Errorf("the page shows a key with the id %s, of another ApiKey", parsed.ID())
+	}
+	victim.wantStatus("the other tenant's key", victims, http.StatusCreated)
+	thief.Change(decoy, func() { decoy.Spec.ExpiresAt = &metav1.Time{Time: time.Now().Add(time.Hour)} })
+	thief.Eventually("the status is repaired", func() bool {
+		return shared.Client.Get(t.Context(), client.ObjectKeyFromObject(decoy), decoy) == nil && decoy.Status.KeyID == own
+	})
 }
 
 func TestRefusedForms(t *testing.T) {

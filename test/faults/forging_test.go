@@ -128,7 +128,25 @@ func tryForging(t *testing.T) (int, string) {
 		t.Error("a key for another namespace's Merchant was issued")
 	}
 	s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodGet, me, forged.Reveal(), "")
+
+	// A key of its own whose status names the victim's, rotated in the console by a person of the tenant.
+	c := own.openConsole()
+	shared.secret(c.issue("decoy").Key())
+	var decoy v1alpha1.ApiKey
+	eventually(t, "the status of the decoy is written", func() bool {
+		return shared.get(ctx, own.Namespace, "decoy", &decoy) == nil && decoy.Status.KeyGeneration == 2
+	})
+	before = decoy.DeepCopy()
+	decoy.Status.KeyID, decoy.Status.Prefix, decoy.Status.KeyGeneration = target.Status.KeyID, target.Status.Prefix, target.Status.KeyGeneration
+	s.must(tenant.Status().Patch(ctx, &decoy, client.MergeFrom(before)))
+	for _, generation := range []string{"1", "2"} { // the victim's, the decoy's
+		if got := shared.secret(c.rotate("decoy", generation).Key()); got != "" {
+			if parsed, err := apikey.Parse(got); err != nil || parsed.ID() != published.ID(decoy.UID) {
+				t.Errorf("the console shows a key with the id %s", parsed.ID())
+			}
+		}
+	}
 	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodGet, me, key, "")
-	const tried = 6
+	const tried = 7
 	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)
 }

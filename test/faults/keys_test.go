@@ -182,7 +182,7 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
 		issue := func(r *replica, generation int64) (string, int64, bool) {
-			path, body := fixture.RotateByID(apiKey.Status.KeyID, generation, 0)
+			path, body := fixture.RotateByID(apiKey, generation, 0)
 			got, err := newCaller().call(r.internal, http.MethodPost, path, issuer, body)
 			switch {
 			case err != nil || unavailable(got):

@@ -13,9 +13,9 @@ import (
 )
 
 // issue rotates a key on one replica's internal listener, as the console does.
-func (s tenant) issue(replica int, token, keyID string, generation int64, overlapSeconds int) fixture.Answer {
+func (s tenant) issue(replica int, token string, key *v1alpha1.ApiKey, generation, overlapSeconds int64) fixture.Answer {
 	s.T.Helper()
-	path, body := fixture.RotateByID(keyID, generation, overlapSeconds)
+	path, body := fixture.RotateByID(key, generation, overlapSeconds)
 	return s.send(shared.replicas[replica].Internal, http.MethodPost, path, token, body)
 }
 
@@ -26,18 +26,17 @@ func TestAKeyThatNoSecretHas(t *testing.T) {
 	s.Merchant("coffee")
 	issuer := s.IssuerToken()
 	apiKey := s.Unissued("till", "coffee")
-	id := apiKey.Status.KeyID
 
-	first := s.want(s.issue(0, issuer, id, apiKey.Status.KeyGeneration, 0), http.StatusOK).Text("fullKey")
+	first := s.want(s.issue(0, issuer, apiKey, apiKey.Status.KeyGeneration, 0), http.StatusOK).Text("fullKey")
 	for replica := range shared.replicas {
 		s.charge(replica, first)
 	}
-	second := s.want(s.issue(1, issuer, id, 2, 3600), http.StatusOK).Text("fullKey")
+	second := s.want(s.issue(1, issuer, apiKey, 2, 3600), http.StatusOK).Text("fullKey")
 	for replica := range shared.replicas {
 		s.charge(replica, first)
 		s.charge(replica, second)
 	}
-	third := s.want(s.issue(0, issuer, id, 3, 0), http.StatusOK).Text("fullKey")
+	third := s.want(s.issue(0, issuer, apiKey, 3, 0), http.StatusOK).Text("fullKey")
 	for replica := range shared.replicas {
 		for _, dead := range []string{first, second} {
 			if got := s.try(replica, dead); got != http.StatusUnauthorized {
@@ -66,12 +65,12 @@ func TestTwoPeopleRotateAtOnce(t *testing.T) {
 	s := newTenant(t)
 	s.Merchant("coffee")
 	issuer := s.IssuerToken()
-	id := s.Unissued("till", "coffee").Status.KeyID
+	apiKey := s.Unissued("till", "coffee")
 	for generation := int64(1); generation <= 10; generation++ {
 		var answers [2]fixture.Answer
 		var both sync.WaitGroup
 		for i := range answers {
-			both.Go(func() { answers[i] = s.issue(i, issuer, id, generation, 0) })
+			both.Go(func() { answers[i] = s.issue(i, issuer, apiKey, generation, 0) })
 		}
 		both.Wait()
 		winner, loser := answers[0], answers[1]
