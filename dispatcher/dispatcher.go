@@ -116,8 +116,6 @@ func (d *dispatcher) prepare() {
 		attempt:   d.attempt,
 		deferJobs: d.deferJobs,
 		drained:   func() { wake(d.drained) },
-		queues:    map[string]*endpointQueue{},
-		full:      map[string]session.Bucket{},
 	}
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 }

@@ -31,9 +31,8 @@ type endpointQueues struct {
 	drained func()
 
 	mu       sync.Mutex
-	queues   map[string]*endpointQueue // by account
-	full     map[string]session.Bucket // accounts without room for more jobs
-	ready    []*endpointQueue          // may start an attempt; they take turns
+	queues   [session.Buckets]map[string]*endpointQueue // by account
+	ready    []*endpointQueue                           // may start an attempt; they take turns
 	inFlight int
 	waiting  int
 	closed   bool
@@ -61,16 +60,30 @@ func (q *endpointQueues) jobLimit(queue *endpointQueue) int {
 	return q.limits.jobsPerAttempt * queue.attempts(q.limits.endpointAttempts)
 }
 
-// room reports whether there is room for more jobs, and for which accounts of the bucket there is none.
-func (q *endpointQueues) room(bucket session.Bucket) (full []string, ok bool) {
+// room reports whether there is room for more jobs, and which accounts of the bucket may have none: their queue is full, or their
+// breaker is open.
+func (q *endpointQueues) room(bucket session.Bucket) (blocked []string, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for account, of := range q.full {
-		if of == bucket {
-			full = append(full, account)
+	now := q.now()
+	for account, queue := range q.queues[bucket] {
+		if queue.full || queue.breaker.remaining(now) > 0 {
+			blocked = append(blocked, account)
 		}
 	}
-	return full, q.waiting < q.limits.jobsPerAttempt*q.limits.attempts
+	return blocked, q.waiting < q.limits.jobsPerAttempt*q.limits.attempts
+}
+
+// queue returns the queue of the event's account, which may be a new one.
+func (q *endpointQueues) queue(event outbox.Event) *endpointQueue {
+	bucket, account := event.Bucket(), event.Account()
+	if q.queues[bucket] == nil {
+		q.queues[bucket] = map[string]*endpointQueue{}
+	}
+	if q.queues[bucket][account] == nil {
+		q.queues[bucket][account] = &endpointQueue{}
+	}
+	return q.queues[bucket][account]
 }
 
 // offer queues a job, or returns for how long to defer it, and why. ctx is of attempts.
@@ -80,12 +93,7 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	if q.closed {
 		return 0, deferredStopping, false
 	}
-	account := j.lease.Event.Account()
-	queue := q.queues[account]
-	if queue == nil {
-		queue = &endpointQueue{}
-		q.queues[account] = queue
-	}
+	queue := q.queue(j.lease.Event)
 	if open := queue.breaker.remaining(q.now()); open > 0 {
 		return open, deferredBreaker, false
 	}
@@ -93,9 +101,7 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	q.waiting++
 	q.enlist(queue)
 	q.startAttempts(ctx)
-	if len(queue.jobs) >= q.jobLimit(queue) {
-		q.full[account] = j.lease.Event.Bucket()
-	}
+	queue.full = queue.full || len(queue.jobs) >= q.jobLimit(queue)
 	return 0, "", true
 }
 
@@ -125,7 +131,7 @@ func (q *endpointQueues) take() (queue *endpointQueue, next job, ok bool) {
 		}
 		next = queue.pop()
 		q.waiting--
-		q.noteRoom(next.lease.Event.Account(), queue)
+		q.noteRoom(queue)
 		queue.inFlight++
 		q.inFlight++
 		q.enlist(queue)
@@ -142,10 +148,10 @@ func (q *endpointQueues) work(ctx context.Context, queue *endpointQueue, j job) 
 	}
 }
 
-// noteRoom notes that there is room for more jobs of an account, once its queue is half empty.
-func (q *endpointQueues) noteRoom(account string, queue *endpointQueue) {
-	if _, full := q.full[account]; full && len(queue.jobs) <= q.jobLimit(queue)/2 {
-		delete(q.full, account)
+// noteRoom notes that there is room for more jobs in a full queue, once it is half empty.
+func (q *endpointQueues) noteRoom(queue *endpointQueue) {
+	if queue.full && len(queue.jobs) <= q.jobLimit(queue)/2 {
+		queue.full = false
 		q.drained()
 	}
 }
@@ -174,12 +180,12 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 		if queue.breaker.failed(q.now()) {
 			rest, delay = queue.clear(), queue.breaker.remaining(q.now())
 			q.waiting -= len(rest)
-			q.noteRoom(j.lease.Event.Account(), queue)
+			q.noteRoom(queue)
 		}
 	case inconclusive:
 	}
 	if queue.idle() {
-		delete(q.queues, j.lease.Event.Account())
+		delete(q.queues[j.lease.Event.Bucket()], j.lease.Event.Account())
 	}
 	q.enlist(queue)
 	next, nextJob, ok := q.take()
@@ -196,8 +202,10 @@ func (q *endpointQueues) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
 	var rest []job
-	for _, queue := range q.queues {
-		rest = append(rest, queue.clear()...)
+	for _, queues := range q.queues {
+		for _, queue := range queues {
+			rest = append(rest, queue.clear()...)
+		}
 	}
 	q.waiting = 0
 	q.mu.Unlock()
@@ -233,6 +241,7 @@ type endpointQueue struct {
 	inFlight int
 	breaker  breaker
 	enlisted bool // among the ready ones
+	full     bool // until it is half empty
 }
 
 // attempts is how many may be in progress: one at first and after a failure, and one more with each success, up to the limit. So

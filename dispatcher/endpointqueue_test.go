@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // queueFixture has queues whose attempts wait for the test, and a clock of the test.
@@ -27,7 +26,7 @@ type queueFixture struct {
 func newQueueFixture(limits queueLimits) *queueFixture {
 	f := &queueFixture{clock: noon, answers: map[string]chan attemptResult{}}
 	f.endpointQueues = &endpointQueues{limits: limits, now: f.now, attempt: f.attempt, deferJobs: f.deferJobs,
-		drained: func() { f.drains++ }, queues: map[string]*endpointQueue{}, full: map[string]session.Bucket{}}
+		drained: func() { f.drains++ }}
 	return f
 }
 
@@ -81,7 +80,7 @@ func (f *queueFixture) offerOf(merchant string, n int) (delay time.Duration, rea
 // prove makes endpoints that have had a success, so that two attempts of each may be in progress.
 func (f *queueFixture) prove(merchants ...string) {
 	for _, merchant := range merchants {
-		f.queues[merchant] = &endpointQueue{breaker: breaker{successes: 1}}
+		f.queue(outbox.Event{MerchantID: merchant}).breaker.successes = 1
 	}
 }
 
@@ -123,8 +122,10 @@ func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
 	if !f.wait(patience) {
 		t.Fatal("attempts never ended")
 	}
-	if len(f.queues) != 0 || f.attemptsInFlight() != 0 || f.waiting != 0 {
-		t.Errorf("left are %d queues, %d attempts, %d events", len(f.queues), f.attemptsInFlight(), f.waiting)
+	for _, queues := range f.queues {
+		if len(queues) != 0 || f.attemptsInFlight() != 0 || f.waiting != 0 {
+			t.Errorf("left are %d queues, %d attempts, %d events", len(queues), f.attemptsInFlight(), f.waiting)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package dispatcher
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,8 +12,10 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -184,4 +188,82 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", desc, got, test.want)
 		}
 	}
+}
+
+// senderFunc is a sender that makes no attempt over the network.
+type senderFunc func() delivery.Result
+
+func (s senderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
+
+// backlog queues copies of an event of the merchant, all of them due.
+func (f fixture) backlog(t *testing.T, merchantID string, events int) {
+	t.Helper()
+	const script = `
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, ARGV[2] do
+  local id = string.format('evt_%012d', i)
+  redis.call('HSET', ARGV[1] .. 'event:' .. id, unpack(fields))
+  redis.call('ZADD', ARGV[1] .. 'queue', 0, ARGV[3] .. ':0000000000001:' .. id)
+end
+redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
+return 1`
+	bucket := tag(session.BucketOf(merchantID))
+	must(t, f.redis(t).Eval(t.Context(), script, []string{bucket + "event:" + f.event(t, merchantID)}, bucket, events-1, merchantID).Err())
+}
+
+// An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched
+// until the breaker allows an attempt.
+func TestLease_OpenBreaker(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("https://shop.example", 7)
+	const waiting = 100_000
+	f.backlog(t, acme.MerchantID, waiting)
+	d := f.dispatcher(t)
+	var attempts atomic.Int64
+	d.sender = senderFunc(func() delivery.Result {
+		attempts.Add(1)
+		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
+	})
+	clock := noon
+	d.now = func() time.Time { return clock }
+	d.prepare()
+
+	// touched leases what is due, and returns how many events that took out of the queue.
+	touched := func() int {
+		t.Helper()
+		before := f.calls(t, "zrem")
+		for more := true; more; {
+			var err error
+			more, err = d.lease(t.Context(), 7)
+			must(t, err)
+		}
+		return f.calls(t, "zrem") - before
+	}
+	touched()
+	eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
+	eventually(t, "the events that were leased wait in Redis", func() bool {
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= leaseBatch-breakerThreshold
+	})
+	const seconds = 60
+	for second := range seconds {
+		f.event(t, acme.MerchantID)
+		if due := f.redis(t).ZScore(t.Context(), tag(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {
+			t.Fatalf("second %d: the new event is due at %.0f", second, due)
+		}
+		if n := touched(); n != 0 {
+			t.Fatalf("second %d: %d events were leased", second, n)
+		}
+	}
+	if n := f.redis(t).ZCard(t.Context(), tag(7)+"queue").Val(); n != waiting+seconds {
+		t.Errorf("%d events wait, want %d", n, waiting+seconds)
+	}
+
+	clock = clock.Add(maxOpen)
+	f.event(t, acme.MerchantID)
+	const leasedAndPutOff = 2
+	if n := touched(); n == 0 || n > leasedAndPutOff*2*leaseBatch {
+		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
+	}
+	eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
+	d.queues.close(t.Context())
 }

@@ -23,13 +23,13 @@ type LeaseRequest struct {
 	For time.Duration
 	// Limit is the largest number of events.
 	Limit int
-	// Full are accounts that the dispatcher has no room for. Their events stay where they are and are put off together, until one of
-	// them ends or another one comes, for a second at most.
-	Full []string
+	// Blocked are accounts whose events the dispatcher cannot try now. They stay where they are, and the account's turn is put off for a
+	// second, until one of them ends or another one comes. So a backlog costs the same whatever its length.
+	Blocked []string
 }
 
-// fullDelay is for how long the accounts are put off.
-const fullDelay = time.Second
+// blockedDelay is for how long the turn of a blocked account is put off. It is short because another dispatcher may try its events.
+const blockedDelay = time.Second
 
 // Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
 // was given to somebody else since changes nothing.
@@ -85,9 +85,9 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
 	args := []any{
-		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), fullDelay.Milliseconds(),
+		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), blockedDelay.Milliseconds(),
 	}
-	for _, account := range request.Full {
+	for _, account := range request.Blocked {
 		args = append(args, account)
 	}
 	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)

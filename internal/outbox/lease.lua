@@ -1,8 +1,8 @@
 -- Takes events that are due, a share for each merchant whose turn it is.
 -- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
 -- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease, ARGV[4] and ARGV[5] what the keys
--- of the bucket's endpoints and events begin with, ARGV[6] how long to put off in ms those merchants for whom there is no room, from
--- ARGV[7] on.
+-- of the bucket's endpoints and events begin with, ARGV[6] for how long in ms to put off the turn of the merchants that
+-- are blocked, from ARGV[7] on.
 -- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
 -- leased it looks again with its key declared (forget).
 

@@ -265,7 +265,7 @@ func TestAccountsWithoutRoomArePutOffTogether(t *testing.T) {
 	neighbour := s
 	neighbour.asks = storetest.MerchantOf(s.bucket())
 	other := neighbour.event(t)
-	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Full: []string{s.asks.MerchantID, "unknown"}})
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Blocked: []string{s.asks.MerchantID, "unknown"}})
 	must(t, err)
 	if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
 		t.Errorf("leased %v, and there are more: %t; want only %s", got, leased.More, other)
