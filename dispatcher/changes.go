@@ -67,8 +67,7 @@ func (d *dispatcher) handleChange(ctx context.Context, merchantID string) error 
 		return err
 	}
 	for _, state := range found.States {
-		left := 1
-		if _, err := d.reportChange(ctx, state, found.Now, &left); err != nil {
+		if _, err := d.reportChange(ctx, state, found.Now, &reportBudget{left: 1}); err != nil {
 			return err
 		}
 	}

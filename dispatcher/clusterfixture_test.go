@@ -46,6 +46,9 @@ func newCluster(t *testing.T) cluster {
 	return cluster{kube, kubetest.Namespace(t, sharedConfig, "webhooks-")}
 }
 
+// second is the error of a call with a result.
+func second[T any](_ T, err error) error { return err }
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -136,11 +136,15 @@ func (r *recordingReporter) UpdateLastUses(context.Context, int, func(map[string
 	return nil
 }
 
+// reasons are those of the reports, without reports of changed counts.
 func (r *recordingReporter) reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var reasons []string
-	for _, made := range r.made {
+	for i, made := range r.made {
+		if i > 0 && made.reason == r.made[i-1].reason && made.state.CountsChanged() {
+			continue
+		}
 		reasons = append(reasons, made.reason)
 	}
 	return reasons

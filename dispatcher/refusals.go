@@ -21,7 +21,7 @@ import (
 const refusalBuckets = session.Buckets / 16
 
 // reportRefusals reports changed blocks of some buckets, from what the reports of health leave of the round's budget.
-func (d *dispatcher) reportRefusals(ctx context.Context, pending []outbox.PendingWork, left *int) error {
+func (d *dispatcher) reportRefusals(ctx context.Context, pending []outbox.PendingWork, budget *reportBudget) error {
 	buckets := slices.DeleteFunc(beginningAt(d.nextRefusals, pending), func(work outbox.PendingWork) bool { return !work.Refusals })
 	for _, work := range buckets[:min(len(buckets), refusalBuckets)] {
 		found, now, err := d.store.Refusals(ctx, work.Bucket)
@@ -29,11 +29,11 @@ func (d *dispatcher) reportRefusals(ctx context.Context, pending []outbox.Pendin
 			return err
 		}
 		for _, refusals := range found {
-			if err := d.reportChangedRefusals(ctx, refusals, now, left); err != nil {
+			if err := d.reportChangedRefusals(ctx, refusals, now, budget); err != nil {
 				return err
 			}
 		}
-		if *left > 0 {
+		if budget.left > 0 {
 			d.nextRefusals = work.Bucket + 1 // else it begins here the next time
 		}
 	}
@@ -41,7 +41,7 @@ func (d *dispatcher) reportRefusals(ctx context.Context, pending []outbox.Pendin
 }
 
 // reportChangedRefusals reports a merchant's refusals if their blocks are not those that were reported last. The error is of Redis.
-func (d *dispatcher) reportChangedRefusals(ctx context.Context, refusals store.MerchantRefusals, now time.Time, left *int) error {
+func (d *dispatcher) reportChangedRefusals(ctx context.Context, refusals store.MerchantRefusals, now time.Time, budget *reportBudget) error {
 	endpoint := d.index.Endpoint(refusals.MerchantID)
 	switch {
 	case endpoint.State == endpoints.Withdrawn:
@@ -54,14 +54,14 @@ func (d *dispatcher) reportChangedRefusals(ctx context.Context, refusals store.M
 	switch {
 	case blocks == "" && refusals.Reported.Blocks == "":
 		return d.store.ForgetRefusals(ctx, refusals)
-	case blocks == refusals.Reported.Blocks, *left == 0, !refusals.MayReportChange(now):
+	case blocks == refusals.Reported.Blocks, budget.left == 0, !refusals.MayReportChange(now):
 		return nil
 	}
-	return d.writeRefusals(ctx, endpoint, refusals, status, left)
+	return d.writeRefusals(ctx, endpoint, refusals, status, budget)
 }
 
 // refreshRefusals reports times and counts of one bucket again that have changed, the oldest report first.
-func (d *dispatcher) refreshRefusals(ctx context.Context, bucket session.Bucket, left *int) error {
+func (d *dispatcher) refreshRefusals(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
 	found, now, err := d.store.Refusals(ctx, bucket)
 	if err != nil {
 		return err
@@ -70,11 +70,11 @@ func (d *dispatcher) refreshRefusals(ctx context.Context, bucket session.Bucket,
 	for _, refusals := range found {
 		endpoint := d.index.Endpoint(refusals.MerchantID)
 		status := refusedBy(d.index.Allowlist(refusals.MerchantID), refusals, now)
-		if *left == 0 || endpoint.UID == "" || status == nil || blocksOf(status) != refusals.Reported.Blocks ||
+		if budget.left == 0 || endpoint.UID == "" || status == nil || blocksOf(status) != refusals.Reported.Blocks ||
 			now.Sub(refusals.Reported.At) < refreshAge || requestsOf(status) == refusals.Reported.Count {
 			continue // changed blocks are for reportRefusals
 		}
-		if err := d.writeRefusals(ctx, endpoint, refusals, status, left); err != nil {
+		if err := d.writeRefusals(ctx, endpoint, refusals, status, budget); err != nil {
 			return err
 		}
 	}
@@ -83,9 +83,9 @@ func (d *dispatcher) refreshRefusals(ctx context.Context, bucket session.Bucket,
 
 // writeRefusals writes the status of a Merchant, and remembers that. The error is of Redis.
 func (d *dispatcher) writeRefusals(
-	ctx context.Context, endpoint endpoints.Endpoint, refusals store.MerchantRefusals, status *v1alpha1.AllowlistStatus, left *int,
+	ctx context.Context, endpoint endpoints.Endpoint, refusals store.MerchantRefusals, status *v1alpha1.AllowlistStatus, budget *reportBudget,
 ) error {
-	*left--
+	budget.spend(false)
 	if !d.updateAllowlist(ctx, endpoint, status) {
 		return nil
 	}

@@ -15,14 +15,37 @@ import (
 
 // The budget of this dispatcher for reports to Merchants, which etcd stores. It does not depend on traffic.
 const (
-	// changesPerRound bounds the reports of changed health in a round of healthInterval.
+	// changesPerRound bounds the reports of changes in a round of healthInterval, and countsPerRound those of them where only counts
+	// changed, so that they leave room for changed health.
 	changesPerRound = 20
+	countsPerRound  = changesPerRound / 2
 	// refreshInterval is how often times and counts of one bucket are refreshed, refreshAge the least age of a report that is,
 	// and refreshesPerRound how many at most, the oldest first.
 	refreshAge        = 10 * time.Minute
 	refreshInterval   = refreshAge / session.Buckets
 	refreshesPerRound = 10
 )
+
+// reportBudget is how many reports a round may still make, and how many of them where only counts changed. short: one more was due.
+type reportBudget struct {
+	left, counts int
+	short        bool
+}
+
+// allows reports whether another report may be made; countsOnly: its reason is that of the last one.
+func (b *reportBudget) allows(countsOnly bool) bool {
+	ok := b.left > 0 && (!countsOnly || b.counts > 0)
+	b.short = b.short || !ok
+	return ok
+}
+
+// spend takes a report from the budget.
+func (b *reportBudget) spend(countsOnly bool) {
+	b.left--
+	if countsOnly {
+		b.counts--
+	}
+}
 
 // report is what a Merchant's status says of its endpoint.
 type report struct {
@@ -42,7 +65,7 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	left, unhealthy := changesPerRound, map[string]int{}
+	budget, unhealthy := &reportBudget{left: changesPerRound, counts: countsPerRound}, map[string]int{}
 	for _, work := range beginningAt(d.nextReport, pending) {
 		if !work.Endpoints {
 			continue
@@ -52,7 +75,7 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		for _, state := range found.States {
-			made, err := d.reportChange(ctx, state, found.Now, &left)
+			made, err := d.reportChange(ctx, state, found.Now, budget)
 			if err != nil {
 				return false, err
 			}
@@ -60,12 +83,12 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 				unhealthy[made.reason]++
 			}
 		}
-		if left > 0 {
+		if !budget.short {
 			d.nextReport = work.Bucket + 1 // else it begins here the next time
 		}
 	}
 	d.metrics.unhealthy(unhealthy)
-	return false, d.reportRefusals(ctx, pending, &left)
+	return false, d.reportRefusals(ctx, pending, budget)
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
@@ -75,8 +98,9 @@ func beginningAt(bucket session.Bucket, pending []outbox.PendingWork) []outbox.P
 	return slices.Concat(pending[first:], pending[:first])
 }
 
-// reportChange reports the health of an endpoint if it is not what was reported last, and returns it. The error is of Redis.
-func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, left *int) (health, error) {
+// reportChange reports the health of an endpoint if it is not what was reported last, or its counts fell to 0 or rose from it, and
+// returns the health. The error is of Redis.
+func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (health, error) {
 	endpoint := d.index.Endpoint(state.MerchantID)
 	switch {
 	case state.Target == "": // there is nothing to report of it
@@ -93,13 +117,17 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 		return health{}, nil
 	}
 	h := healthOf(endpoint, state, now)
+	countsOnly := h.reason == state.Reported.Reason && endpoint.URL != ""
 	switch {
-	case h.reason == state.Reported.Reason && h.healthy():
-		return h, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
-	case h.reason == state.Reported.Reason && endpoint.URL != "", *left == 0, !state.MayReportChange(now):
+	case countsOnly && !state.CountsChanged():
+		if h.healthy() && state.Reported.Pending == 0 {
+			return h, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
+		}
+		return h, nil
+	case countsOnly && h.reason == "", !state.MayReportChange(now), !budget.allows(countsOnly):
 		return h, nil
 	}
-	return h, d.report(ctx, endpoint, h, state, left)
+	return h, d.report(ctx, endpoint, h, state, budget)
 }
 
 // refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of refusals.
@@ -111,18 +139,18 @@ func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	slices.SortFunc(found.States, func(a, b outbox.EndpointState) int { return a.Reported.At.Compare(b.Reported.At) })
-	left := refreshesPerRound
+	budget := &reportBudget{left: refreshesPerRound}
 	for _, state := range found.States {
 		endpoint := d.index.Endpoint(state.MerchantID)
 		h := healthOf(endpoint, state, found.Now)
-		if left == 0 || h.reason == "" || h.reason != state.Reported.Reason || !outdated(state, found.Now) {
+		if budget.left == 0 || h.reason == "" || h.reason != state.Reported.Reason || !outdated(state, found.Now) {
 			continue // a changed reason is for reportHealth
 		}
-		if err := d.report(ctx, endpoint, h, state, &left); err != nil {
+		if err := d.report(ctx, endpoint, h, state, budget); err != nil {
 			return false, err
 		}
 	}
-	return false, d.refreshRefusals(ctx, bucket, &left)
+	return false, d.refreshRefusals(ctx, bucket, budget)
 }
 
 func outdated(state outbox.EndpointState, now time.Time) bool {
@@ -132,9 +160,9 @@ func outdated(state outbox.EndpointState, now time.Time) bool {
 }
 
 // report writes the health of an endpoint into its Merchant's status, and remembers that. The error is of Redis.
-func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState, left *int) error {
+func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState, budget *reportBudget) error {
 	if h.reason != "" || state.Reported.Reason != "" {
-		*left--
+		budget.spend(h.reason == state.Reported.Reason)
 		if !d.updateStatus(ctx, endpoint, h, state) {
 			return nil
 		}

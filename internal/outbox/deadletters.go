@@ -231,7 +231,7 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 func (o *Outbox) resendOf(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
 	keys := []string{
 		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey),
-		space.Key(redis.MerchantDeadLettersKey, merchantID), space.Key(redis.EndpointKey, merchantID),
+		space.Key(redis.MerchantDeadLettersKey, merchantID), space.Key(redis.EndpointKey, merchantID), space.Key(redis.WatchedKey),
 	}
 	args := []any{merchantID}
 	for _, id := range ids {

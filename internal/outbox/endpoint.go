@@ -97,6 +97,13 @@ func MayReportChange(paid, now time.Time) bool {
 	return !now.Before(paid.Add(-(ReportBurst - 1) * ReportInterval))
 }
 
+// CountsChanged reports whether events or dead letters wait where none were reported, or none any more. Events that an endpoint
+// without a failure waits for are delivered in a moment, so they are no change.
+func (e EndpointState) CountsChanged() bool {
+	pending := e.Pending > 0 && (e.Reported.Pending > 0 || !e.FailingSince.IsZero())
+	return pending != (e.Reported.Pending > 0) || (e.Dead > 0) != (e.Reported.Dead > 0)
+}
+
 // endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
 	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
@@ -136,6 +143,12 @@ func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 		return EndpointState{}, err
 	}
 	return state, nil
+}
+
+// reportKeys are those of a report of an endpoint.
+func reportKeys(merchantID string) []string {
+	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	return append(endpointKeys(merchantID), space.Key(redis.MerchantDeadLettersKey, merchantID))
 }
 
 func endpointKeys(merchantID string) []string {
@@ -215,26 +228,32 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	return found, nil
 }
 
-// EndpointReported remembers that this state was reported, with the reason, and whether it was healthy: then it is watched no more,
-// unless it has failed since. If another dispatcher has reported meanwhile, a report must follow. The error is redis.ErrCorrupt or
-// redis.ErrUnavailable.
+// EndpointReported remembers that this state was reported, with the reason, and whether it was healthy. If another dispatcher has
+// reported meanwhile, a report must follow; if not, and nothing of a healthy endpoint is left to report, it is watched no more.
+// The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reason string, healthy bool) error {
-	return o.markEndpoint(ctx, state.MerchantID, reportEndpointScript,
-		redis.Flag(healthy), redis.Flag(true), state.Reported.Reason, reason, state.Pending, state.Dead)
+	before := state.Reported
+	at := ""
+	if !before.At.IsZero() {
+		at = strconv.FormatInt(before.At.UnixMilli(), 10)
+	}
+	paid := reason != before.Reason || state.CountsChanged()
+	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(state.MerchantID), state.MerchantID, retention.Milliseconds(),
+		redis.Flag(healthy), redis.Flag(true), before.Reason, at, redis.Flag(paid), reason, state.Pending, state.Dead)
 }
 
 // UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy. Errors are those of EndpointReported.
 func (o *Outbox) UnwatchEndpoint(ctx context.Context, merchantID string) error {
-	return o.markEndpoint(ctx, merchantID, reportEndpointScript, redis.Flag(true), redis.Flag(false))
+	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(merchantID), merchantID, retention.Milliseconds(), redis.Flag(true), redis.Flag(false))
 }
 
 // ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of EndpointReported.
 func (o *Outbox) ForgetEndpoint(ctx context.Context, merchantID string) error {
-	return o.markEndpoint(ctx, merchantID, forgetEndpointScript)
+	return o.markEndpoint(ctx, forgetEndpointScript, endpointKeys(merchantID), merchantID)
 }
 
-func (o *Outbox) markEndpoint(ctx context.Context, merchantID string, script *redis.Script, args ...any) error {
-	reply, err := o.redis.Run(ctx, script, endpointKeys(merchantID), append([]any{merchantID}, args...)...)
+func (o *Outbox) markEndpoint(ctx context.Context, script *redis.Script, keys []string, args ...any) error {
+	reply, err := o.redis.Run(ctx, script, keys, args...)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()

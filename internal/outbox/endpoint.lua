@@ -62,26 +62,31 @@ end
 return {'OK', now_ms, rows}
 
 --- report_endpoint
--- Remembers what was reported of an endpoint, and stops watching one that is healthy.
--- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints. ARGV[1] the merchant id, ARGV[2] '1' if the endpoint was found
--- healthy, ARGV[3] '1' if something was reported, ARGV[4] what was reported before, ARGV[5] what is now, ARGV[6] and ARGV[7] the
--- reported numbers of pending events and dead letters.
+-- Remembers what was reported of an endpoint, and stops watching one that is healthy and has nothing left to report.
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints, KEYS[3] the merchant's dead letters. The last six arguments are of a
+-- report: the reason and the time of the one before it, '1' if it is of a change, its reason, and its numbers of events and dead letters.
 
+local merchant, dead_keep, healthy, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
 local endpoint = read_endpoint(KEYS[1])
-if ARGV[3] == '1' then
-  if (endpoint[REPORTED] or '') ~= ARGV[4] then
+if reported == '1' then
+  if (endpoint[REPORTED] or '') ~= last_reason or (endpoint[REPORTED_AT] or '') ~= last_at then
     -- Another dispatcher reported meanwhile. Nobody knows which report came last, so there must be another one.
     call('HDEL', KEYS[1], 'reported')
-    call('ZADD', KEYS[2], 'NX', now_ms, ARGV[1])
+    call('ZADD', KEYS[2], 'NX', now_ms, merchant)
     return {'OK'}
   end
-  call('HSET', KEYS[1], 'reported', ARGV[5], 'reported_at', now_ms, 'pending', ARGV[6], 'dead', ARGV[7])
-  if ARGV[4] ~= ARGV[5] then
+  call('HSET', KEYS[1], 'reported', reason, 'reported_at', now_ms, 'pending', pending, 'dead', dead)
+  endpoint[PENDING], endpoint[DEAD] = pending, dead
+  if changed == '1' then
     pay_report(KEYS[1])
   end
   call('PEXPIRE', KEYS[1], endpoint_keep_ms)
 end
-if ARGV[2] == '1' and not (endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED]) then
-  call('ZREM', KEYS[2], ARGV[1])
+if healthy ~= '1' or endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
+  return {'OK'}
+end
+local shown, letters = (tonumber(endpoint[DEAD]) or 0) > 0, call('ZCOUNT', KEYS[3], now_ms - dead_keep, '+inf') > 0
+if shown == letters then
+  call('ZREM', KEYS[2], merchant)
 end
 return {'OK'}

@@ -201,7 +201,7 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	if state := s.state(t); !state.RecoveredAt.IsZero() {
 		t.Errorf("it never was unhealthy: %+v", state)
 	}
-	s.fail(t, "here", permanent)
+	s.fail(t, "here", func(f *outbox.Failure) { permanent(f); f.Retry = -1 })
 	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
 	failing := s.state(t)
 	if !s.watched(t) || failing.Reported.Reason != "Rejected" || failing.Reported.At.IsZero() {
@@ -222,6 +222,40 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	must(t, s.ForgetEndpoint(t.Context(), s.asks.MerchantID))
 	if state := s.state(t); s.watched(t) || state.Target != "" || !state.LastDelivery.IsZero() || state.Reported != (outbox.Report{}) {
 		t.Errorf("forgotten, it is %+v", state)
+	}
+}
+
+// What was reported of waiting events and dead letters is reported again when they are gone.
+func TestAnEndpointIsWatchedUntilItsCountsAreReported(t *testing.T) {
+	s := newFixture(t)
+	s.deliver(t, "here")
+	s.event(t)
+	waiting := s.state(t)
+	must(t, s.EndpointReported(t.Context(), waiting, "Healthy", true))
+	if waiting.Pending != 1 || !s.watched(t) {
+		t.Fatalf("with a waiting event: %+v", waiting)
+	}
+	must(t, s.Delivered(t.Context(), s.one(t), "here"))
+	if state := s.state(t); !state.CountsChanged() {
+		t.Errorf("the event is delivered: %+v", state)
+	}
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	if s.watched(t) {
+		t.Fatal("it is watched after the delivery was reported")
+	}
+	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
+	s.deliver(t, "here")
+	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	if s.watched(t) {
+		t.Fatal("it is watched after the dead letter was reported")
+	}
+	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	before := s.state(t)
+	must(t, second(s.Resend(t.Context(), outbox.ResendRequest{IDs: letters})))
+	must(t, s.EndpointReported(t.Context(), before, "Healthy", true)) // read before they were sent again
+	must(t, s.UnwatchEndpoint(t.Context(), s.asks.MerchantID))
+	if state := s.state(t); !s.watched(t) || !state.CountsChanged() {
+		t.Errorf("sent again: %+v", state)
 	}
 }
 
