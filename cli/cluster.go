@@ -125,8 +125,11 @@ func (c *cluster) read(ctx context.Context, kind, name string, into client.Objec
 	}
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) && !notInstalled(err) {
-		return hinted("List them with: kubectl merchant status -n "+c.namespace+"; -A lists all namespaces.",
-			"there is no %s %s in namespace %s", kind, name, c.namespace)
+		hint := "List them with: kubectl merchant status -n " + c.namespace + "; -A lists all namespaces."
+		if near := c.suggest(ctx, kind, name); near != "" {
+			hint = "Do you mean " + near + "? " + hint
+		}
+		return hinted(hint, "there is no %s %s in namespace %s", kind, name, c.namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s %s/%s: %w", kind, c.namespace, name, err)
@@ -151,24 +154,38 @@ func checkName(kind, name string) error {
 // awaitInterval is how often an object is read that is waited for.
 const awaitInterval = 250 * time.Millisecond
 
-// await reads an object until it is ready, and prints each change of what it waits for. A timeout is a notReadyError; with 0 it does
-// not wait.
-func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration, object client.Object, ready func() (bool, string)) error {
+// progress is how far the operator is with an object.
+type progress struct {
+	done bool
+	// state is what is missing.
+	state string
+	// stalled: only a person can change that, so waiting is pointless.
+	stalled bool
+}
+
+// await reads an object until it is ready, and prints each change of what it waits for. A timeout is a notReadyError, and so is an
+// object that waits for a person; with 0 it does not wait.
+func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration, object client.Object, look func() progress) error {
 	if timeout == 0 {
 		return nil
 	}
 	reported := ""
+	stalled := false
 	err := wait.PollUntilContextTimeout(ctx, awaitInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return false, err
 		}
-		done, state := ready()
-		if !done && state != reported {
-			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), state)
-			reported = state
+		seen := look()
+		stalled = seen.stalled && !seen.done
+		if !seen.done && !stalled && seen.state != reported {
+			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), seen.state)
 		}
-		return done, nil
+		reported = seen.state
+		return seen.done || stalled, nil
 	})
+	if stalled && err == nil {
+		return &notReadyError{fmt.Sprintf("%s is not ready: %s", object.GetName(), reported)}
+	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return &notReadyError{fmt.Sprintf("%s is not ready after %s: %s", object.GetName(), timeout, reported)}
 	}

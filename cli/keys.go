@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +77,9 @@ func (p *plugin) issueCommand() *cobra.Command {
 			return err
 		}
 		key.Namespace = kube.namespace
+		if err := checkIssue(cmd.Context(), kube, key); err != nil {
+			return err
+		}
 		if err := write.create(cmd.Context(), p, kube, key); err != nil {
 			return err
 		}
@@ -167,6 +172,9 @@ func (p *plugin) rotateCommand() *cobra.Command {
 		if err := mayRotate(key, trigger); err != nil {
 			return err
 		}
+		if err := kube.checkMerchant(cmd.Context(), key); err != nil {
+			return err
+		}
 		return write.change(cmd.Context(), p, kube, key, "rotated", func() {
 			key.Spec.Rotation.Trigger = trigger
 			if cmd.Flags().Changed("overlap") {
@@ -188,7 +196,13 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 	case key.Spec.Rotation.Trigger == trigger:
 		return usage("Name another one.", "--trigger is already %q", trigger)
 	}
-	return notInGit(key, fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger))
+	if err := notInGit(key, fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger)); err != nil {
+		return err
+	}
+	if reason, blocked := obstacle(key); blocked {
+		return hinted(mendFirst(key), "%s cannot be rotated now: %s", name, reason)
+	}
+	return nil
 }
 
 // notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.
@@ -232,25 +246,109 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		if err := notInGit(key, "Change spec.state to "+string(state)+" in Git."); err != nil {
 			return err
 		}
+		if state == v1alpha1.ApiKeyActive {
+			if err := kube.checkMerchant(cmd.Context(), key); err != nil {
+				return err
+			}
+		}
 		return write.change(cmd.Context(), p, kube, key, verb+"d", func() { key.Spec.State = state })
 	}
 	return cmd
 }
 
-// settled reports whether the operator has handled an ApiKey as it is now, and what it says of it otherwise.
-func settled(key *v1alpha1.ApiKey) (done bool, state string) {
+// unseen is the state of an object whose status is of an older spec.
+const unseen = "the operator has not seen it yet"
+
+// settled is how far the operator is with an ApiKey as it is now.
+func settled(key *v1alpha1.ApiKey) progress {
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
-	switch {
-	case ready == nil || ready.ObservedGeneration != key.Generation:
-		return false, "the operator has not seen it yet"
-	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		return ready.Reason == v1alpha1.ReasonDisabled, ready.Message
-	case ready.Status != metav1.ConditionTrue:
-		return false, ready.Reason + ": " + ready.Message
-	case secretName(key) != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger:
-		return false, "the key is not rotated yet"
+	if ready == nil || ready.ObservedGeneration != key.Generation {
+		return progress{state: unseen}
 	}
-	return true, ""
+	stalled := meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.StalledCondition)
+	state := ready.Reason + ": " + ready.Message
+	switch {
+	case key.Spec.State == v1alpha1.ApiKeyDisabled:
+		// No key of a missing Merchant is accepted, and what is in the way of a new key does not keep an old one alive.
+		refused := ready.Reason == v1alpha1.ReasonMerchantNotFound || stalled && ready.Reason != v1alpha1.ReasonNewerVersion
+		return progress{refused, state, stalled}
+	case secretName(key) != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger && (ready.Status == metav1.ConditionTrue || useless(ready.Reason)):
+		return progress{state: "the key is not rotated yet"}
+	}
+	return progress{ready.Status == metav1.ConditionTrue, state, stalled}
+}
+
+// useless reports whether a key does not work for a reason that does not stop a rotation.
+func useless(reason string) bool {
+	return slices.Contains([]string{
+		v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed,
+	}, reason)
+}
+
+// obstacle is why a new key cannot be issued, or would not work, until a person changes something else.
+func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
+	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
+	if ready == nil || ready.ObservedGeneration != key.Generation {
+		return "", false
+	}
+	switch ready.Reason {
+	case v1alpha1.ReasonDisabled, v1alpha1.ReasonMerchantSuspended:
+		return "", false // a new key works as soon as that ends
+	case v1alpha1.ReasonMerchantNotFound:
+		blocked = true
+	default:
+		blocked = meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.StalledCondition)
+	}
+	return ready.Reason + ": " + ready.Message, blocked
+}
+
+// mendFirst says what to do about an obstacle.
+func mendFirst(key *v1alpha1.ApiKey) string {
+	if readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition).Reason == v1alpha1.ReasonMerchantNotFound {
+		return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
+	}
+	return "Repair that first; the operator checks again within a minute. All of it: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace
+}
+
+// checkMerchant checks that the Merchant of an ApiKey exists: without it, no key works.
+func (c *cluster) checkMerchant(ctx context.Context, key *v1alpha1.ApiKey) error {
+	_, err := c.livingMerchant(ctx, key.Spec.MerchantRef.Name)
+	return err
+}
+
+// livingMerchant reads a Merchant that is not being deleted.
+func (c *cluster) livingMerchant(ctx context.Context, name string) (*v1alpha1.Merchant, error) {
+	merchant, err := c.merchant(ctx, name)
+	if err == nil && merchant.DeletionTimestamp != nil {
+		return nil, hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, c.namespace)
+	}
+	return merchant, err
+}
+
+// checkIssue checks what a new ApiKey would wait for: its Merchant, and a free name for its Secret.
+func checkIssue(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error {
+	merchant, err := kube.livingMerchant(ctx, key.Spec.MerchantRef.Name)
+	if err != nil {
+		return err
+	}
+	if merchant.Spec.State == v1alpha1.MerchantClosed {
+		return hinted("Set spec.state of the Merchant to Active first.", "Merchant %s/%s is Closed, so each of its keys gets 403", kube.namespace, merchant.Name)
+	}
+	err = kube.Get(ctx, client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{})
+	if err == nil {
+		return nil // create says so
+	}
+	return kube.checkSecretFree(ctx, secretName(key), "Choose another one with --secret-name.")
+}
+
+// checkSecretFree checks that no Secret has a name that the operator is to write. Without the right to read it, the operator finds out.
+func (c *cluster) checkSecretFree(ctx context.Context, name, hint string) error {
+	var secret metav1.PartialObjectMetadata
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &secret); err != nil || secret.DeletionTimestamp != nil {
+		return nil //nolint:nilerr // it is not there, or not to be seen
+	}
+	return hinted(hint, "Secret %s/%s already exists, and the operator never overwrites one of somebody else", c.namespace, name)
 }
 
 // create creates an object, or checks it in a dry run. It is read first, so that a missing right to read it, which is needed to wait
@@ -260,13 +358,25 @@ func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster, objec
 	if err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, kube.namespace, object.GetName(), err)
 	}
-	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), w.createOptions()...) //nolint:forcetypeassert // a copy is of the same type
+	if err := createWith(ctx, kube, object, w.createOptions()...); err != nil {
+		return err
+	}
+	return w.print(p, object, "created")
+}
+
+// dryRunCreate lets the API server check an object.
+func dryRunCreate(ctx context.Context, kube *cluster, object client.Object) error {
+	return createWith(ctx, kube, object, client.DryRunAll)
+}
+
+func createWith(ctx context.Context, kube *cluster, object client.Object, options ...client.CreateOption) error {
+	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), options...) //nolint:forcetypeassert // a copy is of the same type
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if apierrors.IsAlreadyExists(err) {
-		return hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "there is already a %s %s/%s", kind, kube.namespace, object.GetName())
+		return hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "%s %s/%s already exists", kind, kube.namespace, object.GetName())
 	}
 	if err != nil {
 		return fmt.Errorf("create %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
 	}
-	return w.print(p, object, "created")
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,13 +18,33 @@ import (
 
 const anywhere = "203.0.113.7"
 
-func newTenant(t *testing.T) fixture.Tenant {
+// tenant is a namespace with merchants and keys.
+type tenant struct{ fixture.Tenant }
+
+func newTenant(t *testing.T) tenant {
 	t.Helper()
-	return fixture.NewTenant(t, installation.Client)
+	return tenant{fixture.NewTenant(t, installation.Client)}
+}
+
+// secret creates a Secret of somebody else.
+func (n tenant) secret(name string) {
+	n.T.Helper()
+	if err := installation.Client.Create(n.T.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: name}}); err != nil {
+		n.T.Fatal(err)
+	}
+}
+
+func (n tenant) apiKey(name string) v1alpha1.ApiKey {
+	n.T.Helper()
+	var key v1alpha1.ApiKey
+	if err := installation.Client.Get(n.T.Context(), client.ObjectKey{Namespace: n.Namespace, Name: name}, &key); err != nil {
+		n.T.Fatal(err)
+	}
+	return key
 }
 
 // eventuallyMe waits until the real API answers so: its watch takes a moment.
-func eventuallyMe(t *testing.T, n fixture.Tenant, key string, want int) {
+func eventuallyMe(t *testing.T, n tenant, key string, want int) {
 	t.Helper()
 	n.Eventually("the API answers as expected", func() bool { return me(t, key, anywhere) == want })
 }
@@ -47,7 +69,10 @@ func TestOnboard(t *testing.T) {
 	}
 	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery").
 		want(t, exitError, "with another ipAllowlist, webhook")
-	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, exitError, "with another merchantRef or delivery")
+	// A mistake leaves nothing half done.
+	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, exitError, "already exists with another merchantRef or delivery")
+	runAs(t, admin, n.Namespace, "", "onboard", "red-bakery", "--display-name", "Red", "--secret-name", "blue-bakery-webhook").want(t, exitError, "Secret "+n.Namespace+"/blue-bakery-webhook already exists", "--secret-name")
+	run(t, n.Namespace, "status red-bakery").want(t, exitError, "there is no Merchant red-bakery")
 }
 
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
@@ -90,7 +115,7 @@ func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {
 	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone)
 	old := strings.TrimSpace(first.out)
 	eventuallyMe(t, n, old, http.StatusOK)
-	run(t, n.Namespace, "keys issue till --merchant acme").want(t, exitError, "there is already a ApiKey")
+	run(t, n.Namespace, "keys issue till --merchant acme").want(t, exitError, "ApiKey "+n.Namespace+"/till already exists")
 
 	rotated := run(t, n.Namespace, "keys rotate till --overlap 1h --reveal").want(t, exitDone)
 	fresh := strings.TrimSpace(rotated.out)
@@ -160,10 +185,113 @@ func TestRevealSaysWhatToDoWithoutASecret(t *testing.T) {
 	run(t, n.Namespace, "keys reveal nobody").want(t, exitError, "there is no ApiKey nobody", "kubectl merchant status")
 }
 
-// Nothing is ready without a Merchant, and the person reads why.
-func TestIssueEndsWhenItIsNotReady(t *testing.T) {
+func TestIssue_Timeout(t *testing.T) {
 	n := newTenant(t)
-	run(t, n.Namespace, "keys issue till --merchant nobody --timeout 1s").want(t, exitNotReady, "waiting for till", "till is not ready after 1s: MerchantNotFound")
+	n.Merchant("acme")
+	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, exitNotReady, "till is not ready after 1ns")
+}
+
+// What cannot work is not written.
+func TestIssue_Checks(t *testing.T) {
+	n := newTenant(t)
+	merchant := n.Merchant("acme-coffee")
+	n.secret("taken")
+	for desc, test := range map[string]struct {
+		command string
+		prints  []string
+	}{
+		"a mistyped Merchant": {"keys issue till --merchant acme-cofee", []string{"there is no Merchant acme-cofee", "Do you mean acme-coffee?"}},
+		"another Merchant":    {"keys issue till --merchant nobody", []string{"there is no Merchant nobody", "List them with: kubectl merchant status"}},
+		"a taken Secret":      {"keys issue till --merchant acme-coffee --secret-name taken", []string{"taken already exists", "--secret-name"}},
+	} {
+		got := run(t, n.Namespace, test.command).want(t, exitError, test.prints...)
+		if strings.Contains(got.problems, "waiting") {
+			t.Errorf("%s: it waits: %s", desc, got.problems)
+		}
+	}
+	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantClosed })
+	run(t, n.Namespace, "keys issue till --merchant acme-coffee").want(t, exitError, "is Closed")
+	run(t, n.Namespace, "keys reveal till").want(t, exitError, "there is no ApiKey till")
+}
+
+// Without the right to see the Secret, the operator finds out, and nobody waits for a person.
+func TestKeys_SecretConflict(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	n.secret("till-key")
+	name := n.Namespace + "-manager"
+	kubeconfig := user(t, name)
+	grant(t, name, n.Namespace, documented(t)["merchant-manager"]...)
+	issued := runAs(t, kubeconfig, n.Namespace, "", "keys", "issue", "till", "--merchant", "acme", "--timeout", fixture.Patience.String()).
+		want(t, exitNotReady, "till is not ready: SecretConflict", "choose another spec.delivery.secretName")
+	if strings.Contains(issued.problems, "after "+fixture.Patience.String()) {
+		t.Errorf("it waited for a person: %s", issued.problems)
+	}
+	for _, command := range []string{"keys reveal till", "keys rotate till"} {
+		got := run(t, n.Namespace, command).want(t, exitError, "SecretConflict", "Repair that first", "kubectl merchant status acme")
+		if strings.Contains(got.problems, "keys rotate") {
+			t.Errorf("%s advises a rotation: %s", command, got.problems)
+		}
+	}
+	if trigger := n.apiKey("till").Spec.Rotation.Trigger; trigger != "" {
+		t.Errorf("the trigger is %q now", trigger)
+	}
+}
+
+func TestKeys_MerchantNotFound(t *testing.T) {
+	n := newTenant(t)
+	merchant := n.Merchant("acme")
+	n.ApiKey("till", "acme")
+	n.Change(merchant, func() { merchant.Finalizers = append(merchant.Finalizers, "shops.example/wait") })
+	n.Delete(merchant)
+	run(t, n.Namespace, "keys rotate till").want(t, exitError, "Merchant acme is being deleted")
+	run(t, n.Namespace, "keys issue kiosk --merchant acme").want(t, exitError, "Merchant acme is being deleted")
+	n.Change(merchant, func() {
+		merchant.Finalizers = slices.DeleteFunc(merchant.Finalizers, func(name string) bool { return name == "shops.example/wait" })
+	})
+	n.Eventually("the Merchant is gone", func() bool { return n.Gone(merchant) })
+	run(t, n.Namespace, "keys enable till").want(t, exitError, "there is no Merchant acme")
+	n.Eventually("who reads the dead key is warned", func() bool {
+		return strings.Contains(run(t, n.Namespace, "keys reveal till").want(t, exitDone).problems, "This key is refused now: MerchantNotFound")
+	})
+	run(t, n.Namespace, "keys rotate till").want(t, exitError, "MerchantNotFound", "Issue another key")
+	run(t, n.Namespace, "keys disable till").want(t, exitDone, "disabled") // it only restricts
+	if trigger := n.apiKey("till").Spec.Rotation.Trigger; trigger != "" {
+		t.Errorf("the trigger is %q now", trigger)
+	}
+}
+
+// A status that changes meanwhile, here because the key is used, is no conflict.
+func TestRotate_StatusChanges(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	n.ApiKey("till", "acme")
+	key := n.apiKey("till")
+	stale := key.DeepCopy()
+	n.Change(&key, func() { key.Labels = map[string]string{"shops.example/counter": "1"} })
+	var write writeFlags
+	kube := &cluster{Client: installation.Client, namespace: n.Namespace}
+	if err := write.patch(t.Context(), kube, stale, func() { stale.Spec.Rotation.Trigger = "first" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := write.patch(t.Context(), kube, &key, func() { key.Spec.Rotation.Trigger = "second" }); !apierrors.IsConflict(err) {
+		t.Errorf("two rotations became one: %v", err)
+	}
+	if trigger := n.apiKey("till").Spec.Rotation.Trigger; trigger != "first" {
+		t.Errorf("the trigger is %q", trigger)
+	}
+}
+
+// The new key is delivered, and does not work before the merchant is active again.
+func TestRotate_MerchantSuspended(t *testing.T) {
+	n := newTenant(t)
+	merchant := n.Merchant("acme")
+	key, _ := n.ApiKey("till", "acme")
+	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
+	run(t, n.Namespace, "keys rotate till").want(t, exitNotReady, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
+	if rotated := n.apiKey("till"); rotated.Status.KeyGeneration != key.Status.KeyGeneration+1 {
+		t.Errorf("generation %d after %d", rotated.Status.KeyGeneration, key.Status.KeyGeneration)
+	}
 }
 
 func TestWrittenObjectsHaveFormats(t *testing.T) {

@@ -77,28 +77,47 @@ func (p *plugin) onboardCommand() *cobra.Command {
 
 func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *writeFlags) error {
 	merchant.Namespace, key.Namespace = kube.namespace, kube.namespace
-	existing := &v1alpha1.Merchant{}
-	if err := createOrKeep(ctx, p, kube, write, merchant, existing, func() []string { return differences(merchant.Spec, existing.Spec) }); err != nil {
+	existing, existingKey := &v1alpha1.Merchant{}, &v1alpha1.ApiKey{}
+	// Both are checked before one is written, so that a mistake leaves nothing half done.
+	keepMerchant, err := mayKeep(ctx, kube, merchant, existing, func() []string { return differences(merchant.Spec, existing.Spec) })
+	if err != nil {
 		return err
 	}
-	existingKey := &v1alpha1.ApiKey{}
-	if err := createOrKeep(ctx, p, kube, write, key, existingKey, func() []string {
+	keepKey, err := mayKeep(ctx, kube, key, existingKey, func() []string {
 		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || secretName(existingKey) != secretName(key) {
 			return []string{"merchantRef or delivery"}
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
+		return err
+	}
+	if err := checkNewSecrets(ctx, kube, merchant, keepMerchant, key, keepKey); err != nil {
+		return err
+	}
+	if !keepKey && !write.dryRun.server {
+		if err := dryRunCreate(ctx, kube, key); err != nil {
+			return err
+		}
+	}
+	if err := write.createUnless(ctx, p, kube, merchant, keepMerchant); err != nil {
+		return err
+	}
+	if err := write.createUnless(ctx, p, kube, key, keepKey); err != nil {
 		return err
 	}
 	if write.dryRun.server {
 		return nil
 	}
-	if err := p.await(ctx, kube, write.timeout, merchant, func() (bool, string) {
+	if err := p.await(ctx, kube, write.timeout, merchant, func() progress {
 		ready := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.ReadyCondition)
 		if ready == nil || ready.ObservedGeneration != merchant.Generation {
-			return false, "the operator has not seen it yet"
+			return progress{state: unseen}
 		}
-		return ready.Status == metav1.ConditionTrue, ready.Reason + ": " + ready.Message
+		return progress{
+			ready.Status == metav1.ConditionTrue, ready.Reason + ": " + ready.Message,
+			meta.IsStatusConditionTrue(merchant.Status.Conditions, v1alpha1.StalledCondition),
+		}
 	}); err != nil {
 		return err
 	}
@@ -108,21 +127,42 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.
 	return write.finish(ctx, p, kube, key)
 }
 
-// createOrKeep creates an object. One that is there already is kept if nothing differs: an earlier run was interrupted.
-func createOrKeep(ctx context.Context, p *plugin, kube *cluster, write *writeFlags, object, existing client.Object, differing func() []string) error {
+// mayKeep reports whether an object is there already, and nothing differs: an earlier run was interrupted.
+func mayKeep(ctx context.Context, kube *cluster, object, existing client.Object, differing func() []string) (bool, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if apierrors.IsNotFound(err) && !notInstalled(err) {
-		return write.create(ctx, p, kube, object)
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
+		return false, fmt.Errorf("read %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
 	}
 	if fields := differing(); len(fields) > 0 {
-		return hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
-			"there is already a %s %s/%s with another %s", kind, kube.namespace, object.GetName(), strings.Join(fields, ", "))
+		return false, hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
+			"%s %s/%s already exists with another %s", kind, kube.namespace, object.GetName(), strings.Join(fields, ", "))
 	}
-	return write.print(p, object, "unchanged")
+	return true, nil
+}
+
+// checkNewSecrets checks the names of the Secrets that the operator will write for new objects.
+func checkNewSecrets(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keepMerchant bool, key *v1alpha1.ApiKey, keepKey bool) error {
+	if !keepMerchant && merchant.Spec.Webhook != nil {
+		if err := kube.checkSecretFree(ctx, merchant.Name+"-webhook", "Delete it, or choose another name for the merchant."); err != nil {
+			return err
+		}
+	}
+	if keepKey {
+		return nil
+	}
+	return kube.checkSecretFree(ctx, secretName(key), "Choose another one with --secret-name.")
+}
+
+// createUnless creates an object that is not there yet.
+func (w *writeFlags) createUnless(ctx context.Context, p *plugin, kube *cluster, object client.Object, there bool) error {
+	if there {
+		return w.print(p, object, "unchanged")
+	}
+	return w.create(ctx, p, kube, object)
 }
 
 // differences are the fields that onboard sets and that are otherwise in a Merchant that is there.

@@ -44,7 +44,7 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 	var secret corev1.Secret
 	err := kube.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: secretName(key)}, &secret)
 	if apierrors.IsNotFound(err) {
-		return hinted(rotateHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
+		return hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
 	}
 	if err != nil {
 		return fmt.Errorf("read Secret %s/%s: %w", key.Namespace, secretName(key), err)
@@ -52,9 +52,12 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 	plaintext := secret.Data["apiKey"]
 	// A Secret of somebody else, or of an older key, would cost the reader an hour.
 	if string(secret.Data["prefix"]) != key.Status.Prefix || len(plaintext) == 0 {
-		return hinted("Try again; if it stays so: "+rotateHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+		return hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
+	if ready := readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition); !ready.Status {
+		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", ready.Reason, ready.Message)
+	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)
 	return nil
 }
@@ -68,18 +71,25 @@ func delivered(key *v1alpha1.ApiKey) error {
 	case secretName(key) == "":
 		return hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}
+	if reason, blocked := obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
+		return hinted(mendFirst(key), "no Secret has the key of %s: %s", name, reason)
+	}
 	condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
 	switch {
 	case condition == nil:
 		return hinted("See: kubectl merchant status "+key.Spec.MerchantRef.Name+" -n "+key.Namespace, "the operator has not delivered the key of %s yet", name)
 	case condition.Reason == v1alpha1.ReasonRotatedOverHTTP:
-		return hinted("If it is lost: "+rotateHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
+		return hinted("If it is lost: "+newKeyHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
 	case condition.Status != "True":
-		return hinted(rotateHint(key), "no Secret has the key of %s: %s", name, condition.Message)
+		return hinted(newKeyHint(key), "no Secret has the key of %s: %s", name, condition.Message)
 	}
 	return nil
 }
 
-func rotateHint(key *v1alpha1.ApiKey) string {
+// newKeyHint says how to get a new key.
+func newKeyHint(key *v1alpha1.ApiKey) string {
+	if _, blocked := obstacle(key); blocked {
+		return mendFirst(key)
+	}
 	return "Issue a new key with: kubectl merchant keys rotate " + key.Name + " -n " + key.Namespace
 }

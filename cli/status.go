@@ -261,7 +261,7 @@ func (l merchantList) writeTable(to io.Writer, now time.Time) error {
 	for _, s := range l.Items {
 		var lastUse *metav1.Time
 		for _, key := range s.Keys {
-			if lastUse.Before(key.LastUsed) {
+			if lastUse == nil || lastUse.Before(key.LastUsed) {
 				lastUse = key.LastUsed
 			}
 		}

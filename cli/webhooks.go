@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -132,6 +133,21 @@ func qualified(namespace, merchant string) string {
 	return namespace + "/" + merchant
 }
 
+// checkQualified checks that the Merchant NAMESPACE/NAME exists. Without the right to read it, or with an id, nobody knows.
+func (c *cluster) checkQualified(ctx context.Context, merchant string) error {
+	namespace, name, named := strings.Cut(merchant, "/")
+	if !named {
+		return nil
+	}
+	there := *c
+	there.namespace = namespace
+	_, err := there.merchant(ctx, name)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
 func (p *plugin) deadLettersCommand() *cobra.Command {
 	var options deadletters.ListOptions
 	var way redisFlag
@@ -162,6 +178,11 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 		entries, err := remote.list(cmd.Context(), options)
 		if err != nil {
 			return err
+		}
+		if len(entries) == 0 {
+			if err := remote.kube.checkQualified(cmd.Context(), options.Merchant); err != nil {
+				return err
+			}
 		}
 		if len(entries) == 0 && out.format == "" {
 			fmt.Fprintln(p.ErrOut, "No dead letters.")
@@ -204,6 +225,9 @@ func (p *plugin) resendCommand() *cobra.Command {
 		options.IDs, options.Merchant, options.RedisURL = args, qualified(remote.kube.namespace, options.Merchant), "redis://unused"
 		if err := options.Validate(); err != nil {
 			return usage("List them with: kubectl merchant webhooks dead-letters", "%w", err)
+		}
+		if err := remote.kube.checkQualified(cmd.Context(), options.Merchant); err != nil {
+			return err
 		}
 		return remote.resend(cmd.Context(), options, p.Out)
 	}

@@ -50,6 +50,9 @@ func TestWebhooks(t *testing.T) {
 	redis := " --redis-url=" + installation.Redis.URL()
 	run(t, n.Namespace, "webhooks dead-letters --merchant acme"+redis).want(t, exitDone, "No dead letters.")
 
+	run(t, n.Namespace, "webhooks dead-letters --merchant acne"+redis).want(t, exitError, "there is no Merchant acne", "Do you mean acme?")
+	run(t, n.Namespace, "webhooks resend --merchant acne"+redis).want(t, exitError, "there is no Merchant acne", "Do you mean acme?")
+
 	endedSession(t, key)
 	n.Eventually("the webhook is disabled", func() bool {
 		got := run(t, n.Namespace, "webhooks status acme")
@@ -72,6 +75,9 @@ func TestWebhooks(t *testing.T) {
 	run(t, n.Namespace, "webhooks resend "+entries[0].ID+" --resume --redis-url=env").want(t, exitDone, "queued for delivery: 1")
 	n.Eventually("the event has arrived", func() bool { return received.Load() > 0 })
 	n.Eventually("the webhook is healthy", func() bool { return run(t, n.Namespace, "webhooks status acme").code == exitDone })
+	n.Eventually("the status has no dead letter any more", func() bool {
+		return strings.Contains(run(t, n.Namespace, "status acme").out, "0 dead letters")
+	})
 
 	t.Setenv("REDIS_URL", "")
 	run(t, n.Namespace, "webhooks resend --all --redis-url=env").want(t, exitUsage, "REDIS_URL is empty")

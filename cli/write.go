@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -85,15 +87,7 @@ func (w *writeFlags) print(p *plugin, object client.Object, done string) error {
 
 // change writes a change of an ApiKey, and finishes.
 func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey, done string, edit func()) error {
-	before := key.DeepCopy()
-	edit()
-	var options []client.PatchOption
-	if w.dryRun.server {
-		options = append(options, client.DryRunAll)
-	}
-	// A change since it was read is a conflict: two rotations must not become one.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := kube.Patch(ctx, key, patch, options...); err != nil {
+	if err := w.patch(ctx, kube, key, edit); err != nil {
 		return fmt.Errorf("change ApiKey %s/%s: %w", key.Namespace, key.Name, err)
 	}
 	manifest := newApiKey(key.Name, "", "", defaultOverlap)
@@ -104,12 +98,34 @@ func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *
 	return w.finish(ctx, p, kube, key)
 }
 
+// patch writes a change of an ApiKey. A change of its spec since it was read is a conflict: two rotations must not become one. Status
+// changes all the time.
+func (w *writeFlags) patch(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey, edit func()) error {
+	var options []client.PatchOption
+	if w.dryRun.server {
+		options = append(options, client.DryRunAll)
+	}
+	generation, uid := key.Generation, key.UID
+	return retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) && key.Generation == generation && key.UID == uid }, func() error {
+		before := key.DeepCopy()
+		edit()
+		err := kube.Patch(ctx, key, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
+		if apierrors.IsConflict(err) {
+			*key = v1alpha1.ApiKey{}
+			if readErr := kube.Get(ctx, client.ObjectKeyFromObject(before), key); readErr != nil {
+				return readErr
+			}
+		}
+		return err
+	})
+}
+
 // finish waits until the operator has handled an ApiKey, and prints the key if it is asked for.
 func (w *writeFlags) finish(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey) error {
 	if w.dryRun.server {
 		return nil
 	}
-	if err := p.await(ctx, kube, w.timeout, key, func() (bool, string) { return settled(key) }); err != nil {
+	if err := p.await(ctx, kube, w.timeout, key, func() progress { return settled(key) }); err != nil {
 		return err
 	}
 	if w.reveal {
