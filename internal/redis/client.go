@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// URL says where Redis is; see Open for its forms. It may hold a password: it is never logged.
 	URL string
-	// Timeout bounds each command, waiting for a connection included; twice that if it had to wait for a batch before it.
-	// Default 300 ms.
+	// Timeout bounds each command, from the call to the answer: the wait in a queue and for a connection are part of it. A command
+	// that a server ran not, because it does not know the script or has moved the slot, is sent again with as much time. Default 300 ms.
 	Timeout time.Duration
 	// PoolSize is the number of connections to each Redis server. Default 10 per CPU, 5 per CPU to each server of a Redis Cluster.
 	PoolSize int
@@ -204,7 +204,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"operation"}),
 		errors: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_redis_operation_errors_total",
-			Help: "Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.",
+			Help: "Operations that Redis did not answer as it should, by cause: queue, timeout, connection, answer, replicas or cancelled.",
 		}, []string{"operation", "cause"}),
 	}
 }

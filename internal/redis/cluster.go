@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,8 @@ type clusterPipelines struct {
 	client  *redis.ClusterClient
 	timeout time.Duration
 
+	// found: the client knows the slots. Before that it asks the servers one after the other.
+	found     atomic.Bool
 	mu        sync.RWMutex
 	pipelines map[string]*pipeline // by address
 }
@@ -30,7 +33,7 @@ func newClusterPipelines(client *redis.ClusterClient, timeout time.Duration) *cl
 // process sends a command to the primary of its first key, and waits for its answer. If that primary says that it ran nothing, the
 // client asks again, alone, and follows the slot. That is rare: it happens while slots move, and until the client knows where to.
 func (c *clusterPipelines) process(ctx context.Context, command sentOnce) error {
-	primary, err := c.client.MasterForKey(ctx, firstKey(command.Args()))
+	primary, err := c.primary(ctx, firstKey(command.Args()))
 	if err != nil {
 		return err
 	}
@@ -46,6 +49,18 @@ func (c *clusterPipelines) process(ctx context.Context, command sentOnce) error 
 		c.client.ReloadState(ctx) // for the next one: another server may be the primary by now
 	}
 	return err
+}
+
+// primary returns the server of a key.
+func (c *clusterPipelines) primary(ctx context.Context, key string) (*redis.Client, error) {
+	if c.found.Load() {
+		return c.client.MasterForKey(ctx, key)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	primary, err := c.client.MasterForKey(ctx, key)
+	c.found.Store(err == nil)
+	return primary, err
 }
 
 // pipelineTo returns the one to a primary. The client makes another connection pool for a server that left and came back.

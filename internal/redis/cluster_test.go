@@ -1,10 +1,12 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -57,6 +59,67 @@ func (c cluster) keysOn(t *testing.T, each int) [][]string {
 		}
 	}
 	return keys
+}
+
+// A silent primary has its own callers answered in time, and delays nobody at the others.
+func TestClusterPipelines_SilentPrimary(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	const timeout, answeredWithin = 300 * time.Millisecond, time.Second
+	opened, err := redis.Open(redis.Options{URL: "redis+cluster://" + servers[0].Addr(), Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Close() }()
+	c := cluster{opened, servers}
+	keys := c.keysOn(t, 1)
+	for _, of := range keys {
+		c.add(t, of[0])
+	}
+	servers[0].Pause()
+	defer servers[0].Resume()
+	var calling sync.WaitGroup
+	var longest atomic.Int64
+	for range 1200 {
+		calling.Go(func() {
+			start := time.Now()
+			if _, err := c.Run(t.Context(), incr, []string{keys[0][0]}); !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("a silent server: %v, want ErrUnavailable", err)
+			}
+			took := int64(time.Since(start))
+			for last := longest.Load(); took > last && !longest.CompareAndSwap(last, took); last = longest.Load() {
+			}
+		})
+	}
+	c.add(t, keys[1][0])
+	calling.Wait()
+	if took := time.Duration(longest.Load()); took > answeredWithin {
+		t.Errorf("the longest wait was %s, want at most %s", took, answeredWithin)
+	}
+}
+
+// Before the first answer the client does not know the slots, and asks the servers one after the other.
+func TestClusterPipelines_SilentFromTheStart(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	const timeout, answeredWithin = 300 * time.Millisecond, time.Second
+	opened, err := redis.Open(redis.Options{
+		URL:     "redis+cluster://" + servers[0].Addr() + "?addr=" + servers[1].Addr() + "&addr=" + servers[2].Addr(),
+		Timeout: timeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Close() }()
+	for _, server := range servers {
+		server.Pause()
+		defer server.Resume()
+	}
+	start := time.Now()
+	if _, err := opened.Run(t.Context(), incr, []string{"{b00a}:count"}); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("silent servers: %v, want ErrUnavailable", err)
+	}
+	if took := time.Since(start); took > answeredWithin {
+		t.Errorf("the answer took %s, want at most %s", took, answeredWithin)
+	}
 }
 
 func number(t *testing.T, server *redistest.Server, name string) (value int64) {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -9,134 +10,140 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipeline limits how many batches of commands are under way at a time; what arrives meanwhile waits and forms the next batch.
-// A command that finds a batch free is sent at once and alone, so one caller waits for nobody, and many callers share what is
-// expensive, the system calls of both sides. The size of a batch follows from the load alone.
+// pipeline sends commands to one server. At most limit batches are in progress at a time. A command that finds one of them free is sent
+// at once and alone, so a lone caller waits for nobody. Commands that come while all are busy wait in a queue, and are sent together by
+// the first batch that ends: many callers share what is expensive, the system calls of both sides.
 //
-// Requests of a batch share nothing but the connection: one that leads a batch sends it even when its own caller has left. Only a
-// batch that was sent has a timeout. It bounds the wait of the others too: a timer for each would cost more than the wait for Redis.
+// Every caller has its answer or an error within the timeout, whatever the server does and however many callers there are. A command that
+// waits has a deadline, sent or not, and one that the queue cannot send before its deadline is refused at once.
 type pipeline struct {
 	client  redis.UniversalClient
 	timeout time.Duration
 	limit   int // batches
 
 	mu       sync.Mutex
-	inFlight int        // batches
-	waiting  []*request // in the order of arrival; none while fewer than limit batches are in flight
+	inFlight int      // batches
+	queue    []*job   // not sent yet, in order of arrival; empty while fewer than limit batches are in progress
+	batches  []*batch // those of inFlight that were taken from the queue
+	sweeping bool     // a timer will run sweep
+
+	// How fast the queue drains: how long the last batch took, and when one last began or ended.
+	batchTime time.Duration
+	moved     time.Time
 }
 
 // maxBatch bounds what is lost with one connection, and how long the first answer waits for the last command to be written.
 const maxBatch = 64
 
-// request is a command and what became of it. Its state is guarded by the mutex of the pipeline.
-type request struct {
-	command redis.Cmder
-	state   requestState
-	// next receives what the request has to do next; it has room for it.
-	next chan step
+// job is a command that waits in the queue, or in a batch.
+type job struct {
+	command  redis.Cmder
+	deadline time.Time
+	left     bool       // its caller has gone: it is not sent. Guarded by the mutex of the pipeline
+	done     chan error // has room for one; the first counts
 }
 
-type requestState int
+// batch is the jobs that are sent together. Only sweep reads them beside its goroutine; the mutex of the pipeline guards changes.
+type batch struct{ jobs []*job }
 
-const (
-	waiting  requestState = iota
-	taken                 // into a batch, or to lead one
-	canceled              // its caller has left
-)
-
-// step is what a waiting request does next.
-type step int
-
-const (
-	answered step = iota // the command has its answer
-	lead                 // send the next batch
-)
+// errQueue says that a command was not sent, because the queue to the server could not send it in time.
+var errQueue = errors.New("the queue to Redis is not drained in time")
 
 func newPipeline(client redis.UniversalClient, timeout time.Duration, limit int) *pipeline {
 	return &pipeline{client: client, timeout: timeout, limit: limit}
 }
 
-// process sends a command and waits for its answer.
+// process sends a command and waits for its answer. The command must not be read after an error that is not the server's: it may still
+// be in progress.
 func (p *pipeline) process(ctx context.Context, command redis.Cmder) error {
+	now := time.Now()
 	p.mu.Lock()
 	if p.inFlight < p.limit {
 		p.inFlight++
+		p.moved = now
 		p.mu.Unlock()
-		defer p.finish()
+		defer p.finish(nil, now)
 		return p.send(ctx, command)
 	}
-	r := &request{command: command, next: make(chan step, 1)}
-	p.waiting = append(p.waiting, r)
+	if !p.drains(now) {
+		p.mu.Unlock()
+		return errQueue
+	}
+	j := &job{command: command, deadline: now.Add(p.timeout), done: make(chan error, 1)}
+	p.queue = append(p.queue, j)
+	if !p.sweeping {
+		p.sweeping = true
+		time.AfterFunc(p.timeout, p.sweep)
+	}
 	p.mu.Unlock()
 
 	select {
-	case next := <-r.next:
-		if next == lead {
-			p.lead(ctx, r)
-		}
-		return command.Err()
+	case err := <-j.done:
+		return err
 	case <-ctx.Done():
-		p.cancel(r)
+		p.mu.Lock()
+		j.left = true
+		p.mu.Unlock()
 		return ctx.Err()
 	}
 }
 
-// cancel is for a caller who does not wait any longer. Its command is not sent if it has not been yet.
-func (p *pipeline) cancel(r *request) {
-	p.mu.Lock()
-	before := r.state
-	r.state = canceled
-	p.mu.Unlock()
-	if before == waiting {
-		return
-	}
-	// A request that was called to lead must pass that on, or the others wait for ever.
-	select {
-	case next := <-r.next:
-		if next == lead {
-			p.finish()
-		}
-	default: // in a batch that was sent
+// drains reports whether a command that joins the queue now is sent before its deadline, by how fast the queue drains now: a silent server
+// ends a batch at its timeout only.
+func (p *pipeline) drains(now time.Time) bool {
+	rounds := len(p.queue) / (maxBatch * p.limit)
+	return time.Duration(rounds)*max(p.batchTime, now.Sub(p.moved)) < p.timeout
+}
+
+// finish ends a batch, or a command that was sent alone (nil). Its connection goes on with what waits.
+func (p *pipeline) finish(ended *batch, began time.Time) {
+	if b := p.next(ended, began); b != nil {
+		go p.run(b)
 	}
 }
 
-// finish ends a batch: the request that has waited longest leads the next one.
-func (p *pipeline) finish() {
+// next ends a batch, or a command that was sent alone (nil), and takes the next batch from the queue; nil: nothing waits.
+func (p *pipeline) next(ended *batch, began time.Time) *batch {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, first := range p.waiting {
-		if first.state == waiting {
-			first.state = taken
-			p.waiting = p.waiting[i+1:]
-			first.next <- lead
-			return
-		}
+	p.batchTime, p.moved = now.Sub(began), now
+	if ended != nil {
+		p.batches = slices.DeleteFunc(p.batches, func(b *batch) bool { return b == ended })
 	}
-	p.waiting = nil
-	p.inFlight--
+	p.queue = slices.DeleteFunc(p.queue, func(j *job) bool { return j.left })
+	if len(p.queue) == 0 {
+		p.inFlight--
+		return nil
+	}
+	size := min(len(p.queue), maxBatch)
+	b := &batch{slices.Clone(p.queue[:size])}
+	p.queue = slices.Delete(p.queue, 0, size)
+	p.batches = append(p.batches, b)
+	return b
 }
 
-// lead sends a command in one batch with those that wait.
-func (p *pipeline) lead(ctx context.Context, first *request) {
-	others := p.take()
-	defer func() {
-		for _, other := range others {
-			other.next <- answered
-		}
-	}()
-	defer p.finish() // before the others go on: Redis waits for more
-	if len(others) == 0 {
-		first.command.SetErr(p.send(ctx, first.command))
+// run sends the jobs of a batch together, and gives each its answer.
+func (p *pipeline) run(b *batch) {
+	began := time.Now()
+	ctx := context.Background() // a caller that leaves takes nothing from the others
+	if len(b.jobs) == 1 {
+		err := p.send(ctx, b.jobs[0].command)
+		p.finish(b, began)
+		b.jobs[0].end(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	batch := p.client.Pipeline()
-	_ = batch.Process(ctx, first.command) // only collects, as for the others
-	for _, other := range others {
-		_ = batch.Process(ctx, other.command)
+	commands := p.client.Pipeline()
+	for _, j := range b.jobs {
+		_ = commands.Process(ctx, j.command) // only collects
 	}
-	_, _ = batch.Exec(ctx) // each command has its own error
+	_, _ = commands.Exec(ctx) // each command has its own error
+	p.finish(b, began)        // before the callers go on: Redis waits for more
+	for _, j := range b.jobs {
+		j.end(j.command.Err())
+	}
 }
 
 // send sends a command alone.
@@ -146,19 +153,40 @@ func (p *pipeline) send(ctx context.Context, command redis.Cmder) error {
 	return p.client.Process(ctx, command)
 }
 
-// take returns those that wait, as many as a batch has room for beside its leader.
-func (p *pipeline) take() []*request {
+// sweep ends the jobs whose deadline has passed. One timer does so for all: one for each would cost more than the wait for Redis.
+func (p *pipeline) sweep() {
+	now := time.Now()
+	next := now.Add(p.timeout)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others := p.waiting
-	if len(others) >= maxBatch {
-		others, p.waiting = others[:maxBatch-1], slices.Clone(others[maxBatch-1:])
-	} else {
-		p.waiting = nil
+	waits := false
+	expire := func(jobs []*job, err error) {
+		for _, j := range jobs {
+			switch {
+			case !j.deadline.After(now):
+				j.left = true
+				j.end(err)
+			case !j.left:
+				waits = true
+				if j.deadline.Before(next) {
+					next = j.deadline
+				}
+			}
+		}
 	}
-	others = slices.DeleteFunc(others, func(r *request) bool { return r.state == canceled })
-	for _, other := range others {
-		other.state = taken
+	expire(p.queue, errQueue)
+	for _, b := range p.batches {
+		expire(b.jobs, context.DeadlineExceeded) // the connection is given the whole timeout: closing it would cost all others
 	}
-	return others
+	if p.sweeping = waits; waits {
+		time.AfterFunc(next.Sub(now), p.sweep)
+	}
+}
+
+// end gives the caller its answer; only the first one counts.
+func (j *job) end(err error) {
+	select {
+	case j.done <- err:
+	default:
+	}
 }

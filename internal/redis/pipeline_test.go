@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,8 +46,8 @@ func waitFor(t *testing.T, c *Client, want int) {
 		c.pipeline.mu.Lock()
 		defer c.pipeline.mu.Unlock()
 		count := 0
-		for _, r := range c.pipeline.waiting {
-			if r.state == waiting {
+		for _, j := range c.pipeline.queue {
+			if !j.left {
 				count++
 			}
 		}
@@ -84,7 +85,7 @@ func checkIdle(t *testing.T, c *Client) {
 	await.Until(t, patience, "no batch is in flight and no command waits", func() bool {
 		c.pipeline.mu.Lock()
 		defer c.pipeline.mu.Unlock()
-		return c.pipeline.inFlight == 0 && len(c.pipeline.waiting) == 0
+		return c.pipeline.inFlight == 0 && len(c.pipeline.queue) == 0 && len(c.pipeline.batches) == 0
 	})
 }
 
@@ -139,7 +140,7 @@ func TestWhoLeavesIsNotWaitedForAndNotSent(t *testing.T) {
 	}
 }
 
-// Whoever has been called to lead may be gone; the others must get their answers nevertheless.
+// A caller may leave at any time, also while its batch is taken or sent; the others must get their answers nevertheless.
 func TestOthersGoOnWhoeverLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
@@ -218,5 +219,116 @@ func TestAStoppedServerFailsEveryoneOnce(t *testing.T) {
 	server.Start()
 	if _, err := say(t.Context(), c, "PING"); err != nil {
 		t.Errorf("the server is back: %v", err)
+	}
+}
+
+const (
+	// silentTimeout is the default, and answeredWithin what callers are promised of a server that answers nothing.
+	silentTimeout  = 300 * time.Millisecond
+	answeredWithin = time.Second
+)
+
+// waits collects how long callers waited for an error.
+type waits struct {
+	mu      sync.Mutex
+	longest time.Duration
+	served  int
+}
+
+func (w *waits) call(t *testing.T, c *Client) {
+	start := time.Now()
+	_, err := say(t.Context(), c, "PING")
+	took := time.Since(start)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.longest = max(w.longest, took)
+	if err == nil {
+		w.served++
+	}
+}
+
+// A silent server: every caller has an answer in time, however many there are and however many come meanwhile.
+func TestPipeline_SilentServer(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		atOnce  int
+		perTick int // every 10 ms, for 3 s
+	}{
+		{"1,200 callers at once", 1200, 0},
+		{"100 a second", 0, 1},
+		{"1,500 a second", 0, 15},
+		{"1,200 callers, then 10,000 a second", 1200, 100},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := redistest.Start(t)
+			c, err := Open(Options{URL: server.URL(), Timeout: silentTimeout})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			if _, err := say(t.Context(), c, "PING"); err != nil {
+				t.Fatal(err)
+			}
+			server.Pause()
+			var callers sync.WaitGroup
+			var w waits
+			for range row.atOnce {
+				callers.Go(func() { w.call(t, c) })
+			}
+			if row.perTick > 0 {
+				tick := time.NewTicker(10 * time.Millisecond)
+				defer tick.Stop()
+				for range 300 {
+					<-tick.C
+					for range row.perTick {
+						callers.Go(func() { w.call(t, c) })
+					}
+				}
+			}
+			most := runtime.NumGoroutine()
+			callers.Wait()
+			server.Resume()
+			t.Logf("longest wait %s, %d goroutines", w.longest, most)
+			if most > row.atOnce+1000 {
+				t.Errorf("%d goroutines after 3 s: callers that cannot be served in time are refused at once", most)
+			}
+			if w.longest > answeredWithin || w.served > 0 {
+				t.Errorf("the longest wait was %s, want at most %s; %d were served by a silent server", w.longest, answeredWithin, w.served)
+			}
+			await.Until(t, patience, "the server is used again", func() bool {
+				_, err := say(t.Context(), c, "PING")
+				return err == nil
+			})
+			checkIdle(t, c)
+		})
+	}
+}
+
+// BenchmarkPipeline is what a command costs its caller beside so many others.
+func BenchmarkPipeline(b *testing.B) {
+	for _, callers := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			c, err := Open(Options{URL: redistest.Start(b).URL(), Timeout: patience})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			script := NewScript("bench", "redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000) return redis.call('GET', KEYS[1])")
+			b.ReportAllocs()
+			var calling sync.WaitGroup
+			var n atomic.Int64
+			b.ResetTimer()
+			for range callers {
+				calling.Go(func() {
+					for n.Add(1) <= int64(b.N) {
+						if _, err := c.Run(b.Context(), script, []string{"{b00a}:bench"}, "value"); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			calling.Wait()
+		})
 	}
 }

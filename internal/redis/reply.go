@@ -177,6 +177,8 @@ func causeOf(err error) string {
 	switch {
 	case isAnswer(err):
 		return "answer"
+	case errors.Is(err, errQueue):
+		return "queue"
 	case errors.Is(err, errNotReplicated):
 		return "replicas"
 	case errors.Is(err, context.Canceled):

@@ -53,7 +53,7 @@ func TestOperationsThatFailAreCountedByCause(t *testing.T) {
 		t.Error("admitted without Redis")
 	}
 	want := `
-# HELP merchant_operator_redis_operation_errors_total Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.
+# HELP merchant_operator_redis_operation_errors_total Operations that Redis did not answer as it should, by cause: queue, timeout, connection, answer, replicas or cancelled.
 # TYPE merchant_operator_redis_operation_errors_total counter
 merchant_operator_redis_operation_errors_total{cause="answer",operation="read"} 1
 merchant_operator_redis_operation_errors_total{cause="cancelled",operation="read"} 1
@@ -74,7 +74,7 @@ func TestAnOperationThatTakesTooLongIsATimeout(t *testing.T) {
 		t.Error("admitted by a frozen Redis")
 	}
 	want := `
-# HELP merchant_operator_redis_operation_errors_total Operations that Redis did not answer as it should, by cause: timeout, connection, answer, replicas or cancelled.
+# HELP merchant_operator_redis_operation_errors_total Operations that Redis did not answer as it should, by cause: queue, timeout, connection, answer, replicas or cancelled.
 # TYPE merchant_operator_redis_operation_errors_total counter
 merchant_operator_redis_operation_errors_total{cause="timeout",operation="admit"} 1
 `
