@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -81,16 +82,54 @@ var _ = Describe("The webhook of a Merchant", func() {
 		Expect(merchant.Status.WebhookSecretName).To(BeEmpty())
 	})
 
-	It("that is removed takes both Secrets with it, and one that comes back has a new secret", func() {
+	It("that is removed for a moment keeps its secret, and its events wait", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook(func(h *v1alpha1.Webhook) {
+			h.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
+		}))
+		record := f.webhookRecord(Default, merchant)
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook = nil })
+		f.awaitReady(merchant)
+		f.awaitNoSecret("coffee-webhook")
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+		removed := f.merchantRecord(Default, merchant).Webhook
+		Expect(removed.RemovedAt).To(BeTemporally("~", f.clock.Now(), time.Minute))
+		Expect(removed).To(Equal(&published.Webhook{
+			Webhook:   v1alpha1.Webhook{Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}},
+			RemovedAt: removed.RemovedAt,
+		}), "no URL, and no trigger")
+		Expect(merchant.Status.WebhookSecretName).To(BeEmpty())
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Normal WebhookRemoved:")))
+
+		By("restarting the operator and taking the status an hour before the end")
+		f.clock.advance(23 * time.Hour)
+		f.restart()
+		Expect(f.kube.Status().Patch(GinkgoT().Context(), merchant, client.RawPatch("application/merge-patch+json", []byte(`{"status":null}`)))).To(Succeed())
+		f.awaitReady(merchant)
+		f.poke(merchant, "merchant")
+		Expect(f.merchantRecord(Default, merchant).Webhook).To(Equal(removed))
+
+		By("setting a webhook again")
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook = aMerchant("").webhook().Spec.Webhook })
+		f.awaitReady(merchant)
+		f.awaitVerifiable(merchant, "coffee-webhook")
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+		Expect(f.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
+	})
+
+	It("that is removed for a day takes its secret with it, and one that comes back has a new secret", func() {
 		f := newFixture()
 		merchant := f.merchant(aMerchant("coffee").webhook())
 		former := f.webhookRecord(Default, merchant).Current.Secret
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook = nil })
 		f.awaitReady(merchant)
-		f.awaitNoSecret("coffee-webhook")
-		Expect(f.signingSecret(merchant)).To(BeNil())
-		Expect(f.merchantRecord(Default, merchant).Webhook).To(BeNil())
-		Expect(merchant.Status.WebhookSecretName).To(BeEmpty())
+		f.clock.advance(published.WebhookGrace + time.Second)
+		f.poke(merchant, "merchant") // it also checks by itself, at that time
+		Eventually(func(g Gomega) {
+			g.Expect(f.signingSecret(merchant)).To(BeNil())
+			g.Expect(f.merchantRecord(g, merchant).Webhook.Dropped).To(BeTrue())
+		}).Should(Succeed())
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Warning WebhookRemoved:")))
 
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook = aMerchant("").webhook().Spec.Webhook })
 		f.awaitReady(merchant)

@@ -1,11 +1,13 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
@@ -33,17 +35,24 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		d.options.Log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
 	}
 	var deferrals []outbox.Deferral
+	dropped := map[string]int{} // after they had waited for another webhook, by merchant id
 	for _, lease := range leased.Leases {
 		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
-		if !done {
+		switch {
+		case done && reason == outcomeRemoved:
+			dropped[lease.Event.MerchantID]++
+		case !done:
 			d.metrics.deferral(lease.Event, reason)
 			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: jitter.Add(delay, jitter.Fraction())})
 		}
 	}
+	for merchantID, events := range dropped {
+		d.options.Log.Warn("dropped events of a webhook that was removed 24 hours ago", "merchantID", merchantID, "events", events)
+	}
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
 }
 
-// handle does what is decided about a leased event, or returns for how long to defer it, and why.
+// handle does what is decided about a leased event, or returns for how long to defer it. The reason is why it was deferred or dropped.
 func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, asked time.Time) (delay time.Duration, reason string, done bool) {
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, redisNow)
@@ -52,10 +61,11 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 		d.logDeferral(decided, lease)
 		return decided.delay, decided.reason, false
 	case drop:
-		if d.finish(ctx, lease, d.outbox.Drop) {
-			d.metrics.finished(lease.Event, outcomeDropped)
+		if !d.finish(ctx, lease, d.outbox.Drop) {
+			return 0, "", true
 		}
-		return 0, "", true
+		d.metrics.finished(lease.Event, cmp.Or(decided.reason, outcomeDropped))
+		return 0, decided.reason, true
 	case deadLetter:
 		d.deadLetter(ctx, lease, outbox.Details{
 			Reason: reasonDisabled, Answer: lease.Endpoint.LastFailure.Answer, Merchant: endpoint.Merchant.String(),
@@ -89,7 +99,7 @@ const (
 	deferEvent        // until more is known
 )
 
-// decision is an action; reason and delay belong to deferEvent.
+// decision is an action; reason belongs to deferEvent and drop, delay to deferEvent.
 type decision struct {
 	action action
 	reason string
@@ -104,6 +114,7 @@ const (
 	deferredUnsigned    = "no_secret"
 	deferredUnknown     = "unknown_merchant"
 	deferredUndecodable = "merchant_decode_error"
+	deferredRemoved     = "webhook_removed"
 	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
 )
@@ -111,8 +122,9 @@ const (
 // reasonDisabled is the dead letter's reason for an event of a disabled endpoint.
 const reasonDisabled = "endpoint_disabled"
 
-// decide says what to do with a leased event; now is the time of Redis. Dropping an event loses it, so it requires that
-// the operator has withdrawn the merchant: a missing published object may be an accident.
+// decide says what to do with a leased event; now is the time of Redis. Dropping an event loses it, so it requires that the operator
+// says so: that the merchant was deleted, never had a webhook for it, or had none for published.WebhookGrace. A missing published object
+// may be an accident.
 func decide(lease outbox.Lease, endpoint endpoints.Endpoint, now time.Time) decision {
 	delay := deferralDelay(now.Sub(lease.Event.OccurredAt))
 	switch {
@@ -122,6 +134,10 @@ func decide(lease outbox.Lease, endpoint endpoints.Endpoint, now time.Time) deci
 		return decision{deferEvent, deferredUndecodable, delay}
 	case endpoint.State == endpoints.Unknown:
 		return decision{deferEvent, deferredUnknown, delay}
+	case endpoint.Awaits(lease.Event.Kind):
+		return decision{deferEvent, deferredRemoved, delay}
+	case endpoint.Dropped && lease.Event.OccurredAt.Before(endpoint.RemovedAt.Add(published.WebhookGrace)): // it has waited
+		return decision{action: drop, reason: outcomeRemoved}
 	case !endpoint.Wants(lease.Event.Kind): // this includes a withdrawn merchant
 		return decision{action: drop}
 	case lease.Endpoint.Disabled() && lease.Endpoint.Target == endpoint.Target:
@@ -147,6 +163,7 @@ func deferralDelay(age time.Duration) time.Duration {
 var deferralCauses = map[string]string{
 	deferredUnknown:     "no object of their merchant is published, and its Merchant was not deleted",
 	deferredUndecodable: "the published object of their merchant cannot be decoded",
+	deferredRemoved:     "the webhook of their merchant was removed; they are dropped 24 hours after that",
 	deferredUnsigned:    "their merchant has no readable signing secret",
 	deferredUnsupported: "a newer version wrote them; upgrade the dispatcher",
 }

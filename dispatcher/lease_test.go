@@ -87,6 +87,47 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A webhook that is removed for a moment loses nothing.
+func TestLease_RemovedWebhook(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	removed := acme
+	removed.URL, removed.Target, removed.RemovedAt = "", "", time.Now()
+	f.index.put(removed)
+	id := f.event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
+	f.index.put(acme)
+	f.makeDue(t, 7, id)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
+	}
+}
+
+// What has waited for another webhook is dropped, counted and logged once the operator says so; later events are dropped as those of a
+// merchant that never had a webhook.
+func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("", 7)
+	acme.Target, acme.RemovedAt, acme.Dropped = "", time.Now().Add(-published.WebhookGrace-time.Minute), true
+	f.index.put(acme)
+	f.setOld(t, f.event(t, acme.MerchantID)) // an hour old
+	f.event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	f.awaitBacklog(t, 7, outbox.Backlog{})
+	for _, outcome := range []string{outcomeRemoved, outcomeDropped} {
+		eventually(t, "one event is counted as "+outcome, func() bool {
+			return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcome)) == 1
+		})
+	}
+	eventually(t, "the log says whose", func() bool {
+		return strings.Contains(f.log.String(), "dropped events of a webhook that was removed") && strings.Contains(f.log.String(), acme.MerchantID)
+	})
+}
+
 // In a rolling upgrade newer events are left to newer dispatchers.
 func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	f := newFixture(t)
@@ -152,6 +193,8 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 	}
 	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
 	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
+	removed := endpoints.Endpoint{State: endpoints.Published, RemovedAt: noon.Add(-30 * 24 * time.Hour)} // only the operator ends the wait
+	givenUp := endpoints.Endpoint{State: endpoints.Published, RemovedAt: noon, Dropped: true}
 	disabled := outbox.EndpointState{Target: "here", DisabledAt: noon}
 	elsewhere := outbox.EndpointState{Target: "there", DisabledAt: noon}
 	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
@@ -170,6 +213,9 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"not asked for":                 {lease(created, outbox.EndpointState{}), signed, 0, decision{action: drop}},
 		"no webhook":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{action: drop}},
 		"not asked for, and disabled":   {lease(created, disabled), signed, 0, decision{action: drop}},
+		"removed":                       {lease(completed, outbox.EndpointState{}), removed, 0, decision{deferEvent, deferredRemoved, 2 * time.Second}},
+		"removed, not asked for":        {lease(created, outbox.EndpointState{}), removed, 0, decision{action: drop}},
+		"given up after it waited":      {lease(completed, outbox.EndpointState{}), givenUp, 0, decision{action: drop, reason: outcomeRemoved}},
 		"withdrawn":                     {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{action: drop}},
 		"nobody yet":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{deferEvent, deferredUnknown, 2 * time.Second}},
 		"nobody for a minute":           {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},

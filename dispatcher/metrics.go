@@ -37,6 +37,7 @@ type metrics struct {
 const (
 	outcomeDelivered = "delivered"
 	outcomeDropped   = "dropped"
+	outcomeRemoved   = "webhook_removed"
 	outcomeDead      = "dead"
 	outcomeExpired   = "expired"
 )
@@ -59,13 +60,13 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts:        counters("attempts_total", "Delivery attempts, by result.", "result"),
 		attemptDuration: histogram(subsystem, "attempt_duration_seconds", "Duration of delivery attempts.", .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15),
-		events:          counters("events_total", "Finished events, by kind and outcome: delivered, dropped (not subscribed), dead (dead letter), expired (lost after 30 days).", "kind", "outcome"),
+		events:          counters("events_total", "Finished events, by kind and outcome: delivered, dropped (not subscribed), webhook_removed (dropped 24 hours after that), dead (dead letter), expired (lost after 30 days).", "kind", "outcome"),
 		firstLag: histogram(subsystem, "first_attempt_lag_seconds", "Time from an event to its first delivery attempt.",
 			.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
 		deferred:          counters("deferrals_total", "Due events that were deferred without an attempt, by reason.", "reason"),
 		newDeadLetters:    counters("dead_letters_total", "Events that became dead letters, by reason.", "reason"),
 		endpointsDisabled: counters("endpoints_disabled_total", "Endpoints that were disabled, by cause.", "cause"),
-		testEvents:        counters("test_events_total", "Finished events of test mode, which no other counter has, by outcome: delivered, dropped (not subscribed), dead (given up).", "outcome"),
+		testEvents:        counters("test_events_total", "Finished events of test mode, which no other counter has, by outcome: delivered, dropped (not subscribed), webhook_removed (dropped 24 hours after that), dead (given up).", "outcome"),
 		leasesLost:        counter("leases_lost_total", "Events whose lease ended, so that another dispatcher took them, before this one had finished."),
 		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later, also those of test mode."),
 		deadLetters:       gauge("dead_letters", "Dead letters in Redis."),
@@ -102,19 +103,19 @@ func (m *metrics) initialize() {
 	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnsupported} {
+	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)
 	}
-	for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
+	for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 		m.testEvents.WithLabelValues(outcome)
 	}
 	m.unhealthy(nil)
 	m.expiredEvents(0)
 	for _, kind := range outbox.Kinds() {
-		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
+		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}
 	}

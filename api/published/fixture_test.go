@@ -55,11 +55,11 @@ func merchantRecord() published.MerchantRecord {
 		RateLimit:       v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		Sessions:        v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
 		Page:            &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"},
-		Webhook: &v1alpha1.Webhook{
+		Webhook: &published.Webhook{Webhook: v1alpha1.Webhook{
 			URL:        "https://shop.example/hooks",
 			Events:     []v1alpha1.WebhookEvent{"session.completed"},
 			SecretName: "acme-hooks",
-		},
+		}},
 	}
 }
 

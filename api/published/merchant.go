@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +33,37 @@ type MerchantRecord struct {
 	RateLimit       v1alpha1.RateLimit       `json:"rateLimit"`
 	Sessions        v1alpha1.SessionSettings `json:"sessions"`
 	Page            *v1alpha1.PageSettings   `json:"page,omitempty"`
-	Webhook         *v1alpha1.Webhook        `json:"webhook,omitempty"`
+	// Webhook is nil for a merchant that never had one.
+	Webhook *Webhook `json:"webhook,omitempty"`
 }
+
+// WebhookGrace is how long the events of a merchant wait for another webhook after its own was removed.
+const WebhookGrace = 24 * time.Hour
+
+// Webhook is where the events of a merchant go, or went. A removed one has no URL.
+type Webhook struct {
+	v1alpha1.Webhook
+	// RemovedAt is when the operator found that the Merchant has a webhook no longer; zero: it has one. The signing secret and Events
+	// stay published, and the events wait.
+	RemovedAt time.Time `json:"removedAt,omitzero"`
+	// Dropped: WebhookGrace is over, and events are dropped. The operator decides this alone, so a reader compares no clocks.
+	Dropped bool `json:"dropped,omitempty"`
+}
+
+// Removed reports whether the Merchant has the webhook no longer.
+func (w *Webhook) Removed() bool { return w != nil && !w.RemovedAt.IsZero() }
+
+// Awaited reports whether events wait for another webhook.
+func (w *Webhook) Awaited() bool { return w.Removed() && !w.Dropped }
 
 // NewMerchantRecord converts a Merchant, which the CRD has validated. It leaves out a testTrigger that was handled, so that
 // nobody repeats the test.
 func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
-	webhook := merchant.Spec.Webhook
+	var webhook *Webhook
+	if merchant.Spec.Webhook != nil {
+		webhook = &Webhook{Webhook: *merchant.Spec.Webhook.DeepCopy()}
+	}
 	if tested := merchant.Status.Webhook; webhook != nil && tested != nil && webhook.TestTrigger == tested.ObservedTestTrigger {
-		webhook = webhook.DeepCopy()
 		webhook.TestTrigger = ""
 	}
 	return MerchantRecord{
@@ -123,8 +146,8 @@ func (r MerchantRecord) validate() error {
 	case r.Sessions.IdempotencyMismatch != v1alpha1.IdempotencyMismatchReturn &&
 		r.Sessions.IdempotencyMismatch != v1alpha1.IdempotencyMismatchReject:
 		return invalid("sessions.idempotencyMismatch is neither Return nor Reject")
-	case r.Webhook != nil && r.Webhook.URL == "":
-		return invalid("webhook.url is missing")
+	case r.Webhook != nil && (r.Webhook.URL == "") != r.Webhook.Removed():
+		return invalid("webhook has neither url nor removedAt, or both")
 	}
 	_, err := ParseAllowlist(r.IPAllowlist)
 	return err

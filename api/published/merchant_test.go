@@ -26,7 +26,7 @@ func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
 			RateLimit:       want.RateLimit,
 			Sessions:        want.Sessions,
 			Page:            want.Page,
-			Webhook:         want.Webhook,
+			Webhook:         &want.Webhook.Webhook,
 		},
 	})
 	if diff := cmp.Diff(want, got); diff != "" {

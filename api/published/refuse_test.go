@@ -106,6 +106,7 @@ func TestDecodeMerchantRefuses(t *testing.T) {
 		"no mismatch policy":            {"sessions.idempotencyMismatch", nil},
 		"an unknown mismatch policy":    {"sessions.idempotencyMismatch", secretWord},
 		"a webhook without a URL":       {"webhook.url", nil},
+		"a removed webhook with a URL":  {"webhook.removedAt", "2026-11-21T09:30:00Z"},
 		"a webhook that is text":        {"webhook", secretWord},
 		"an unknown allowlist mode":     {"ipAllowlistMode", secretWord},
 		"an allowlist that is text":     {"ipAllowlist", "203.0.113.0/24"},

@@ -140,7 +140,11 @@ func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
 		},
 	}
 	if rapid.Bool().Draw(t, "has webhook") {
-		record.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/" + rapid.String().Draw(t, "path")}
+		record.Webhook = &published.Webhook{Webhook: v1alpha1.Webhook{URL: "https://shop.example/" + rapid.String().Draw(t, "path")}}
+		if rapid.Bool().Draw(t, "is removed") {
+			record.Webhook.URL, record.Webhook.RemovedAt = "", drawMoment.Draw(t, "removed at")
+			record.Webhook.Dropped = rapid.Bool().Draw(t, "has dropped")
+		}
 	}
 	return record
 }

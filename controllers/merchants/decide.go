@@ -19,6 +19,8 @@ type plan struct {
 	outcome conditions.Outcome
 	// publish is the ConfigMap to write; nil: it is up to date.
 	publish *corev1.ConfigMap
+	// webhook is the one to publish; nil: none.
+	webhook *published.Webhook
 	// sign is what to do with the published signing secret.
 	sign signingAction
 	// deliver is true if the merchant's copy must be written.
@@ -35,7 +37,10 @@ func (p *plan) idle() bool {
 // decide is pure. It fails if the Merchant cannot be published.
 func decide(f facts) (*plan, error) {
 	p := &plan{facts: f, outcome: outcomeFor(f)}
-	want, err := published.EncodeMerchant(f.namespace, published.NewMerchantRecord(f.merchant))
+	record := published.NewMerchantRecord(f.merchant)
+	p.webhook = webhookToPublish(f)
+	record.Webhook = p.webhook
+	want, err := published.EncodeMerchant(f.namespace, record)
 	if err != nil {
 		return p, fmt.Errorf("publish the Merchant: %w", err)
 	}
@@ -78,5 +83,5 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	if outcome.Reason == v1alpha1.ReasonSecretConflict {
 		recheck = f.now.Add(conflictRecheck)
 	}
-	return reconciler.Until(f.now, overlapEnd(f), recheck)
+	return reconciler.Until(f.now, overlapEnd(f), graceEnd(f), recheck)
 }

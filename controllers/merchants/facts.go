@@ -23,6 +23,9 @@ type facts struct {
 	namespace string            // of published objects
 	published *corev1.ConfigMap // nil: none
 
+	// publishedWebhook is that of the ConfigMap; nil: none, or it cannot be read.
+	publishedWebhook *published.Webhook
+
 	// newer is true if a newer operator wrote the ConfigMap, newerSigning if it wrote the signing secret.
 	newer, newerSigning bool
 
@@ -81,8 +84,8 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 		return f, err
 	}
 	if f.published != nil {
-		_, err := published.DecodeMerchant(f.published)
-		f.newer = errors.Is(err, published.ErrNewerVersion)
+		record, err := published.DecodeMerchant(f.published)
+		f.newer, f.publishedWebhook = errors.Is(err, published.ErrNewerVersion), record.Webhook
 	}
 	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {
 		return f, err

@@ -5,6 +5,7 @@ package merchants
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,22 @@ func (r *Reconciler) publish(ctx context.Context, p *plan) error {
 	}
 	logf.FromContext(ctx).Info("published the merchant", "configMap", p.publish.Name)
 	r.Emit(p.merchant, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", p.merchant.Spec.State)
+	r.emitRemoval(ctx, p)
 	return nil
+}
+
+// emitRemoval says that a webhook was just removed, or that its events wait no longer.
+func (r *Reconciler) emitRemoval(ctx context.Context, p *plan) {
+	before := p.publishedWebhook
+	p.publishedWebhook = p.webhook // the next check is at the end of the wait
+	switch {
+	case p.webhook.Awaited() && !before.Awaited():
+		r.Emit(p.merchant, reasonWebhookRemoved, actionPublish,
+			"The webhook was removed. Its events wait for another one until %s; then they are dropped", graceEnd(p.facts).Format(time.RFC3339))
+	case p.webhook.Removed() && !p.webhook.Awaited() && before.Awaited():
+		logf.FromContext(ctx).Info("the webhook was removed 24 hours ago; events that waited are dropped")
+		r.Warn(p.merchant, reasonWebhookRemoved, actionPublish, "The webhook was removed 24 hours ago: events that waited for another one are dropped")
+	}
 }
 
 // withdraw writes the tombstone of a Merchant, without which its events would be kept, then deletes the ConfigMap, so

@@ -21,7 +21,7 @@ const (
 	reissueSigning  signingAction = "reissue"  // there was one, and nobody can know what it was
 	rotateSigning   signingAction = "rotate"   // the trigger changed
 	repairSigning   signingAction = "repair"   // an overlap ended, or somebody edited what is around it
-	withdrawSigning signingAction = "withdraw" // there is no webhook any more
+	withdrawSigning signingAction = "withdraw" // there was no webhook for published.WebhookGrace
 )
 
 // signingFor returns the first action that applies. A usable record is always kept: with a new secret, events would
@@ -30,9 +30,9 @@ func signingFor(f facts) signingAction {
 	switch {
 	case f.newerSigning:
 		return keepSigning
-	case f.targetName() == "" && f.signing != nil:
+	case f.targetName() == "" && f.signing != nil && !webhookToPublish(f).Awaited():
 		return withdrawSigning
-	case f.targetName() == "":
+	case f.targetName() == "": // a removed webhook that comes back has the same secret
 		return keepSigning
 	case f.record == nil && issuedBefore(f):
 		return reissueSigning

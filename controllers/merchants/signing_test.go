@@ -87,8 +87,15 @@ func TestSigningSecret(t *testing.T) {
 		},
 		"somebody added a label": {edit: func(f *facts) { f.signing.Labels["team"] = "payments" }},
 
-		"no webhook any more": {
+		"the webhook was just removed": {
 			edit: func(f *facts) { f.merchant.Spec.Webhook = nil },
+			want: decision{Remove: []string{"coffee-webhook"}},
+		},
+		"no webhook for a day": {
+			edit: func(f *facts) {
+				f.merchant.Spec.Webhook = nil
+				f.publishedWebhook = &published.Webhook{RemovedAt: now.Add(-published.WebhookGrace)}
+			},
 			want: decision{Sign: withdrawSigning, Remove: []string{"coffee-webhook"}},
 		},
 		"no webhook any more, and the secret is gone": {

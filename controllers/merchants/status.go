@@ -21,6 +21,7 @@ const (
 	reasonSigningLost     = "SigningSecretLost"
 	reasonDelivered       = "SigningSecretDelivered"
 	reasonDeliveryRemoved = "DeliveryRemoved"
+	reasonWebhookRemoved  = "WebhookRemoved"
 )
 
 // The actions of events.

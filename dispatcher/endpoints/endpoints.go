@@ -51,16 +51,26 @@ type Endpoint struct {
 	Target string
 	// TestTrigger asks for a test of the endpoint; empty: there is none to make.
 	TestTrigger string
+	// RemovedAt is when the merchant's webhook was removed; zero: it has one, or never had one. Dropped: its events wait for another
+	// one no longer.
+	RemovedAt time.Time
+	Dropped   bool
 
 	events []v1alpha1.WebhookEvent
 }
 
-// Wants reports whether the merchant gets events of the kind. A webhook without a list of kinds gets all but
-// session.created, which would double the number of events. A test needs no subscription.
-func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
+// Wants reports whether the merchant gets events of the kind.
+func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool { return e.URL != "" && e.subscribes(kind) }
+
+// Awaits reports whether events of the kind wait for another webhook, because that of the merchant was removed.
+func (e Endpoint) Awaits(kind v1alpha1.WebhookEvent) bool {
+	return !e.RemovedAt.IsZero() && !e.Dropped && e.subscribes(kind)
+}
+
+// subscribes is of the webhook, or of the removed one. One without a list of kinds gets all but session.created, which would
+// double the number of events. A test needs no subscription.
+func (e Endpoint) subscribes(kind v1alpha1.WebhookEvent) bool {
 	switch {
-	case e.URL == "":
-		return false
 	case kind == v1alpha1.EventWebhookTest:
 		return true
 	case len(e.events) == 0:
@@ -70,8 +80,8 @@ func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool {
 }
 
 // targetOf returns a digest, because a URL may contain a merchant's own token.
-func targetOf(webhook *v1alpha1.Webhook) string {
-	if webhook == nil {
+func targetOf(webhook *published.Webhook) string {
+	if webhook == nil || webhook.Removed() {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(webhook.URL + "\x00" + webhook.ResumeTrigger))
@@ -163,6 +173,7 @@ func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 		return endpoint
 	}
 	endpoint.URL = merchant.Webhook.URL
+	endpoint.RemovedAt, endpoint.Dropped = merchant.Webhook.RemovedAt, merchant.Webhook.Dropped
 	endpoint.Target = targetOf(merchant.Webhook)
 	endpoint.TestTrigger = merchant.Webhook.TestTrigger
 	endpoint.events = merchant.Webhook.Events

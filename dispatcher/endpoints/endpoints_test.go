@@ -62,7 +62,12 @@ var hook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
 
 func (f fixture) publish(t *testing.T, m *v1alpha1.Merchant) {
 	t.Helper()
-	configMap, err := published.EncodeMerchant("credentials", published.NewMerchantRecord(m))
+	f.publishRecord(t, published.NewMerchantRecord(m))
+}
+
+func (f fixture) publishRecord(t *testing.T, record published.MerchantRecord) {
+	t.Helper()
+	configMap, err := published.EncodeMerchant("credentials", record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +124,30 @@ func TestEndpointOfAMerchant(t *testing.T) {
 	}
 }
 
+// A removed webhook has no target, and its events wait until the operator says that they are dropped, whatever the clock says.
+func TestEndpoint_RemovedWebhook(t *testing.T) {
+	f := newFixture()
+	record := published.NewMerchantRecord(merchant(hook))
+	record.Webhook = &published.Webhook{Webhook: v1alpha1.Webhook{Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}}, RemovedAt: now}
+	f.publishRecord(t, record)
+	f.clock.SetTime(now.Add(10 * published.WebhookGrace))
+	removed := f.Endpoint(record.MerchantID)
+	if removed.URL != "" || removed.Target != "" || removed.Wants(v1alpha1.EventSessionCompleted) || !removed.RemovedAt.Equal(now) {
+		t.Errorf("got %+v", removed)
+	}
+	if !removed.Awaits(v1alpha1.EventSessionCompleted) || removed.Awaits(v1alpha1.EventSessionExpired) {
+		t.Error("what it subscribed to waits, and nothing else")
+	}
+	record.Webhook = &published.Webhook{RemovedAt: now, Dropped: true}
+	f.publishRecord(t, record)
+	if f.Endpoint(record.MerchantID).Awaits(v1alpha1.EventSessionCompleted) {
+		t.Error("an event waits for a webhook that the operator has given up")
+	}
+	if len(*f.changed) != 0 {
+		t.Errorf("changed %v", *f.changed)
+	}
+}
+
 // Both secrets sign for a day, then the newer one alone, whether or not the operator has tidied up.
 func TestSecretsSignInTheirTime(t *testing.T) {
 	f := newFixture()
@@ -169,12 +198,12 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 		"another URL": {URL: "https://shop.example/other"},
 		"resumed":     {URL: hook.URL, ResumeTrigger: "1"},
 	} {
-		if other, taken := seen[targetOf(&webhook)]; taken {
+		if other, taken := seen[targetOf(&published.Webhook{Webhook: webhook})]; taken {
 			t.Errorf("%s is the target of %s", desc, other)
 		}
-		seen[targetOf(&webhook)] = desc
+		seen[targetOf(&published.Webhook{Webhook: webhook})] = desc
 	}
-	if targetOf(&v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}) != targetOf(hook) {
+	if targetOf(&published.Webhook{Webhook: v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}}) != targetOf(&published.Webhook{Webhook: *hook}) {
 		t.Error("another signing secret is no other target")
 	}
 }

@@ -35,6 +35,7 @@ func withdrawalFaults() []fault {
 			s.must(shared.Client.DeleteAllOf(s.t.Context(), &corev1.ConfigMap{}, client.InNamespace(kubetest.CredentialsNamespace)))
 			s.must(shared.Client.DeleteAllOf(s.t.Context(), &corev1.Secret{}, client.InNamespace(kubetest.CredentialsNamespace)))
 		})},
+		{"P4", "the webhook of a Merchant removed, and set again", "its due events are delivered then", tryRemovedWebhooks},
 		{"P4", "a Merchant is deleted", dropped, tryDeletedMerchants},
 	}
 }
@@ -138,6 +139,48 @@ func (s *deployment) freezeOperator() (thaw func()) {
 	thaw = func() { shared.operator.signal(s.t, syscall.SIGCONT) }
 	s.t.Cleanup(thaw)
 	return thaw
+}
+
+// tryRemovedWebhooks has a dispatcher meet due events of a merchant that has no webhook for a moment.
+func tryRemovedWebhooks(t *testing.T) (int, string) {
+	t.Helper()
+	const events = 20
+	rounds := *intensity
+	for range rounds {
+		s := deploy(t, 1, 1)
+		hooks := newReceiver(t)
+		merchant := s.Merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: hooks.URL} })
+		ids := s.dueEvents(merchant, s.apiKey("till", "coffee"), events)
+		s.setWebhook("coffee", nil)
+		eventually(t, "it is published without a webhook", func() bool {
+			var configMap corev1.ConfigMap
+			s.must(shared.get(t.Context(), kubetest.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), &configMap))
+			record, err := published.DecodeMerchant(&configMap)
+			s.must(err)
+			return record.Webhook == nil || record.Webhook.URL == ""
+		})
+		s.dispatchers[0].restart(t)
+		eventuallySees(t, "each event was put off", func() (string, bool) {
+			count := deferrals(t, s.dispatchers[0].ops, "webhook_removed")
+			return fmt.Sprintf("%v of %d were; left: %v", count, events, s.eventRecords(merchant)), count >= events
+		})
+		s.setWebhook("coffee", &v1alpha1.Webhook{URL: hooks.URL})
+		for _, id := range ids {
+			eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
+				return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.heardOf(id)
+			})
+		}
+	}
+	return rounds, fmt.Sprintf("%d events put off while there was no webhook, all delivered afterwards", rounds*events)
+}
+
+func (s *deployment) setWebhook(name string, webhook *v1alpha1.Webhook) {
+	s.t.Helper()
+	var merchant v1alpha1.Merchant
+	s.must(shared.get(s.t.Context(), s.Namespace, name, &merchant))
+	before := merchant.DeepCopy()
+	merchant.Spec.Webhook = webhook
+	s.must(shared.Client.Patch(s.t.Context(), &merchant, client.MergeFrom(before)))
 }
 
 func tryDeletedMerchants(t *testing.T) (int, string) {
