@@ -35,6 +35,10 @@ type editForm struct {
 
 	URL    string
 	Events []eventChoice
+	// Waiting is how many events wait for delivery to the webhook.
+	Waiting int64
+	// Removing: the form removes the URL, and that was not confirmed.
+	Removing bool
 }
 
 // gitManagedError means that a GitOps tool would undo the change.

@@ -94,7 +94,19 @@ func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current lo
 		form.URL, chosen = webhook.URL, webhook.Events
 	}
 	form.choose(chosen)
+	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
+		return err
+	}
 	return c.renderEditForm(w, http.StatusOK, current, form)
+}
+
+// waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of healthOf.
+func (c *console) waitingEvents(ctx context.Context, merchant *v1alpha1.Merchant) (int64, error) {
+	if merchant.Spec.Webhook == nil {
+		return 0, nil
+	}
+	health, err := c.healthOf(ctx, merchant)
+	return health.Pending, err
 }
 
 func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
@@ -117,6 +129,12 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current lo
 		}
 	}
 	form.choose(chosen)
+	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
+		return err
+	}
+	if form.Removing = form.URL == "" && form.Waiting > 0 && r.PostFormValue("confirmed") == ""; form.Removing {
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
+	}
 	return c.edit(w, r, current, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
 		if form.URL == "" {
 			changed.Spec.Webhook = nil
