@@ -8,6 +8,8 @@
 {{- if and (eq $redis.type "Sentinel") (not $redis.sentinel.masterName) }}{{ fail "redis.sentinel.masterName: set it for redis.type Sentinel" }}{{ end -}}
 {{- if and (eq $redis.type "Cluster") (ne (int $redis.database) 0) }}{{ fail "redis.database: a Redis Cluster has only database 0" }}{{ end -}}
 {{- if and (eq $redis.type "URL") (not $redis.url.secretName) }}{{ fail "redis.url.secretName: set it for redis.type URL, to the Secret with the URL" }}{{ end -}}
+{{- $unprotected := include "merchant-operator.redisUnprotected" . -}}
+{{- if and $unprotected (not $redis.allowInsecure) }}{{ fail (printf "%s: set it, because whoever can connect to Redis without a password, or reads what is sent without TLS, decides which keys are valid and what was paid; to do without, set redis.allowInsecure" $unprotected) }}{{ end -}}
 {{- if and (eq $redis.type "Bundled") (or $redis.tls.enabled $redis.auth.secretName) }}{{ fail "redis.tls, redis.auth: the bundled Redis has no TLS and no password; set another redis.type" }}{{ end -}}
 {{- if eq .Values.credentialsNamespace.name .Release.Namespace }}{{ fail "credentialsNamespace.name: must not be the namespace of the release" }}{{ end -}}
 {{- if has .Values.credentialsNamespace.name .Values.watchNamespaces }}{{ fail "watchNamespaces: must not contain the credentials namespace" }}{{ end -}}
@@ -19,7 +21,7 @@
 {{- if and (eq .Values.apiserver.qrContent "Link") (not .Values.apiserver.publicURL) }}{{ fail "apiserver.publicURL: set it for apiserver.qrContent Link" }}{{ end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: set the Gateway" }}{{ end -}}
 {{- if not (or .Values.apiserver.trustedProxies .Values.apiserver.clientsConnectDirectly) -}}
-{{- range $route := list "ingress" "httpRoute" -}}
+{{- range $route := list "httpRoute" "ingress" -}}
 {{- if (index $.Values $route).enabled }}{{ fail (printf "%s.enabled: set apiserver.trustedProxies to the addresses of its proxies, otherwise all clients have their address; if clients connect with their own addresses, set apiserver.clientsConnectDirectly" $route) }}{{ end -}}
 {{- end -}}
 {{- end -}}
@@ -33,7 +35,7 @@
 {{- if not $.Values.apiserver.internalCertificateSecretName }}{{ fail "apiserver.internalCertificateSecretName: set it for console.enabled, to a Secret with tls.crt, tls.key and ca.crt, because new keys travel from the API to the console over TLS only; docs/rotation-api.md shows how to make it" }}{{ end -}}
 {{- if and .httpRoute.enabled (not .httpRoute.parentRefs) }}{{ fail "console.httpRoute.parentRefs: set the Gateway" }}{{ end -}}
 {{- if not (or .trustedProxies $.Values.apiserver.trustedProxies $.Values.apiserver.clientsConnectDirectly) -}}
-{{- range $route := list "ingress" "httpRoute" -}}
+{{- range $route := list "httpRoute" "ingress" -}}
 {{- if (index $.Values.console $route).enabled }}{{ fail (printf "console.%s.enabled: set console.trustedProxies to the addresses of its proxies, otherwise all people have their address" $route) }}{{ end -}}
 {{- end -}}
 {{- end -}}

@@ -27,6 +27,17 @@ argument contains them.
 {{- end }}
 {{- end -}}
 
+{{/* What is missing to protect a Redis at addresses: the values to set; empty: nothing, or the chart cannot know. */}}
+{{- define "merchant-operator.redisUnprotected" -}}
+{{- $redis := .Values.redis -}}
+{{- $missing := list -}}
+{{- if has $redis.type (list "Server" "Sentinel" "Cluster") -}}
+{{- if not $redis.auth.secretName }}{{ $missing = append $missing "redis.auth.secretName" }}{{ end -}}
+{{- if not $redis.tls.enabled }}{{ $missing = append $missing "redis.tls.enabled" }}{{ end -}}
+{{- end -}}
+{{- join ", " $missing -}}
+{{- end -}}
+
 {{- define "merchant-operator.redisSecretEnv" -}}
 {{- if .auth.secretName }}
 {{- if .auth.usernameKey }}

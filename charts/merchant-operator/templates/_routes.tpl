@@ -68,4 +68,8 @@ spec:
     backendRefs:
     - name: {{ include "merchant-operator.roleName" . }}
       port: {{ .port }}
+    {{- with .values.requestTimeout }}
+    timeouts:
+      request: {{ . }}
+    {{- end }}
 {{- end -}}

@@ -90,7 +90,7 @@ func TestAWatchedPortIsClosed(t *testing.T) {
 }
 
 func TestACertificateOfTheirOwn(t *testing.T) {
-	values := []string{withConsole, monitored, "monitoring: {certificateSecretName: ops-tls}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"}
+	values := []string{withConsole, monitored, "monitoring: {certificateSecretName: ops-tls}", "redis: {allowInsecure: true, type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"}
 	for name, template := range templates(t, values...) {
 		container := template.Spec.Containers[0]
 		if !slices.Contains(container.Args, "--ops-cert-dir=/etc/merchant-operator/ops-certificate") {

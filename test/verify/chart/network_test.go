@@ -30,13 +30,13 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 	want := map[string]reach{
 		"merchant-operator": {[]string{monitoring}, []string{dns, api}},
 		"merchant-operator-apiserver": {
-			[]string{"namespace ingress-nginx: public", "any namespace's rail=true: internal", "console: internal", monitoring},
+			[]string{"namespaces of gateways: public", "any namespace's rail=true: internal", "console: internal", monitoring},
 			[]string{dns, api, redis},
 		},
 		"merchant-operator-dispatcher": {[]string{monitoring}, []string{dns, api, redis, public + ": any port"}},
 		"merchant-operator-redis":      {[]string{"apiserver, dispatcher, console: redis"}, nil},
 		"merchant-operator-console": {
-			[]string{"namespace ingress-nginx: console", monitoring},
+			[]string{"namespaces of gateways: console", monitoring},
 			[]string{dns, api, redis, "apiserver: internal", "0.0.0.0/0 but 127.0.0.0/8 but 169.254.0.0/16, ::/0 but fe80::/10: 443"},
 		},
 	}
@@ -57,7 +57,7 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 
 // An empty list of peers in a rule would let everybody through.
 func TestNobodyIsNobody(t *testing.T) {
-	all := objects(t, render(t, withConsole, nobody, "redis: {type: Server, addresses: ['r:1']}").stream())
+	all := objects(t, render(t, withConsole, nobody, insecure, "redis: {type: Server, addresses: ['r:1']}").stream())
 	want := map[string]reach{"merchant-operator-apiserver": {In: []string{"console: internal"}}, "merchant-operator-console": {Out: []string{"apiserver: internal"}}}
 	for _, name := range roles {
 		if diff := cmp.Diff(want[name], reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
@@ -137,6 +137,10 @@ console: {certificateSecretName: console-tls, externalURL: 'https://console.exam
 				}
 			}
 		}
+		// Streams and long polls of payers outlast the 15 s that gateways made of Envoy give a request.
+		if limit := route.Spec.Rules[0].Timeouts; (limit != nil) != (name == "merchant-operator-apiserver") || limit != nil && *limit.Request != "0s" {
+			t.Errorf("the HTTPRoute %s has the timeouts %v", name, limit)
+		}
 		for _, hostname := range route.Spec.Hostnames {
 			hostnames = append(hostnames, string(hostname))
 		}
@@ -187,6 +191,8 @@ func peers(from []networkingv1.NetworkPolicyPeer) string {
 			}
 		case peer.NamespaceSelector != nil && peer.PodSelector != nil:
 			text += "any namespace's rail=" + peer.PodSelector.MatchLabels["merchant-operator.io/rail"]
+		case peer.NamespaceSelector != nil && peer.NamespaceSelector.MatchLabels["merchant-operator.io/gateway"] == "true":
+			text += "namespaces of gateways"
 		case peer.NamespaceSelector != nil:
 			text += "namespace " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
 		case peer.PodSelector.MatchLabels["app.kubernetes.io/component"] != "":

@@ -48,7 +48,7 @@ func templates(t *testing.T, values ...string) map[string]corev1.PodTemplateSpec
 // The namespace enforces the restricted Pod Security Standard, so the API server refuses a pod that does not
 // keep it. A Deployment would be accepted, and then never get its pods.
 func TestPodsKeepTheRestrictedStandard(t *testing.T) {
-	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}", "console: {certificateSecretName: console-tls, oidc: {caSecretName: id-ca}}"} {
+	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {allowInsecure: true, type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}", "console: {certificateSecretName: console-tls, oidc: {caSecretName: id-ca}}"} {
 		for name, template := range templates(t, withConsole, values) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, GenerateName: name + "-", Labels: template.Labels}, Spec: template.Spec}
 			if name == "merchant-operator-redis" { // whose volume the StatefulSet's controller adds

@@ -17,6 +17,48 @@ var secrets = map[string]string{
 	"redis-url/address": "rediss://till:word@redis.example:6379/2", "console-oidc/client-secret": "hush-hush",
 }
 
+// insecure allows a Redis without a password and TLS.
+const insecure = "redis: {allowInsecure: true}"
+
+// Whoever can connect to a Redis decides which keys are valid, so one without protection is a decision.
+func TestUnprotectedRedis(t *testing.T) {
+	const (
+		notes    = "merchant-operator/templates/NOTES.txt"
+		warning  = "WARNING: The connection to Redis is not protected"
+		password = "auth: {secretName: redis}"
+		tls      = "tls: {enabled: true}"
+	)
+	for desc, test := range map[string]struct {
+		values  string
+		missing []string // nil: nothing
+	}{
+		"a server":                  {"type: Server, addresses: ['r:6379']", []string{"redis.auth.secretName", "redis.tls.enabled"}},
+		"a server with a password":  {"type: Server, addresses: ['r:6379'], " + password, []string{"redis.tls.enabled"}},
+		"a server with TLS":         {"type: Server, addresses: ['r:6379'], " + tls, []string{"redis.auth.secretName"}},
+		"a protected server":        {"type: Server, addresses: ['r:6379'], " + tls + ", " + password, nil},
+		"Sentinels":                 {"type: Sentinel, addresses: ['r:1'], sentinel: {masterName: pay}", []string{"redis.auth.secretName", "redis.tls.enabled"}},
+		"a Cluster":                 {"type: Cluster, addresses: ['r:1'], " + password, []string{"redis.tls.enabled"}},
+		"a URL, which has both":     {"type: URL, url: {secretName: redis-url}", nil},
+		"the bundled one, its note": {"type: Bundled", nil},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			values := "redis: {" + test.values + "}"
+			if test.missing != nil {
+				assertRefused(t, append([]string{"redis.allowInsecure"}, test.missing...), values)
+			}
+			text := render(t, insecure, values)[notes]
+			if strings.Contains(text, warning) != (test.missing != nil) {
+				t.Errorf("the notes are\n%s", text)
+			}
+			for _, value := range test.missing {
+				if !strings.Contains(text, value) {
+					t.Errorf("the notes do not name %s:\n%s", value, text)
+				}
+			}
+		})
+	}
+}
+
 func TestTheURLOfRedis(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
 		"bundled":             {"", "redis://merchant-operator-redis:6379/0"},
@@ -45,8 +87,8 @@ func TestTheURLOfRedis(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			text := render(t, withConsole, test.values).stream()
-			all := templates(t, withConsole, test.values)
+			text := render(t, withConsole, insecure, test.values).stream()
+			all := templates(t, withConsole, insecure, test.values)
 			for role, template := range all {
 				if !strings.HasSuffix(role, "-apiserver") && !strings.HasSuffix(role, "-dispatcher") && !strings.HasSuffix(role, "-console") {
 					continue
@@ -118,7 +160,7 @@ func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
 
 // Go reads the directories of SSL_CERT_DIR besides the bundle of the image.
 func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
-	all := templates(t, withConsole, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}}")
+	all := templates(t, withConsole, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}, auth: {secretName: redis}}")
 	for _, role := range roles {
 		container := all[role].Spec.Containers[0]
 		var directory string

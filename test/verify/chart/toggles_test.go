@@ -68,7 +68,7 @@ func TestEveryToggle(t *testing.T) {
 		{"the bundled Redis behind a policy", "redis: {type: Bundled, bundled: {persistence: {storageClassName: fast}}}\nnetworkPolicy: {enabled: true}", slices.Concat(policies, []string{
 			"NetworkPolicy/merchant-operator-redis", "Service/merchant-operator-redis", "StatefulSet/merchant-operator-redis",
 		}), nil},
-		{"Sentinels", "redis: {type: Sentinel, addresses: ['a:26379', 'b:26379'], sentinel: {masterName: pay}, tls: {enabled: true, caSecretName: ca}}", nil, nil},
+		{"Sentinels", "redis: {type: Sentinel, addresses: ['a:26379', 'b:26379'], sentinel: {masterName: pay}, auth: {secretName: redis}, tls: {enabled: true, caSecretName: ca}}", nil, nil},
 		{"an ingress", "apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, className: nginx, annotations: {a: b}, hosts: [pay.example, '*.pay.example'], tlsSecretName: tls}",
 			[]string{"Ingress/merchant-operator-apiserver"}, nil},
 		{"an ingress of any host", "apiserver: {clientsConnectDirectly: true}\ningress: {enabled: true}", []string{"Ingress/merchant-operator-apiserver"}, nil},
