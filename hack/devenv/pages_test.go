@@ -33,6 +33,7 @@ type command struct {
 var notRun = map[string]string{
 	"<!-- started by the test itself -->": "git clone https://github.com/merchant-operator/merchant-operator\ncd merchant-operator\nmake run\n",
 	"<!-- needs a cluster -->":            "",
+	"<!-- runs in CI -->":                 "make test\n",
 }
 
 // commands are the blocks of sh of a page. A block of text after one is its output.

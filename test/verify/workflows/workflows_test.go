@@ -74,6 +74,17 @@ func TestActionsArePinnedByCommit(t *testing.T) {
 	}
 }
 
+// What README tells a newcomer to run is what CI runs.
+func TestCIRunsTheTestsOfREADME(t *testing.T) {
+	found := regexp.MustCompile("(?s)<!-- runs in CI -->\n```sh\n(.*?)```").FindStringSubmatch(repository.Read(t, "README.md"))
+	if found == nil {
+		t.Fatal("README has no command that runs in CI")
+	}
+	if !strings.Contains(repository.Read(t, ".ci", "run"), "\n"+found[1]) {
+		t.Errorf(".ci/run does not run %s", found[1])
+	}
+}
+
 // The rights of each job, written down a second time: more of them is a decision, not an edit.
 func TestJobsHaveTheRightsTheyNeed(t *testing.T) {
 	read := map[string]string{"contents": "read"}
