@@ -18,9 +18,10 @@ import (
 const (
 	// lastUseReads bounds the keys that a round reads from Redis. The next round continues with the next bucket.
 	lastUseReads = 20_000
-	// lastUsePause is the least time between two writes of a shard, for every thousand keys in it. It bounds the bytes
+	// lastUsePause is the least time between two writes of a shard, for every lastUsePauseKeys in it. It bounds the bytes
 	// that etcd has to store.
-	lastUsePause = time.Minute
+	lastUsePause     = time.Minute
+	lastUsePauseKeys = 250
 )
 
 // lastUses are the last uses of keys that this dispatcher knows. Only its loop uses it.
@@ -44,7 +45,7 @@ func (d *dispatcher) publishLastUses(ctx context.Context) (more bool, err error)
 	}
 	for i := range d.lastUses.shards {
 		shard := &d.lastUses.shards[i]
-		if d.now().Sub(shard.written) < lastUsePause*time.Duration(len(shard.published)/1000) || !d.merge(shard, maps.Clone(shard.published)) {
+		if d.now().Sub(shard.written) < lastUsePause*time.Duration(len(shard.published)/lastUsePauseKeys) || !d.merge(shard, maps.Clone(shard.published)) {
 			continue
 		}
 		err := d.reporter.UpdateLastUses(ctx, i, func(current map[string]time.Time) bool {

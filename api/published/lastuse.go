@@ -1,8 +1,11 @@
 package published
 
 import (
+	"cmp"
 	"encoding/json"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,9 +14,11 @@ import (
 )
 
 const (
-	// LastUseShards is the number of ConfigMaps that hold the last uses of all keys, so that none comes near the
-	// maximum size of an object.
-	LastUseShards = 8
+	// LastUseShards is the number of ConfigMaps that hold the last uses of all keys: a million keys take 0.8 MiB of each. The dispatcher
+	// may write these names only.
+	LastUseShards = 32
+	// lastUsesPerShard is the maximum number of entries in a ConfigMap, which may have 1 MiB. The oldest uses are left out.
+	lastUsesPerShard = 36_000
 	// LastUseStep is how much later a use must be than the published one to be published, so that writes do not grow
 	// with traffic.
 	LastUseStep = time.Hour
@@ -41,6 +46,12 @@ func EncodeLastUses(namespace string, shard int, uses map[string]time.Time) (*co
 	wire := lastUses{Version: recordVersion, Uses: make(map[string]int64, len(uses))}
 	for keyID, used := range uses {
 		wire.Uses[keyID] = used.Unix()
+	}
+	if surplus := len(uses) - lastUsesPerShard; surplus > 0 {
+		oldest := slices.SortedFunc(maps.Keys(uses), func(a, b string) int { return cmp.Or(uses[a].Compare(uses[b]), cmp.Compare(a, b)) })
+		for _, keyID := range oldest[:surplus] {
+			delete(wire.Uses, keyID)
+		}
 	}
 	data, err := json.Marshal(wire)
 	if err != nil {

@@ -2,10 +2,14 @@ package published_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
@@ -44,4 +48,44 @@ func TestLastUsesThatCannotBeRead(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+}
+
+// A million keys fit, and no number of keys makes a ConfigMap that the API server refuses. The latest uses are kept.
+func TestEncodeLastUses_Size(t *testing.T) {
+	const maximum = 1 << 20
+	many := func(n int) map[string]time.Time {
+		uses := map[string]time.Time{}
+		for i := range n {
+			uses[published.ID(types.UID(strconv.Itoa(i)))] = issued.Add(time.Duration(i) * time.Second)
+		}
+		return uses
+	}
+	share := many(1_000_000 / published.LastUseShards * 21 / 20)
+	if got := encodedUses(t, 0, share, maximum); len(got) != len(share) {
+		t.Errorf("%d of %d last uses are in a ConfigMap", len(got), len(share))
+	}
+	crowded := many(60_000)
+	left := encodedUses(t, 0, crowded, maximum)
+	oldest := slices.MinFunc(slices.Collect(maps.Values(left)), time.Time.Compare)
+	for keyID, used := range crowded {
+		if _, kept := left[keyID]; !kept && used.After(oldest) {
+			t.Fatalf("a use at %s was left out, and one at %s was kept", used, oldest)
+		}
+	}
+}
+
+func encodedUses(t *testing.T, shard int, uses map[string]time.Time, maximum int) map[string]time.Time {
+	t.Helper()
+	configMap, err := published.EncodeLastUses(credentials, shard, uses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := len(configMap.Data["uses.json"]); size > maximum {
+		t.Errorf("%d last uses take %d bytes", len(uses), size)
+	}
+	decoded, err := published.DecodeLastUses(configMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
 }

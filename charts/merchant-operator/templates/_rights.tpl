@@ -65,7 +65,10 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [update]
-  resourceNames: [last-uses-0, last-uses-1, last-uses-2, last-uses-3, last-uses-4, last-uses-5, last-uses-6, last-uses-7]
+  resourceNames: [last-uses-0, last-uses-1, last-uses-2, last-uses-3, last-uses-4, last-uses-5, last-uses-6, last-uses-7,
+    last-uses-8, last-uses-9, last-uses-10, last-uses-11, last-uses-12, last-uses-13, last-uses-14, last-uses-15,
+    last-uses-16, last-uses-17, last-uses-18, last-uses-19, last-uses-20, last-uses-21, last-uses-22, last-uses-23,
+    last-uses-24, last-uses-25, last-uses-26, last-uses-27, last-uses-28, last-uses-29, last-uses-30, last-uses-31]
 {{- end -}}
 
 {{/* In every namespace that is managed. */}}
