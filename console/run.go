@@ -198,7 +198,7 @@ func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
 	if c.kube, err = client.New(cluster, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	options := cache.Options{Scheme: scheme, DefaultTransform: strip}
+	options := cache.Options{Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip}
 	if len(c.options.WatchNamespaces) > 0 {
 		options.DefaultNamespaces = map[string]cache.Config{}
 	}

@@ -8,7 +8,6 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -19,7 +18,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // cacheOptions selects Merchants, ApiKeys and the published objects. Reading anything else through the cache is an
@@ -38,6 +39,7 @@ func cacheOptions(o Options) (cache.Options, error) {
 	}
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
+		NewInformer:                 kube.PagedInformers(strip),
 		DefaultTransform:            strip,
 		DefaultNamespaces:           watched(o),
 		ByObject: map[client.Object]cache.ByObject{
@@ -59,6 +61,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		Scheme:                      mgr.GetScheme(),
 		Mapper:                      mgr.GetRESTMapper(),
 		ReaderFailOnMissingInformer: true,
+		NewInformer:                 kube.PagedInformers(strip),
 		DefaultTransform:            strip,
 		DefaultNamespaces:           watched(o),
 		DefaultLabelSelector:        selector,
@@ -93,30 +96,38 @@ func (c startedAsCache) GetCache() cache.Cache { return c.Cache }
 // maxKept is in bytes; labels and the operator's annotations are shorter.
 const maxKept = 63
 
-// strip is the transform of every cache. It removes what the operator does not read, so that a tenant's metadata
-// costs no memory. Finalizers stay, because the operator writes their whole list.
+// strip is the transform of every cache. It keeps what the operator reads and drops everything else, because a tenant may write a
+// megabyte of finalizers, owners or conditions into each object. So nothing may be written back from a cached object as a whole.
 func strip(cached any) (any, error) {
-	object, err := meta.Accessor(cached)
-	if err != nil {
-		return cached, err
+	object, ok := cached.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return cached, nil
 	}
-	object.SetManagedFields(nil)
-	object.SetNamespace(shared(object.GetNamespace()))
-	object.SetLabels(kept(object.GetLabels(), published.Label, tenantsecret.Label))
-	object.SetAnnotations(kept(object.GetAnnotations(), apikeys.GenerationAnnotation))
-	var owners []metav1.OwnerReference
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		owner.APIVersion, owner.Kind = shared(owner.APIVersion), shared(owner.Kind)
-		owners = append(owners, *owner)
+	metadata, ok := object.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return cached, nil
 	}
-	object.SetOwnerReferences(owners)
-	if slices.Equal(object.GetFinalizers(), ownFinalizers) {
-		object.SetFinalizers(ownFinalizers)
+	*metadata = metav1.ObjectMeta{
+		Name:              metadata.Name,
+		Namespace:         shared(metadata.Namespace),
+		UID:               metadata.UID,
+		ResourceVersion:   metadata.ResourceVersion,
+		Generation:        metadata.Generation,
+		CreationTimestamp: metadata.CreationTimestamp,
+		DeletionTimestamp: metadata.DeletionTimestamp,
+		Labels:            kept(metadata.Labels, published.Label, tenantsecret.Label),
+		Annotations:       kept(metadata.Annotations, apikeys.GenerationAnnotation),
+		OwnerReferences:   ownController(metadata),
+		Finalizers:        ownFinalizer(metadata.Finalizers),
 	}
 	switch object := cached.(type) {
 	case *v1alpha1.Merchant:
 		shareStrings(&object.TypeMeta.Kind, &object.TypeMeta.APIVersion)
 		object.Status.Conditions = compact(object.Status.Conditions)
+		object.Status.Allowlist = nil
+		if webhook := object.Status.Webhook; webhook != nil {
+			object.Status.Webhook = &v1alpha1.WebhookStatus{ObservedTestTrigger: webhook.ObservedTestTrigger}
+		}
 	case *v1alpha1.ApiKey:
 		shareStrings(&object.TypeMeta.Kind, &object.TypeMeta.APIVersion, &object.Spec.MerchantRef.Name)
 		object.Status.Conditions = compact(object.Status.Conditions)
@@ -124,11 +135,35 @@ func strip(cached any) (any, error) {
 	return cached, nil
 }
 
-// compact returns the conditions without spare capacity. Most objects have the same ones.
+// ownController returns the controller of an object, if it is a Merchant or an ApiKey.
+func ownController(metadata *metav1.ObjectMeta) []metav1.OwnerReference {
+	owner := metav1.GetControllerOf(metadata)
+	if owner == nil || owner.APIVersion != v1alpha1.SchemeGroupVersion.String() ||
+		len(owner.Kind) > maxKept || len(owner.Name) > maxKept || len(owner.UID) > maxKept {
+		return nil
+	}
+	owner.APIVersion, owner.Kind = shared(owner.APIVersion), shared(owner.Kind)
+	return []metav1.OwnerReference{*owner}
+}
+
+// ownFinalizer returns the operator's finalizer, if it is in the list. Nobody may change it.
+func ownFinalizer(all []string) []string {
+	if slices.Contains(all, v1alpha1.Finalizer) {
+		return ownFinalizers
+	}
+	return nil
+}
+
+// compact returns the conditions that the operator can have written, without spare capacity. Most objects have the same ones. A message
+// that is too long is dropped: then the condition differs from the one that the operator wants, and is written again.
 func compact(all []metav1.Condition) []metav1.Condition {
-	all = slices.Clone(all)
+	all = slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return len(c.Type) > maxKept || len(c.Reason) > maxKept })
+	all = slices.Clip(all)
 	for i := range all {
 		shareStrings(&all[i].Type, &all[i].Reason, (*string)(&all[i].Status))
+		if len(all[i].Message) > conditions.MaxMessage {
+			all[i].Message = ""
+		}
 		if all[i].Type == v1alpha1.ReadyCondition {
 			shareStrings(&all[i].Message)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,7 +22,7 @@ func TestStripKeepsWhatTheOperatorReads(t *testing.T) {
 	secret := func() *metav1.PartialObjectMetadata {
 		secret := tenantsecret.Metadata()
 		secret.ObjectMeta = metav1.ObjectMeta{
-			Name: "till-key", Namespace: "shops", UID: "1", ResourceVersion: "2", Finalizers: []string{"example.com/theirs"},
+			Name: "till-key", Namespace: "shops", UID: "1", ResourceVersion: "2",
 			Labels:          map[string]string{tenantsecret.Label: tenantsecret.LabelKey},
 			Annotations:     map[string]string{apikeys.GenerationAnnotation: "1"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "merchant-operator.io/v1alpha1", Kind: "ApiKey", Name: "till", UID: "3", Controller: new(true)}},
@@ -33,6 +34,7 @@ func TestStripKeepsWhatTheOperatorReads(t *testing.T) {
 	got.Labels["app"], got.Labels["merchant-operator.io/theirs"] = "till", "x"
 	got.Annotations["note"], got.Annotations["merchant-operator.io/theirs"] = "x", "x"
 	got.OwnerReferences = append(got.OwnerReferences, metav1.OwnerReference{Kind: "Theirs", UID: "4"})
+	got.Finalizers = []string{"example.com/theirs"}
 	if _, err := strip(got); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +80,110 @@ func TestStripSharesWhatMostApiKeysHave(t *testing.T) {
 	if &one.Finalizers[0] != &another.Finalizers[0] {
 		t.Error("objects with the operator's finalizer have lists of their own")
 	}
+}
+
+// Whatever a tenant writes into an object, the cache holds at most 16 KiB more of it than of a bare one: 1,000 objects are 16 MiB.
+func TestStrip_BoundsEveryObject(t *testing.T) {
+	const limit = 16 << 10
+	for name, newObject := range map[string]func() client.Object{
+		"ApiKey":           func() client.Object { return &v1alpha1.ApiKey{} },
+		"Merchant":         func() client.Object { return &v1alpha1.Merchant{} },
+		"delivered Secret": func() client.Object { return tenantsecret.Metadata() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := func(object client.Object) int {
+				stripped, err := strip(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return heldBytes(reflect.ValueOf(stripped))
+			}
+			bare, hostile := held(newObject()), newObject()
+			fillWithMegabytes(hostile)
+			if full := held(hostile); full > bare+limit {
+				t.Errorf("the cache holds %d bytes, and %d of a bare object", full, bare)
+			}
+		})
+	}
+}
+
+// The operator's finalizer is known among any number of others.
+func TestStrip_KeepsOwnFinalizer(t *testing.T) {
+	apiKey := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"example.com/a", v1alpha1.Finalizer, "example.com/b"}}}
+	if _, err := strip(apiKey); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{v1alpha1.Finalizer}, apiKey.Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+}
+
+// fillWithMegabytes writes as much as an API server takes into everything that a tenant may write, but the spec.
+func fillWithMegabytes(object client.Object) {
+	long := strings.Repeat("x", 1<<20)
+	many := func(format string) map[string]string {
+		all := map[string]string{tenantsecret.Label: long, apikeys.GenerationAnnotation: long}
+		for i := range 1000 {
+			all[fmt.Sprintf(format, i)] = long[:1000]
+		}
+		return all
+	}
+	var finalizers []string
+	var owners []metav1.OwnerReference
+	for i := range 4500 {
+		finalizers = append(finalizers, fmt.Sprintf("example.com/%d%s", i, long[:250]))
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint(i, long[:250]), UID: "1"})
+	}
+	owners[0] = metav1.OwnerReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey", Name: long, UID: types.UID(long), Controller: new(true),
+	}
+	object.SetFinalizers(finalizers)
+	object.SetOwnerReferences(owners)
+	object.SetLabels(many("example.com/label-%d"))
+	object.SetAnnotations(many("example.com/annotation-%d"))
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte(long)}}})
+	object.SetGenerateName(long)
+	object.SetSelfLink(long)
+	var conditions []metav1.Condition
+	for i := range 8 {
+		conditions = append(conditions, metav1.Condition{Type: fmt.Sprint("Theirs", i), Reason: "Theirs", Message: long[:32768]})
+	}
+	conditions[0].Type, conditions[1].Reason = long[:316], long[:1024]
+	switch object := object.(type) {
+	case *v1alpha1.ApiKey:
+		object.Status.Conditions = conditions
+	case *v1alpha1.Merchant:
+		object.Status.Conditions = conditions
+		object.Status.Webhook = &v1alpha1.WebhookStatus{LastFailure: &v1alpha1.WebhookFailure{Reason: long}}
+		object.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{{Block: long}}}
+	}
+}
+
+// heldBytes returns what a value keeps in memory, roughly: what it points to, and the capacity of its slices.
+func heldBytes(value reflect.Value) int {
+	held := int(value.Type().Size())
+	switch value.Kind() {
+	case reflect.String:
+		held += value.Len()
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			held += heldBytes(value.Elem())
+		}
+	case reflect.Slice:
+		held += (value.Cap() - value.Len()) * int(value.Type().Elem().Size())
+		for i := range value.Len() {
+			held += heldBytes(value.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range value.MapKeys() {
+			held += heldBytes(key) + heldBytes(value.MapIndex(key))
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			held += heldBytes(value.Field(i)) - int(value.Field(i).Type().Size())
+		}
+	}
+	return held
 }
 
 // 2,000 objects with 250 KB of annotations each, changed 20 times, cost no more memory than the same

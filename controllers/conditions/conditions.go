@@ -5,6 +5,7 @@ package conditions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,8 +69,15 @@ func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now t
 	return conditions
 }
 
+// MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut.
+const MaxMessage = 1024
+
 // With returns the conditions with this one, and with the time now if its status changed.
 func With(conditions []metav1.Condition, condition metav1.Condition, now time.Time) []metav1.Condition {
+	if len(condition.Message) > MaxMessage {
+		const more = "…"
+		condition.Message = strings.ToValidUTF8(condition.Message[:MaxMessage-len(more)], "") + more
+	}
 	condition.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&conditions, condition)
 	return conditions

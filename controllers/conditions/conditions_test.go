@@ -2,8 +2,10 @@ package conditions
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +61,19 @@ func TestConditionsKeepTheTimeOfTheirChange(t *testing.T) {
 	third := Ready("c").Conditions(second, 3, start.Add(2*time.Hour))
 	if !third[0].LastTransitionTime.Time.Equal(start.Add(2 * time.Hour)) {
 		t.Errorf("Ready changed at %s", third[0].LastTransitionTime)
+	}
+}
+
+// A cache drops longer messages, so that one would be written again and again.
+func TestWith_CutsALongMessage(t *testing.T) {
+	for desc, message := range map[string]string{"ASCII": strings.Repeat("x", 1<<20), "no ASCII": strings.Repeat("é", 1<<10) + "é"} {
+		got := With(nil, metav1.Condition{Type: v1alpha1.ReadyCondition, Message: message}, start)[0].Message
+		if len(got) > MaxMessage || !utf8.ValidString(got) || !strings.HasPrefix(message, strings.TrimSuffix(got, "…")) || len(got) < MaxMessage-3 {
+			t.Errorf("%s: %d bytes, valid: %t", desc, len(got), utf8.ValidString(got))
+		}
+	}
+	if got := With(nil, metav1.Condition{Message: "short"}, start)[0].Message; got != "short" {
+		t.Errorf("a short message became %q", got)
 	}
 }
 
