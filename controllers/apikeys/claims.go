@@ -156,6 +156,22 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 	return nil
 }
 
+// hasClaim reports whether the ApiKey has claimed a digest. The cache may lack a claim of the last moments; then the sweeper of claims
+// without an owner finds it.
+func (r *Reconciler) hasClaim(ctx context.Context, apiKey *v1alpha1.ApiKey) (bool, error) {
+	var claims corev1.SecretList
+	own := client.MatchingFields{claimOwnerIndex: ownerName(apiKey.Namespace, apiKey.Name)}
+	if err := r.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("find the claims of an ApiKey: %w", err)
+	}
+	for i := range claims.Items {
+		if claim, err := published.DecodeDigestClaim(&claims.Items[i]); err == nil && claim.Source.UID == apiKey.UID {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // digestClaimed: a digest belongs to one ApiKey, whoever sets it in another one later.
 func digestClaimed(f facts) (conditions.Outcome, bool) {
 	c, ok := f.claimOf()

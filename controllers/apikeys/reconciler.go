@@ -6,8 +6,10 @@ package apikeys
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,6 +24,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // Reconciler issues, publishes, delivers and withdraws keys. Every exported field is required.
@@ -105,27 +108,56 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	return r.removeDelivered(ctx, p, p.remove)
 }
 
-// withdraw writes the tombstone of an ApiKey, then deletes the published Secret, so that the key is refused, then the
-// delivered ones. It reads from the API server, because the cache may be late.
+// withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. Nothing
+// delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets nothing. An ApiKey that
+// never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
-	f, err := r.read(ctx, r.Live, apiKey)
+	secret, err := r.publishedLive(ctx, apiKey)
 	if err != nil {
 		return err
 	}
-	if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
-		return err
-	}
-	if f.published != nil && !f.recordOfAnother() {
-		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
-		if err := r.Secrets.Delete(ctx, f.published, client.Preconditions{UID: &f.published.UID}); err != nil {
+	if secret != nil {
+		if err := writes.DisableKey(ctx, r.Client, secret, r.Clock.Now()); err != nil {
 			return err
 		}
 	}
-	cached, err := r.cachedDelivered(ctx, apiKey)
+	seen, err := r.cachedDelivered(ctx, apiKey)
 	if err != nil {
 		return err
 	}
-	return r.Secrets.DeleteOwned(ctx, apiKey, f.secretNames(cached))
+	claimed, err := r.hasClaim(ctx, apiKey)
+	if err != nil {
+		return err
+	}
+	if secret != nil || len(seen) > 0 || claimed {
+		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
+			return err
+		}
+	}
+	if secret != nil {
+		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
+		if err := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); err != nil {
+			return err
+		}
+	}
+	return r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen))
+}
+
+// publishedLive returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of
+// another ApiKey.
+func (r *Reconciler) publishedLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (*corev1.Secret, error) {
+	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(apiKey.UID))}
+	secret := new(corev1.Secret)
+	if err := r.Live.Get(ctx, name, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	if record, err := published.DecodeKey(secret); err == nil && record.Source.UID != apiKey.UID {
+		return nil, nil
+	}
+	return secret, nil
 }
 
 // parallel is the number of concurrent reconciliations, which mostly wait for the API server.

@@ -120,18 +120,29 @@ func (r *Reconciler) emitRemoval(ctx context.Context, p *plan) {
 	}
 }
 
-// withdraw writes the tombstone of a Merchant, without which its events would be kept, then deletes the ConfigMap, so
-// that its keys are refused, the signing secret and the copy. It reads from the API server, because the cache may be
-// late. A ConfigMap without the operator's label is not deleted.
+// withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
+// would be kept, and then deletes the ConfigMap, the signing secret and the copy. The ConfigMap stays until the tombstone is written, so
+// that an interruption forgets nothing. A Merchant that was never published leaves no tombstone. It reads from the API server, because
+// the cache may be late. A ConfigMap without the operator's label is not changed.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	f, err := r.gather(ctx, r.Live, merchant)
 	if err != nil {
 		return err
 	}
-	if err := r.WriteTombstone(ctx, published.TombstoneMerchant, merchant); err != nil {
-		return err
+	if f.published != nil && f.published.Labels[published.Label] != published.LabelMerchant {
+		f.published = nil
 	}
-	if f.published != nil && f.published.Labels[published.Label] == published.LabelMerchant {
+	if f.published != nil {
+		if err := writes.CloseMerchant(ctx, r.Client, f.published); err != nil {
+			return err
+		}
+	}
+	if f.published != nil || f.signing != nil || len(f.delivered) > 0 {
+		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, merchant); err != nil {
+			return err
+		}
+	}
+	if f.published != nil {
 		err := r.Client.Delete(ctx, f.published, client.Preconditions{UID: &f.published.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.published), err)

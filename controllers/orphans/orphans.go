@@ -127,9 +127,9 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 	if err != nil || !k.Watched(record.Source.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // see above
 	}
-	return reconcile.Result{}, k.sweep(ctx, secret, published.Tombstone{
+	return k.sweep(ctx, secret, published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source,
-	})
+	}, func() error { return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now()) })
 }
 
 // Reconcile deletes the published merchant if it is an orphan.
@@ -138,10 +138,10 @@ func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (
 	if err != nil || !m.Watched(record.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // as for keys
 	}
-	return reconcile.Result{}, m.sweep(ctx, configMap, published.Tombstone{
+	return m.sweep(ctx, configMap, published.Tombstone{
 		Kind: published.TombstoneMerchant, ID: record.MerchantID,
 		Source: published.Source{Namespace: record.Namespace, Name: record.Name, UID: record.UID},
-	})
+	}, func() error { return writes.CloseMerchant(ctx, m.Client, configMap) })
 }
 
 // Reconcile deletes the published signing secret if it is an orphan.
@@ -150,9 +150,9 @@ func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconci
 	if err != nil || !w.Watched(record.Source.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // as for keys
 	}
-	return reconcile.Result{}, w.sweep(ctx, secret, published.Tombstone{
+	return w.sweep(ctx, secret, published.Tombstone{
 		Kind: published.TombstoneMerchant, ID: record.MerchantID, Source: record.Source,
-	})
+	}, func() error { return nil })
 }
 
 // Reconcile writes the tombstone of a claim's ApiKey that was deleted without one. The claim stays as long as the
@@ -186,26 +186,29 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	return reconcile.Result{}, c.writeTombstone(ctx, ended)
 }
 
-// sweep deletes the object if its source was deleted.
-func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone) error {
+// sweep revokes the object if its source was deleted, then remembers that, then deletes the object.
+func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone, revoke func() error) (reconcile.Result, error) {
 	orphaned, err := s.orphaned(ctx, ended)
 	if err != nil || !orphaned {
-		return err
-	}
-	if err := s.writeTombstone(ctx, ended); err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	uid := object.GetUID()
+	if err := revoke(); err != nil {
+		return reconciler.Finish(err)
+	}
+	if err := s.writeTombstone(ctx, ended); err != nil {
+		return reconcile.Result{}, err
+	}
 	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, client.Preconditions{UID: &uid})); err != nil {
-		return fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err)
+		return reconcile.Result{}, fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err)
 	}
 	logf.FromContext(ctx).Info("deleted a published object whose source is gone",
 		"source", ended.Source.Namespace+"/"+ended.Source.Name)
-	return nil
+	return reconcile.Result{}, nil
 }
 
 // orphaned reports whether the source does not exist: no object with its UID in the cache, and none of its name with
-// that UID on the API server.
+// that UID on the API server. An object that is being deleted does not exist, whatever finalizers hold it.
 func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool, error) {
 	if ended.Kind == published.TombstoneMerchant {
 		return orphanedFrom(ctx, s, index.Merchants, published.MerchantName(ended.ID), ended, &v1alpha1.Merchant{})
@@ -218,8 +221,10 @@ func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Inde
 	if err != nil {
 		return false, fmt.Errorf("find the source of %s: %w", name, err)
 	}
-	if len(known) > 0 {
-		return false, nil
+	for _, object := range known {
+		if object.GetDeletionTimestamp().IsZero() {
+			return false, nil
+		}
 	}
 	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}
 	switch err := s.Live.Get(ctx, named, source); {
@@ -228,7 +233,7 @@ func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Inde
 	case err != nil:
 		return false, fmt.Errorf("read the source %s of %s: %w", named, name, err)
 	}
-	return published.ID(source.GetUID()) != ended.ID, nil
+	return published.ID(source.GetUID()) != ended.ID || !source.GetDeletionTimestamp().IsZero(), nil
 }
 
 // writeTombstone uses the id of a Merchant if its record has no UID.

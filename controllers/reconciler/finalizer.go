@@ -43,6 +43,9 @@ func addFinalizer(ctx context.Context, b *Base, object client.Object) (added boo
 
 // removeFinalizer reads the finalizers from the API server, and replaces that version only.
 func removeFinalizer(ctx context.Context, b *Base, object client.Object) error {
+	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
+		return nil // whoever has removed it adds none to an object that is being deleted
+	}
 	kind, err := apiutil.GVKForObject(object, b.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)

@@ -13,12 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -57,7 +55,8 @@ type Steps[O client.Object, P any] struct {
 	Apply func(ctx context.Context, plan P) error
 	// Report emits events and writes the status. It returns the time until the next check is due; 0: never.
 	Report func(ctx context.Context, plan P, failure error) (time.Duration, error)
-	// Withdraw deletes everything that was written for a deleted object.
+	// Withdraw deletes everything that was written for a deleted object. It is called again after an interruption and at each start,
+	// as long as the object exists.
 	Withdraw func(ctx context.Context, object O) error
 }
 
@@ -69,15 +68,13 @@ func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O
 	if b.written.behind(object, b.Clock.Now()) {
 		return reconcile.Result{RequeueAfter: afterWrite}, nil
 	}
-	added, err := addFinalizer(ctx, b, object)
-	if err != nil {
-		return Finish(err)
-	}
+	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
+	added, unfinalized := addFinalizer(ctx, b, object)
 	plan, err := decide(ctx, b, object, added, steps)
 	if err == nil {
 		err = steps.Apply(ctx, plan)
 	}
-	return report(ctx, plan, err, steps)
+	return report(ctx, plan, errors.Join(err, unfinalized), steps)
 }
 
 // decide uses the plan from the caches only if it is certain. Otherwise it asks the API server, so that a late cache,
@@ -199,11 +196,9 @@ func Until(now time.Time, moments ...time.Time) time.Duration {
 	return next
 }
 
-// withdraw deletes everything that was written for the object, and then removes the finalizer.
+// withdraw deletes everything that was written for the object, and then removes the finalizer. It does not ask for the finalizer first:
+// whoever may write the object may have removed it.
 func withdraw[T any, O Object[T], P any](ctx context.Context, b *Base, object O, steps Steps[O, P]) error {
-	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
-		return nil
-	}
 	if err := steps.Withdraw(ctx, object); err != nil {
 		return err
 	}

@@ -26,12 +26,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// Changes passes changes of the spec, the loss of the finalizer or of the status, and another object of the same
-// name. The operator's own status writes do not pass: otherwise a failure with a varying message would be retried
+// Changes passes changes of the spec, the loss of the finalizer or of the status, the begin of a deletion, and another object of the
+// same name. The operator's own status writes do not pass: otherwise a failure with a varying message would be retried
 // without back-off.
 func Changes(conditionsOf func(client.Object) []metav1.Condition) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
+		if !after.GetDeletionTimestamp().IsZero() {
+			return before.GetDeletionTimestamp().IsZero() || before.GetUID() != after.GetUID()
+		}
 		return before.GetGeneration() != after.GetGeneration() ||
 			before.GetUID() != after.GetUID() ||
 			controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer) && !controllerutil.ContainsFinalizer(after, v1alpha1.Finalizer) ||

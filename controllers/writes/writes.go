@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // FieldOwner is the field manager of everything the operator writes.
@@ -47,6 +49,48 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := client.IgnoreNotFound(c.Delete(ctx, secret, preconditions)); err != nil {
 		return fmt.Errorf("delete Secret %s: %w", types.NamespacedName{Namespace: namespace, Name: name}, err)
+	}
+	return nil
+}
+
+// DisableKey writes the state Disabled into a published record, so that no replica accepts the key. It leaves the record for whoever
+// comes after an interruption. A record that cannot be decoded opens nothing; one of a newer version cannot be written, so it is deleted.
+func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
+	record, err := published.DecodeKey(secret)
+	switch {
+	case errors.Is(err, published.ErrNewerVersion):
+		return DeleteSecret(ctx, c, secret.Namespace, secret.Name, client.Preconditions{UID: &secret.UID})
+	case err != nil || record.State == v1alpha1.ApiKeyDisabled:
+		return nil //nolint:nilerr // see above
+	}
+	record.State, record.Revision = v1alpha1.ApiKeyDisabled, record.NextRevision(now)
+	disabled, err := published.EncodeKey(secret.Namespace, record)
+	if err == nil {
+		err = client.IgnoreNotFound(ReplaceSecret(ctx, c, secret, disabled))
+	}
+	if err != nil {
+		return fmt.Errorf("disable key %s: %w", record.KeyID, err)
+	}
+	return nil
+}
+
+// CloseMerchant writes the state Closed into a published merchant, so that its keys are refused. For the rest it is like DisableKey.
+func CloseMerchant(ctx context.Context, c client.Client, configMap *corev1.ConfigMap) error {
+	record, err := published.DecodeMerchant(configMap)
+	switch {
+	case errors.Is(err, published.ErrNewerVersion):
+		return client.IgnoreNotFound(c.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}))
+	case err != nil || record.State == v1alpha1.MerchantClosed:
+		return nil //nolint:nilerr // as for keys
+	}
+	record.State = v1alpha1.MerchantClosed
+	closed, err := published.EncodeMerchant(configMap.Namespace, record)
+	if err == nil {
+		closed.UID, closed.ResourceVersion = configMap.UID, configMap.ResourceVersion
+		err = client.IgnoreNotFound(CreateOrUpdate(ctx, c, closed))
+	}
+	if err != nil {
+		return fmt.Errorf("close merchant %s: %w", record.MerchantID, err)
 	}
 	return nil
 }
