@@ -1,5 +1,6 @@
 // Package orphans deletes published objects whose ApiKey or Merchant was deleted without its finalizer, for example
-// by hand. Such a key would stay valid forever. It also deletes expired tombstones and the claims that end with them.
+// by hand. Such a key would stay valid forever. It also deletes tombstones that have expired or are too many, and the claims that end
+// with them.
 package orphans
 
 import (
@@ -54,6 +55,9 @@ type (
 func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
 		return fmt.Errorf("index claims: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace); err != nil {
+		return fmt.Errorf("index tombstones: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-key").

@@ -1,10 +1,13 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -14,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// tombstones is the controller for expired tombstones.
+// tombstones is the controller for tombstones that have expired or are too many.
 type tombstones struct{ Sweeper }
 
 // claimKeyIndex finds claims by the key id of their owner.
@@ -32,27 +35,86 @@ func claimKey(object client.Object) []string {
 	return []string{claim.KeyID}
 }
 
-// Reconcile deletes an expired tombstone: first the claims of its key id, then the tombstone, so that an interrupted
-// reconciliation is repeated. A tombstone that cannot be decoded stays.
+// maxTombstones is the maximum number of tombstones for the objects of one namespace. Whoever may create and delete ApiKeys there would
+// otherwise fill the credentials namespace and the memory of every role.
+const maxTombstones = 1000
+
+// tombstoneIndex finds the tombstones of the objects of a namespace.
+const tombstoneIndex = "tombstone.namespace"
+
+func tombstoneNamespace(object client.Object) []string {
+	configMap, ok := object.(*corev1.ConfigMap)
+	if !ok || configMap.Labels[published.Label] != published.LabelTombstone {
+		return nil
+	}
+	tombstone, err := published.DecodeTombstone(configMap)
+	if err != nil {
+		return nil
+	}
+	return []string{tombstone.Source.Namespace}
+}
+
+// Reconcile deletes a tombstone that has expired, and the oldest ones of its namespace if there are too many. A tombstone that cannot be
+// decoded stays.
 func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (reconcile.Result, error) {
 	tombstone, err := published.DecodeTombstone(configMap)
 	if err != nil || !t.Watched(tombstone.Source.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // see above
 	}
-	if left := tombstone.Expires().Sub(t.Clock.Now()); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+	left := tombstone.Expires().Sub(t.Clock.Now())
+	if left <= 0 {
+		return reconciler.Finish(t.remove(ctx, tombstone, configMap, "expired"))
 	}
-	if tombstone.Kind == published.TombstoneApiKey {
-		if err := t.releaseClaims(ctx, tombstone.ID); err != nil {
-			return reconcile.Result{}, err
+	if err := t.bound(ctx, tombstone.Source.Namespace); err != nil {
+		return reconciler.Finish(err)
+	}
+	return reconcile.Result{RequeueAfter: left}, nil
+}
+
+// bound deletes the oldest tombstones of a namespace that has more than maxTombstones.
+func (t tombstones) bound(ctx context.Context, namespace string) error {
+	var list corev1.ConfigMapList
+	if err := t.Client.List(ctx, &list, client.MatchingFields{tombstoneIndex: namespace}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the tombstones of a namespace: %w", err)
+	}
+	surplus := len(list.Items) - maxTombstones
+	if surplus <= 0 {
+		return nil
+	}
+	type entry struct {
+		published.Tombstone
+
+		configMap *corev1.ConfigMap
+	}
+	var all []entry
+	for i := range list.Items {
+		if tombstone, err := published.DecodeTombstone(&list.Items[i]); err == nil {
+			all = append(all, entry{tombstone, &list.Items[i]})
 		}
 	}
-	preconditions := client.Preconditions{UID: &configMap.UID, ResourceVersion: &configMap.ResourceVersion}
-	if err := client.IgnoreNotFound(t.Client.Delete(ctx, configMap, preconditions)); err != nil {
-		return reconciler.Finish(fmt.Errorf("delete the tombstone %s: %w", configMap.Name, err))
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) })
+	for _, e := range all[:min(surplus, len(all))] {
+		if err := t.remove(ctx, e.Tombstone, e.configMap, "one of too many"); err != nil {
+			return err
+		}
 	}
-	logf.FromContext(ctx).Info("deleted an expired tombstone", "tombstone", configMap.Name)
-	return reconcile.Result{}, nil
+	return nil
+}
+
+// remove deletes a tombstone: first the claims of its key id, then the tombstone, so that an interrupted reconciliation is repeated.
+func (t tombstones) remove(ctx context.Context, tombstone published.Tombstone, configMap *corev1.ConfigMap, why string) error {
+	if tombstone.Kind == published.TombstoneApiKey {
+		if err := t.releaseClaims(ctx, tombstone.ID); err != nil {
+			return err
+		}
+	}
+	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: configMap.Namespace, Name: configMap.Name}}
+	preconditions := client.Preconditions{UID: &configMap.UID, ResourceVersion: &configMap.ResourceVersion}
+	if err := client.IgnoreNotFound(t.Client.Delete(ctx, doomed, preconditions)); err != nil {
+		return fmt.Errorf("delete the tombstone %s: %w", configMap.Name, err)
+	}
+	logf.FromContext(ctx).Info("deleted a tombstone", "tombstone", configMap.Name, "reason", why)
+	return nil
 }
 
 // releaseClaims deletes the claims of a deleted key id. A claim that was taken over has another key id or version.
