@@ -307,7 +307,7 @@ func mendFirst(key *v1alpha1.ApiKey) string {
 	if readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition).Reason == v1alpha1.ReasonMerchantNotFound {
 		return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
 	}
-	return "Repair that first; the operator checks again within a minute. All of it: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace
+	return "Change that first. All that there is to do: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace
 }
 
 // checkMerchant checks that the Merchant of an ApiKey exists: without it, no key works.

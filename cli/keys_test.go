@@ -228,7 +228,7 @@ func TestKeys_SecretConflict(t *testing.T) {
 		t.Errorf("it waited for a person: %s", issued.problems)
 	}
 	for _, command := range []string{"keys reveal till", "keys rotate till"} {
-		got := run(t, n.Namespace, command).want(t, exitError, "SecretConflict", "Repair that first", "kubectl merchant status acme")
+		got := run(t, n.Namespace, command).want(t, exitError, "SecretConflict", "Change that first", "kubectl merchant status acme")
 		if strings.Contains(got.problems, "keys rotate") {
 			t.Errorf("%s advises a rotation: %s", command, got.problems)
 		}
