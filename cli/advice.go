@@ -48,7 +48,7 @@ func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
 func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 	add := func(format string, args ...any) { next = append(next, key.Name+": "+fmt.Sprintf(format, args...)) }
 	rotate := fmt.Sprintf("kubectl merchant keys rotate %s -n %s", key.Name, key.Namespace)
-	ready := readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition)
+	ready := newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition)
 	switch ready.Reason {
 	case v1alpha1.ReasonPublished, v1alpha1.ReasonDisabled, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed:
 	case v1alpha1.ReasonNotIssued:

@@ -55,7 +55,7 @@ func (p *plugin) completeKeys(cmd *cobra.Command, args []string, typed string) (
 }
 
 func (p *plugin) complete(
-	cmd *cobra.Command, args []string, typed string, list client.ObjectList, namesOf func(client.ObjectList) []cobra.Completion,
+	cmd *cobra.Command, args []string, typed string, list client.ObjectList, complete func(client.ObjectList) []cobra.Completion,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -70,7 +70,7 @@ func (p *plugin) complete(
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var matching []cobra.Completion
-	for _, name := range namesOf(list) {
+	for _, name := range complete(list) {
 		if strings.HasPrefix(name, typed) {
 			matching = append(matching, name)
 		}

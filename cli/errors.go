@@ -62,7 +62,7 @@ func printError(to io.Writer, err error) int {
 		fmt.Fprintf(to, "error: %v\n%s\n", wrong.cause, wrong.hint)
 		return exitUsage
 	}
-	if missing, ok := missingRightOf(err); ok {
+	if missing, ok := parseForbidden(err); ok {
 		fmt.Fprint(to, missing)
 		return exitError
 	}
@@ -82,7 +82,7 @@ type missingRight struct{ user, verb, resource, group, namespace string }
 // forbidden is how every Kubernetes API server describes a missing right.
 var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]+)" in API group "([^"]*)" (?:in the namespace "([^"]+)"|at the cluster scope)`)
 
-func missingRightOf(err error) (missingRight, bool) {
+func parseForbidden(err error) (missingRight, bool) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsForbidden(status) {
 		return missingRight{}, false

@@ -133,7 +133,7 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	case err != nil:
 		e.explainKey(directory.ReasonOf(presented, err), presented, objects, record)
 	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
-		e.Allowlist = namesOf(principal.Merchant.Allowlist, netip.Prefix.String)
+		e.Allowlist = names(principal.Merchant.Allowlist, netip.Prefix.String)
 		e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the merchant: "+strings.Join(e.Allowlist, ", ")+".",
 			"Add it to spec.ipAllowlist of the Merchant. If it is the address of a proxy, start the API with --trusted-proxies.")
 	case !principal.Live:

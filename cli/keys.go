@@ -304,7 +304,7 @@ func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 
 // mendFirst says what to do about an obstacle.
 func mendFirst(key *v1alpha1.ApiKey) string {
-	if readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition).Reason == v1alpha1.ReasonMerchantNotFound {
+	if newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition).Reason == v1alpha1.ReasonMerchantNotFound {
 		return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
 	}
 	return "Change that first. All that there is to do: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace

@@ -195,7 +195,7 @@ type blocksFlag []v1alpha1.IPBlock
 
 // String returns the value of the flag.
 func (b *blocksFlag) String() string {
-	return strings.Join(namesOf(*b, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	return strings.Join(names(*b, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
 }
 
 // Type is the name of the value in --help.

@@ -109,7 +109,7 @@ func (p *plugin) collect(ctx context.Context, kube *cluster, namespace client.In
 		options []client.ListOption
 	}{{&merchants, []client.ListOption{namespace}}, {&keys, []client.ListOption{namespace}}, {&events, []client.ListOption{namespace}}, {&pods, installed}, {&deployments, installed}} {
 		err := kube.List(ctx, part.list, part.options...)
-		if missing, ok := missingRightOf(err); ok {
+		if missing, ok := parseForbidden(err); ok {
 			r.Missing = append(r.Missing, missing.String())
 		} else if err != nil {
 			return r, fmt.Errorf("collect the report: %w", err)
@@ -142,12 +142,12 @@ func reportedMerchant(merchant *v1alpha1.Merchant) reported {
 	spec := merchant.Spec.DeepCopy()
 	spec.DisplayName = "" // its name is enough
 	if spec.Webhook != nil {
-		spec.Webhook.URL = originOf(spec.Webhook.URL)
+		spec.Webhook.URL = urlOrigin(spec.Webhook.URL)
 	}
 	if spec.Page != nil {
-		spec.Page.ReturnURL = originOf(spec.Page.ReturnURL)
+		spec.Page.ReturnURL = urlOrigin(spec.Page.ReturnURL)
 	}
-	return reportedOf(merchant, spec, &merchant.Status)
+	return newReported(merchant, spec, &merchant.Status)
 }
 
 func reportedKey(key *v1alpha1.ApiKey) reported {
@@ -158,10 +158,10 @@ func reportedKey(key *v1alpha1.ApiKey) reported {
 	if status.LastRotation != nil && status.LastRotation.Actor != "" {
 		status.LastRotation.Actor = redacted
 	}
-	return reportedOf(key, spec, status)
+	return newReported(key, spec, status)
 }
 
-func reportedOf(object client.Object, spec, status any) reported {
+func newReported(object client.Object, spec, status any) reported {
 	r := reported{
 		Namespace: object.GetNamespace(), Name: object.GetName(), Generation: object.GetGeneration(), Created: object.GetCreationTimestamp(),
 		Deleted: object.GetDeletionTimestamp() != nil, Spec: spec, Status: status,
@@ -189,8 +189,8 @@ func reportedPod(pod *corev1.Pod) podReport {
 
 const redacted = "[redacted]"
 
-// originOf is a URL without its path and query, which often have a token.
-func originOf(url string) string {
+// urlOrigin is a URL without its path and query, which often have a token.
+func urlOrigin(url string) string {
 	found := origin.FindString(url)
 	if found == "" || found == url {
 		return found

@@ -55,7 +55,7 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 		return hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
-	if ready := readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition); !ready.Status {
+	if ready := newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition); !ready.Status {
 		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", ready.Reason, ready.Message)
 	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)

@@ -92,7 +92,7 @@ func (s merchantStatus) allowlist() string {
 	if len(s.Allowlist) == 0 {
 		return "any address"
 	}
-	list := strings.Join(namesOf(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	list := strings.Join(names(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
 	if s.AllowlistMode == v1alpha1.IPAllowlistReport {
 		list += " (report only)"
 	}

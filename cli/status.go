@@ -101,10 +101,10 @@ type webhookStatus struct {
 }
 
 func (s merchantStatus) names() []string {
-	return append([]string{merchantKind + "/" + s.Name}, namesOf(s.Keys, func(key keyStatus) string { return apiKeyKind + "/" + key.Name })...)
+	return append([]string{merchantKind + "/" + s.Name}, names(s.Keys, func(key keyStatus) string { return apiKeyKind + "/" + key.Name })...)
 }
 
-func namesOf[T any](all []T, name func(T) string) []string {
+func names[T any](all []T, name func(T) string) []string {
 	names := make([]string, len(all))
 	for i, one := range all {
 		names[i] = name(one)
@@ -112,10 +112,10 @@ func namesOf[T any](all []T, name func(T) string) []string {
 	return names
 }
 
-func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
+func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
-		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: readinessOf(merchant.Status.Conditions, v1alpha1.ReadyCondition),
+		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: newReadiness(merchant.Status.Conditions, v1alpha1.ReadyCondition),
 		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode,
 		Refused: merchant.Status.Allowlist, Keys: make([]keyStatus, len(keys)),
 	}
@@ -125,12 +125,12 @@ func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time
 			s.Webhook.WebhookStatus = *merchant.Status.Webhook
 		}
 		if meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition) != nil {
-			s.Webhook.Healthy = new(readinessOf(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition))
+			s.Webhook.Healthy = new(newReadiness(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition))
 		}
 	}
 	for i, key := range keys {
 		s.Keys[i] = keyStatus{
-			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, Mode: key.Spec.Mode, State: key.Spec.State, Ready: readinessOf(key.Status.Conditions, v1alpha1.ReadyCondition),
+			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, Mode: key.Spec.Mode, State: key.Spec.State, Ready: newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition),
 			Generation: key.Status.KeyGeneration, Issued: key.Status.LastRotation, LastUsed: key.Status.LastUsedTime, ExpiresAt: key.Spec.ExpiresAt,
 			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
 		}
@@ -142,7 +142,7 @@ func statusOf(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time
 	return s
 }
 
-func readinessOf(conditions []metav1.Condition, kind string) readiness {
+func newReadiness(conditions []metav1.Condition, kind string) readiness {
 	condition := meta.FindStatusCondition(conditions, kind)
 	if condition == nil {
 		return readiness{Reason: "Unknown", Message: "the operator has not seen the object yet"}
@@ -182,7 +182,7 @@ func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, o
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
 	now := p.now()
-	s := statusOf(merchant, keysOf(keys.Items, merchant), now)
+	s := newMerchantStatus(merchant, ownKeys(keys.Items, merchant), now)
 	if err := out.write(p.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, o
 	return nil
 }
 
-func keysOf(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.ApiKey {
+func ownKeys(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.ApiKey {
 	var own []v1alpha1.ApiKey
 	for _, key := range keys {
 		if key.Namespace == merchant.Namespace && key.Spec.MerchantRef.Name == merchant.Name {
@@ -227,7 +227,7 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces
 	now := p.now()
 	list := merchantList{Items: make([]merchantStatus, len(merchants)), allNamespaces: allNamespaces}
 	for i := range merchants {
-		list.Items[i] = statusOf(&merchants[i], keysOf(keys.Items, &merchants[i]), now)
+		list.Items[i] = newMerchantStatus(&merchants[i], ownKeys(keys.Items, &merchants[i]), now)
 	}
 	if len(list.Items) == 0 && out.format == "" {
 		where := "in namespace " + kube.namespace
@@ -248,7 +248,7 @@ type merchantList struct {
 }
 
 func (l merchantList) names() []string {
-	return namesOf(l.Items, func(s merchantStatus) string { return merchantKind + "/" + s.Name })
+	return names(l.Items, func(s merchantStatus) string { return merchantKind + "/" + s.Name })
 }
 
 func (l merchantList) writeTable(to io.Writer, now time.Time) error {

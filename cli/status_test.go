@@ -130,7 +130,7 @@ func TestAdvice(t *testing.T) {
 			{Type: v1alpha1.ExpiringSoonCondition, Status: metav1.ConditionTrue, Message: "The key expires soon."},
 		},
 	}
-	s := statusOf(merchant, []v1alpha1.ApiKey{key}, now)
+	s := newMerchantStatus(merchant, []v1alpha1.ApiKey{key}, now)
 	want := []string{
 		"till: Choose another secretName.",
 		"till: Give the new key to the merchant.",
@@ -162,7 +162,7 @@ func TestStatusShowsWhatTheAllowlistRefuses(t *testing.T) {
 		{Block: "198.51.100.0/24", Requests: 212, FirstSeen: metav1.NewTime(now.Add(-time.Hour)), LastSeen: metav1.NewTime(now.Add(-5 * time.Minute))},
 	}}
 	var screen strings.Builder
-	if err := statusOf(merchant, nil, now).writeText(&screen, now); err != nil {
+	if err := newMerchantStatus(merchant, nil, now).writeText(&screen, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"203.0.113.0/24 (report only)", "198.51.100.0/24, 212 requests, the last 5m ago", "add the networks that you know to spec.ipAllowlist"} {

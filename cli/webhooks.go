@@ -56,7 +56,7 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		}
 		webhooks := []merchantWebhook{}
 		for i := range merchants {
-			if s := statusOf(&merchants[i], nil, p.now()); s.Webhook != nil {
+			if s := newMerchantStatus(&merchants[i], nil, p.now()); s.Webhook != nil {
 				webhooks = append(webhooks, merchantWebhook{s.Namespace, s.Name, *s.Webhook})
 			}
 		}
@@ -197,7 +197,7 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 type entryList []deadletters.Entry
 
 func (l entryList) names() []string {
-	return namesOf(l, func(e deadletters.Entry) string { return e.ID })
+	return names(l, func(e deadletters.Entry) string { return e.ID })
 }
 
 func (p *plugin) resendCommand() *cobra.Command {

@@ -106,7 +106,9 @@ func (w *writeFlags) patch(ctx context.Context, kube *cluster, key *v1alpha1.Api
 		options = append(options, client.DryRunAll)
 	}
 	generation, uid := key.Generation, key.UID
-	return retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) && key.Generation == generation && key.UID == uid }, func() error {
+	return retry.OnError(retry.DefaultRetry, func(err error) bool {
+		return apierrors.IsConflict(err) && key.Generation == generation && key.UID == uid
+	}, func() error {
 		before := key.DeepCopy()
 		edit()
 		err := kube.Patch(ctx, key, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
