@@ -23,7 +23,7 @@ type Options struct {
 	// URL says where Redis is; see Open for its forms. It may hold a password: it is never logged.
 	URL string
 	// Timeout bounds each command, from the call to the answer: the wait in a queue and for a connection are part of it. A command
-	// that a server ran not, because it does not know the script or has moved the slot, is sent again with as much time. Default 300 ms.
+	// that a server did not run, because it does not know the script or has moved the slot, is sent again with as much time. Default 300 ms.
 	Timeout time.Duration
 	// PoolSize is the number of connections to each Redis server. Default 10 per CPU, 5 per CPU to each server of a Redis Cluster.
 	PoolSize int

@@ -103,7 +103,7 @@ func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*tes
 			thaw := s.freezeOperator()
 			remove(s, merchant)
 			s.dispatchers[0].restart(t)
-			eventuallySees(t, "each event was put off", func() (string, bool) {
+			eventuallySees(t, "each event was deferred", func() (string, bool) {
 				count := deferrals(t, s.dispatchers[0].ops, "unknown_merchant")
 				return fmt.Sprintf("%v of %d were; left: %v", count, events, s.eventRecords(merchant)), count >= events
 			})
@@ -117,7 +117,7 @@ func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*tes
 				})
 			}
 		}
-		return rounds, fmt.Sprintf("%d events put off while nothing was published, all delivered afterwards", rounds*events)
+		return rounds, fmt.Sprintf("%d events deferred while nothing was published, all delivered afterwards", rounds*events)
 	}
 }
 
@@ -160,7 +160,7 @@ func tryRemovedWebhooks(t *testing.T) (int, string) {
 			return record.Webhook == nil || record.Webhook.URL == ""
 		})
 		s.dispatchers[0].restart(t)
-		eventuallySees(t, "each event was put off", func() (string, bool) {
+		eventuallySees(t, "each event was deferred", func() (string, bool) {
 			count := deferrals(t, s.dispatchers[0].ops, "webhook_removed")
 			return fmt.Sprintf("%v of %d were; left: %v", count, events, s.eventRecords(merchant)), count >= events
 		})
@@ -171,7 +171,7 @@ func tryRemovedWebhooks(t *testing.T) (int, string) {
 			})
 		}
 	}
-	return rounds, fmt.Sprintf("%d events put off while there was no webhook, all delivered afterwards", rounds*events)
+	return rounds, fmt.Sprintf("%d events deferred while there was no webhook, all delivered afterwards", rounds*events)
 }
 
 func (s *deployment) setWebhook(name string, webhook *v1alpha1.Webhook) {

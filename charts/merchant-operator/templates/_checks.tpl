@@ -9,7 +9,7 @@
 {{- if and (eq $redis.type "Cluster") (ne (int $redis.database) 0) }}{{ fail "redis.database: a Redis Cluster has only database 0" }}{{ end -}}
 {{- if and (eq $redis.type "URL") (not $redis.url.secretName) }}{{ fail "redis.url.secretName: set it for redis.type URL, to the Secret with the URL" }}{{ end -}}
 {{- $unprotected := include "merchant-operator.redisUnprotected" . -}}
-{{- if and $unprotected (not $redis.allowInsecure) }}{{ fail (printf "%s: set it, because whoever can connect to Redis without a password, or reads what is sent without TLS, decides which keys are valid and what was paid; to do without, set redis.allowInsecure" $unprotected) }}{{ end -}}
+{{- if and $unprotected (not $redis.allowInsecure) }}{{ fail (printf "%s: set it, because anyone who can connect to Redis without a password, or read what is sent without TLS, decides which keys are valid and what was paid; to do without, set redis.allowInsecure" $unprotected) }}{{ end -}}
 {{- if and (eq $redis.type "Bundled") (or $redis.tls.enabled $redis.auth.secretName) }}{{ fail "redis.tls, redis.auth: the bundled Redis has no TLS and no password; set another redis.type" }}{{ end -}}
 {{- if eq .Values.credentialsNamespace.name .Release.Namespace }}{{ fail "credentialsNamespace.name: must not be the namespace of the release" }}{{ end -}}
 {{- if has .Values.credentialsNamespace.name .Values.watchNamespaces }}{{ fail "watchNamespaces: must not contain the credentials namespace" }}{{ end -}}
