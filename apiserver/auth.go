@@ -115,8 +115,22 @@ func (c caller) admission() store.Admission {
 		Digest:     c.Digest,
 		Live:       c.Live,
 		Blocked:    !c.Merchant.Active(),
-		Limit:      policyOf(c.Merchant.RateLimit),
+		Limit:      policyOf(c.rateLimit()),
 	}
+}
+
+// testRateLimit is the most that all test keys of a merchant get together: what they create is kept for a day, and takes Redis and its
+// processor from live traffic.
+var testRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 5, Burst: 100}
+
+// rateLimit is that of the merchant, in test mode no more than testRateLimit.
+func (c caller) rateLimit() v1alpha1.RateLimit {
+	limit := c.Merchant.RateLimit
+	if c.TestMode {
+		limit.RequestsPerSecond = min(limit.RequestsPerSecond, testRateLimit.RequestsPerSecond)
+		limit.Burst = min(limit.Burst, testRateLimit.Burst)
+	}
+	return limit
 }
 
 func policyOf(limit v1alpha1.RateLimit) ratelimit.Policy {

@@ -57,7 +57,7 @@ func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from call
 			Name:        merchant.DisplayName,
 			Status:      merchant.State,
 			IPAllowlist: allowlistStrings(merchant.Allowlist),
-			RateLimit:   merchant.RateLimit,
+			RateLimit:   from.rateLimit(),
 			Sessions: sessionLimits{
 				LifetimeSeconds:     merchant.Sessions.LifetimeSeconds,
 				MaxAmountCents:      session.MaxAmountCents,

@@ -243,7 +243,14 @@ type metrics struct {
 	unauthorized *prometheus.CounterVec
 	limited      *prometheus.CounterVec
 	rotations    *prometheus.CounterVec
+	unstored     *prometheus.CounterVec
 }
+
+// The modes of sessions, as metric labels.
+const (
+	modeLive = "live"
+	modeTest = "test"
+)
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
@@ -273,6 +280,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "merchant_operator_key_rotations_total",
 			Help: "API keys issued, by cause of the rotation.",
 		}, []string{"cause"}),
+		unstored: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "merchant_operator_refused_payments_unstored_total",
+			Help: "Reports of refused payments that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
+		}, []string{"mode"}),
 	}
 	// Counters start at 0, so that rate() sees the first increase.
 	for _, reason := range unauthorizedReasons() {
@@ -282,6 +293,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		m.limited.WithLabelValues(limit)
 	}
 	m.rotations.WithLabelValues(string(v1alpha1.RotationAPI))
+	for _, mode := range []string{modeLive, modeTest} {
+		m.unstored.WithLabelValues(mode)
+	}
 	return m
 }
 

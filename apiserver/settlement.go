@@ -190,4 +190,7 @@ func (r *internalAPI) count(payment session.Payment, settlement store.Settlement
 		result = settlementApplied
 	}
 	r.settlements.WithLabelValues(string(payment.Outcome), result).Inc()
+	if settlement.Unstored {
+		r.metrics.unstored.WithLabelValues(modeLive).Inc()
+	}
 }

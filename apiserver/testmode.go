@@ -44,6 +44,9 @@ func (a *publicAPI) settleTestSession(w http.ResponseWriter, r *http.Request, fr
 	case err != nil:
 		return err
 	}
+	if settlement.Unstored {
+		a.metrics.unstored.WithLabelValues(modeTest).Inc()
+	}
 	return respond(w, http.StatusOK, settlementResultOf(settlement))
 }
 

@@ -1,7 +1,9 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,5 +110,39 @@ func TestTrafficOfTestModeIsNotCountedAsLive(t *testing.T) {
 	r.report(id, f.rail("bank"), paid(1250)).wantError(t, http.StatusConflict, "session is of test mode, which no rail settles; refund the payment")
 	if got := r.metric(`merchant_operator_settlements_total{outcome="COMPLETED",result="test_session"}`); got != "1" {
 		t.Errorf("counted %q payments of test sessions", got)
+	}
+}
+
+// Whatever the merchant's limit is, its test keys together get a small fixed one.
+func TestTestMode_HasASmallRateOfItsOwn(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) {
+		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
+	})
+	key := f.testKey("test", acme)
+	r := f.start()
+	got := r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	if policy := got.header.Get("RateLimit-Policy"); policy != `"merchant";q=100;w=20` {
+		t.Errorf("the policy is %s, want 100 requests in 20 seconds", policy)
+	}
+	if limit := got.body["merchant"].(map[string]any)["rateLimit"]; !reflect.DeepEqual(limit, map[string]any{"requestsPerSecond": 5.0, "burst": 100.0}) {
+		t.Errorf("merchant/me says %v", limit)
+	}
+}
+
+// Past the bound of a session the answer stays the same, and a metric counts.
+func TestTestMode_KeepsAHandfulOfRefusedPayments(t *testing.T) {
+	f := newFixture(t)
+	key := f.testKey("test", f.merchant("acme"))
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated).text("sessionId")
+	for i := range 8 {
+		got := r.call(http.MethodPost, settleTest(id), key, fmt.Sprintf(`{"amountCents": 7, "paymentRef": "r%d"}`, i)).want(t, http.StatusOK)
+		if got.text("action") != "REFUND_REQUIRED" || got.body["applied"] != false {
+			t.Errorf("payment %d: %v", i, got.body)
+		}
+	}
+	if got := r.metric(`merchant_operator_refused_payments_unstored_total{mode="test"}`); got != "3" {
+		t.Errorf("%q payments are counted as not stored, want 3", got)
 	}
 }

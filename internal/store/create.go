@@ -86,7 +86,11 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	}
 	s.admissionArgs(call, admission)
 	call.Text(lifetime)
-	call.Int((wanted.Lifetime + s.retention).Milliseconds())
+	retention := s.retention
+	if admission.TestMode {
+		retention = testRetention
+	}
+	call.Int((wanted.Lifetime + retention).Milliseconds())
 	record := session.Record{
 		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, Currency: wanted.Currency,
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,

@@ -51,6 +51,8 @@ type Settlement struct {
 	RefundRequired bool
 	// Repeated: the same report had been given before, and nothing has changed.
 	Repeated bool
+	// Unstored: the refund is required as ever, but the session keeps no more refused payments, and no event tells of this one.
+	Unstored bool
 }
 
 // Settle applies what a rail reports of a payment, which has been validated. The same report gets the
@@ -91,9 +93,12 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 		keys = append(keys, space.Key(redis.EventKey, outbox.SessionEventID(id, mark)))
 	}
 	keys = append(keys, space.Key(redis.QueueKey), space.Key(redis.DueKey))
-	reply, err := s.redis.RunReplicated(ctx, settleScript, keys,
-		rules, string(payment.Outcome), payment.Ref, payment.AmountCents, paidAt, reason,
-		max(reportRetention, maxLifetime+s.retention).Milliseconds(), redis.Flag(s.redis.Replicated()))
+	keep, most := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), maxRefusedPayments
+	if id.TestMode() {
+		keep, most = "", maxRefusedTestPayments
+	}
+	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules, string(payment.Outcome), payment.Ref, payment.AmountCents,
+		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}
@@ -110,6 +115,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
 	decision, fields := session.Decision(reply.Text()), reply.List()
 	settled, err := sessionOf(id, &fields)
+	unstored := reply.Int() == 1
 	if err != nil || reply.Err() != nil {
 		return Settlement{}, redis.ErrCorrupt
 	}
@@ -121,6 +127,7 @@ func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
 		Applied:        decision.Ended(),
 		RefundRequired: decision.RefundRequired(),
 		Repeated:       decision == session.Repeated || decision == session.RefundedAgain,
+		Unstored:       unstored,
 	}, nil
 }
 

@@ -27,50 +27,48 @@ return {'OK' .. moment, decision, fields}
 -- Settles a session with a payment, for a rail.
 -- KEYS[1] is the session, KEYS[2] the event of its end, KEYS[3] that of a late and KEYS[4] that of a mismatching payment, KEYS[5] the
 -- bucket's queue, KEYS[6] its due merchants.
--- ARGV[1] are the rules for the payment's outcome, ARGV[2] is the outcome, ARGV[3] the payment reference, ARGV[4] the amount in cents,
--- ARGV[5] when it was paid in ms and ARGV[6] why it failed, both empty if not given, ARGV[7] how long to keep the session from a report
--- on in ms, ARGV[8] '1' if the answer waits for replicas.
+-- rules are those for the outcome; paid_at is in ms, and paid_at and reason are empty if not given. keep is how long to keep the session
+-- from a report on in ms, empty: no longer than it is. most is how many refused payments a session keeps. replicated is '1' if the answer
+-- waits for replicas.
+local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated = unpack(ARGV)
 
 local s = sessions(KEYS[5], KEYS[6])
-local refused = 'l:' .. ARGV[3]
-local fields = s.read(KEYS[1], KEYS[2], refused)
+local refused = 'l:' .. payment_ref
+local fields = s.read(KEYS[1], KEYS[2], refused, 'n')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
-local paid_at = ARGV[5] ~= '' and ARGV[5]
 
--- What a refused payment was: '<decision> <amount> <when it was paid in ms, or 0>'.
-local earlier = fields[#{SESSION_FIELDS} + 1]
-local payment, amount = 'unknown', string.match(fields[RECORD], '^%S+ (%d+) ')
-if earlier then
-  payment, amount = 'refused', string.match(earlier, '^%a+ (%d+) ')
-elseif fields[PAYMENT_REF] == ARGV[3] then
+-- What a refused payment was: '<decision> <amount> <when it was paid in ms, or 0>'. One that had failed before, and settled the session by
+-- that, has both: a report is compared with the one of its own outcome.
+local earlier, kept = fields[#{SESSION_FIELDS} + 1], tonumber(fields[#{SESSION_FIELDS} + 2]) or 0
+local settled = fields[PAYMENT_REF] == payment_ref
+local payment, known_amount = 'unknown', string.match(fields[RECORD], '^%S+ (%d+) ')
+if earlier and not (settled and outcome == 'FAILED') then
+  payment, known_amount = 'refused', string.match(earlier, '^%a+ (%d+) ')
+elseif settled then
   payment = 'settled'
 end
-local decision = amount and s.decide(ARGV[1], payment, fields, amount == ARGV[4])
+local decision = known_amount and s.decide(rules, payment, fields, known_amount == amount)
 if not decision then
   return {'CORRUPT'}
 end
 
-local function refuse(kind, event_key)
-  local change = {[refused] = decision .. ' ' .. ARGV[4] .. ' ' .. (paid_at or '0')}
-  s.change(KEYS[1], event_key, kind, change, {r = ARGV[3], v = ARGV[4], w = paid_at})
-end
-
+local refund = decision == 'late' and {'session.late_payment', KEYS[3]} or decision == 'mismatched' and {'session.payment_mismatch', KEYS[4]}
+local stored = not refund or kept < tonumber(most)
 if decision == 'applied' then
-  local reason = ARGV[6] ~= '' and ARGV[6] or nil
-  s.finish(KEYS[1], KEYS[2], {s = ARGV[2], e = now_ms, r = ARGV[3], y = reason, w = paid_at or nil})
+  local why = reason ~= '' and reason or nil
+  s.finish(KEYS[1], KEYS[2], {s = outcome, e = now_ms, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})
   fields = s.read(KEYS[1], KEYS[2])
-elseif decision == 'late' then
-  refuse('session.late_payment', KEYS[3])
-elseif decision == 'mismatched' then
-  refuse('session.payment_mismatch', KEYS[4])
+elseif refund and stored then
+  local change = {[refused] = decision .. ' ' .. amount .. ' ' .. (paid_at ~= '' and paid_at or '0'), n = kept + 1}
+  s.change(KEYS[1], refund[2], refund[1], change, {r = payment_ref, v = amount, w = paid_at ~= '' and paid_at})
 end
-if decision == 'applied' or decision == 'late' or decision == 'mismatched' then
-  call('PEXPIRE', KEYS[1], ARGV[7]) -- a report that is repeated gets the first one's answer for as long
-elseif ARGV[8] == '1' then
+if (decision == 'applied' or refund and stored) and keep ~= '' then
+  call('PEXPIRE', KEYS[1], keep) -- a report that is repeated gets the first one's answer for as long
+elseif replicated == '1' then
   -- WAIT waits for the last write of its own connection (Redis 7.2, Valkey), and this answer rests on what another one may have
   -- written. A field written as it is makes no difference but to that: replicas confirm in order.
   call('HSET', KEYS[1], 'x', fields[EXPIRES_AT])
 end
-return {'OK', decision, fields}
+return {'OK', decision, fields, stored and 0 or 1}

@@ -49,7 +49,7 @@ func (m *sessionModel) cancel() session.Decision {
 func (m *sessionModel) settle(p session.Payment) session.Decision {
 	m.look()
 	known, amount := session.PaymentUnknown, int64(1250)
-	if refused, ok := m.refused[p.Ref]; ok {
+	if refused, ok := m.refused[p.Ref]; ok && (m.ref != p.Ref || p.Outcome == session.Completed) {
 		known, amount = session.PaymentRefused, refused
 	} else if m.ref == p.Ref {
 		known = session.PaymentSettled

@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // paid and failed are reports on a session of newSession.
@@ -64,7 +68,7 @@ func TestSettlement(t *testing.T) {
 			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
 		},
 		"failed, then paid after all": {
-			[]step{{failed("a"), applied, failure}, {paid("a"), refund, failure}, {paid("a"), refundAgain, failure}, {failed("a"), nothing, ""}},
+			[]step{{failed("a"), applied, failure}, {paid("a"), refund, failure}, {paid("a"), refundAgain, failure}, {failed("a"), again, failure}, {of(7, failed("a")), nothing, ""}, {paid("a"), refundAgain, failure}},
 			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
 		},
 		"failed, then paid after all, and otherwise": {
@@ -201,6 +205,69 @@ func TestPaymentsOfNoSession(t *testing.T) {
 		}
 		if n := client(t, shared).Exists(t.Context(), bucketTagOf(id.Bucket())+"session:"+id.String()).Val(); n != 0 {
 			t.Errorf("%s: there is a session now", desc)
+		}
+	}
+}
+
+// A rail that refuses to stop, or whoever has a test key, gets the same answer for each payment; Redis keeps some of them.
+func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for name, test := range map[string]struct {
+		asks   store.Admission
+		settle func(context.Context, session.ID, session.Payment) (store.Settlement, error)
+		most   int
+	}{
+		"live": {merchant(), s.Settle, 100},
+		"test": {with(merchant(), inTestMode), s.SettleTest, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := mustCreate(t, s, test.asks, newSession()).Session.ID
+			if _, err := test.settle(t.Context(), id, paid("a")); err != nil {
+				t.Fatal(err)
+			}
+			for i := range test.most + 3 {
+				late := paid(fmt.Sprint("late ", i))
+				for again := range 2 {
+					unstored := i >= test.most
+					got, err := test.settle(t.Context(), id, late)
+					want := store.Settlement{Session: got.Session, RefundRequired: true, Unstored: unstored, Repeated: again == 1 && !unstored}
+					if diff := cmp.Diff(want, got, sameSession); err != nil || diff != "" {
+						t.Fatalf("late payment %d, report %d: %v (-want +got):\n%s", i, again, err, diff)
+					}
+				}
+			}
+			if got := len(storetest.Events(t, c, id)); got != test.most+1 {
+				t.Errorf("%d events, want the end and %d payments", got, test.most)
+			}
+			stored := 0
+			for field := range c.HGetAll(t.Context(), bucketTag(test.asks.MerchantID)+"session:"+id.String()).Val() {
+				if strings.HasPrefix(field, "l:") {
+					stored++
+				}
+			}
+			if stored != test.most {
+				t.Errorf("%d refused payments are stored, want %d", stored, test.most)
+			}
+			if again, err := test.settle(t.Context(), id, paid("a")); err != nil || !again.Applied || !again.Repeated {
+				t.Errorf("the payment that settled it, reported again: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// Nothing makes Redis keep a test session for longer than a day after its end.
+func TestSettleTest_KeepsNothingLonger(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := with(merchant(), inTestMode)
+	wanted := newSession()
+	id := mustCreate(t, s, asks, wanted).Session.ID
+	for _, payment := range []session.Payment{of(7, paid("a")), paid("b"), paid("c")} {
+		if _, err := s.SettleTest(t.Context(), id, payment); err != nil {
+			t.Fatal(err)
+		}
+		left := c.PTTL(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
+		if most := wanted.Lifetime + 24*time.Hour; left > most || left < most-patience {
+			t.Errorf("after payment %s it is kept for %s, want %s", payment.Ref, left, most)
 		}
 	}
 }

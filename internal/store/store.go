@@ -53,6 +53,14 @@ const (
 	reportRetention = 30 * 24 * time.Hour
 
 	defaultRetention = 72 * time.Hour
+	// testRetention is that of sessions of test mode, and no report prolongs it. Not less than idempotencyRetention.
+	testRetention = idempotencyRetention
+)
+
+// How many refused payments a session keeps. Further ones get the same answer, but nothing is stored and no event is recorded.
+const (
+	maxRefusedPayments     = 100
+	maxRefusedTestPayments = 5
 )
 
 // OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
@@ -63,6 +71,7 @@ const OverrideLifetime = 7 * 24 * time.Hour
 type Options struct {
 	// SessionRetention is how long a session outlives its expiry. Default 72 h, at least 24 h: a
 	// session must outlive the Idempotency-Key that names it. What a rail has reported on is kept for 30 days at least.
+	// Sessions of test mode are kept for 24 h.
 	SessionRetention time.Duration
 }
 

@@ -79,7 +79,7 @@ func (s orderState) create(call orderCall, got orderAnswer) (bool, orderState) {
 
 func (s orderState) settle(call orderCall, got orderAnswer) (bool, orderState) {
 	payment, known := payments[call.payment], session.PaymentUnknown
-	if s.refused[call.payment] {
+	if s.refused[call.payment] && (s.ref != payment.ref || payment.outcome == session.Completed) {
 		known = session.PaymentRefused
 	} else if s.ref == payment.ref {
 		known = session.PaymentSettled
