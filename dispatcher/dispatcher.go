@@ -118,6 +118,7 @@ func (d *dispatcher) prepare() {
 		drained:   func() { wake(d.drained) },
 	}
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
+	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
 }
 
 var errAborted = errors.New("shutdown timeout: aborted attempts in progress")

@@ -31,6 +31,7 @@ type metrics struct {
 	unhealthyEndpoints                        *prometheus.GaugeVec
 
 	registerInFlight func(func() int)
+	registerDropped  func(func() int64)
 }
 
 // Outcomes of an event.
@@ -84,6 +85,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			factory.NewGaugeFunc(prometheus.GaugeOpts{
 				Namespace: namespace, Subsystem: subsystem, Name: "attempts_in_flight", Help: "Delivery attempts in progress.",
 			}, func() float64 { return float64(inFlight()) })
+		},
+		registerDropped: func(dropped func() int64) {
+			factory.NewCounterFunc(prometheus.CounterOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "dead_letters_dropped_total",
+				Help: "Dead letters that were dropped, the oldest first, because their merchant had too many.",
+			}, func() float64 { return float64(dropped()) })
 		},
 		expiredSessions: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "sessions_expired_total", Help: "Sessions that this dispatcher expired. Sessions that a read expired are not counted.",

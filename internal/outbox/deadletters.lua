@@ -1,5 +1,6 @@
 --- deadletters
--- Expects clock and queue. Defines held(), dead_letter() and dead_keep_ms.
+-- Expects clock and queue. Defines held(), dead_letter() and dead_keep_ms. dead_letter() returns the oldest ones of a merchant that has
+-- more than MAX_DEAD_LETTERS: their events are known here alone, so whoever runs this drops them (drop_dead_letters).
 
 -- Dead letters are kept for 30 days, and so are their events.
 local dead_keep_ms = 2592000000
@@ -19,7 +20,23 @@ local function dead_letter(bucket_key, merchant_key, key, leased, reason, answer
   end
   call('PEXPIRE', merchant_key, dead_keep_ms)
   events.release(leased)
+  local excess = math.min(call('ZCARD', merchant_key) - MAX_DEAD_LETTERS, 100)
+  return excess > 0 and call('ZRANGE', merchant_key, 0, excess - 1) or {}
 end
+
+--- drop_dead_letters
+-- Drops dead letters of a merchant, and their events.
+-- KEYS[1] is the bucket's dead letters, KEYS[2] the merchant's, from KEYS[3] on events; ARGV their ids.
+
+local dropped = 0
+for i, id in ipairs(ARGV) do
+  if call('ZREM', KEYS[2], id) == 1 then -- else it was sent again meanwhile
+    call('ZREM', KEYS[1], id)
+    call('DEL', KEYS[i + 2])
+    dropped = dropped + 1
+  end
+end
+return {'OK', dropped}
 
 --- list_dead_letters
 -- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.

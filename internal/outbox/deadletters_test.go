@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -250,4 +251,43 @@ func TestEventsAreCountedByMerchant(t *testing.T) {
 		must(t, s.Delivered(t.Context(), lease, "here"))
 	}
 	want("after their delivery", s, 1, 0)
+}
+
+// An endpoint that fails for weeks fills Redis no further: the oldest dead letters go, with their events.
+func TestDeadLetters_OldestAreDroppedBeyondTheBound(t *testing.T) {
+	s := newFixture(t)
+	other := s
+	other.asks = storetest.MerchantOf(s.bucket())
+	kept := []string{other.deadLetter(t, "dns")}
+	first, second := s.deadLetter(t, "dns"), s.deadLetter(t, "dns")
+	now := time.Now()
+	for i, id := range []string{first, second} {
+		for _, key := range []string{"dead", "dead:" + s.asks.MerchantID} {
+			must(t, s.redis.ZAdd(t.Context(), s.tag+key, goredis.Z{Score: float64(now.Add(time.Duration(i-10) * time.Minute).UnixMilli()), Member: id}).Err())
+		}
+	}
+	var others []goredis.Z
+	for i := range outbox.MaxDeadLetters - 2 {
+		others = append(others, goredis.Z{Score: float64(now.UnixMilli()), Member: fmt.Sprint("evt_other_", i)})
+	}
+	must(t, s.redis.ZAdd(t.Context(), s.tag+"dead:"+s.asks.MerchantID, others...).Err())
+
+	kept = append(kept, s.deadLetter(t, "timeout"))
+	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
+	for _, id := range []string{first, second} {
+		if hash, due, dead := s.leftOf(t, id); hash || due || dead {
+			t.Errorf("%s: left are the event %t, its due time %t, a dead letter %t", id, hash, due, dead)
+		}
+	}
+	for _, id := range kept {
+		if hash, _, dead := s.leftOf(t, id); !hash || !dead {
+			t.Errorf("%s: left are the event %t, a dead letter %t", id, hash, dead)
+		}
+	}
+	if n := s.redis.ZCard(t.Context(), s.tag+"dead:"+s.asks.MerchantID).Val(); n != outbox.MaxDeadLetters {
+		t.Errorf("%d dead letters of the merchant, want %d", n, outbox.MaxDeadLetters)
+	}
+	if n := s.DroppedDeadLetters(); n != 2 {
+		t.Errorf("%d are counted as dropped, want 2", n)
+	}
 }

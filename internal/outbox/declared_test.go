@@ -1,8 +1,11 @@
 package outbox_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -38,6 +41,18 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: s.one(t)}))
 	must(t, s.Drop(ctx, s.one(t)))
 	s.fail(t, "here", gone)
+	var many []goredis.Z
+	var ids []any
+	for i := range outbox.MaxDeadLetters {
+		ids = append(ids, fmt.Sprint("evt_", i))
+		many = append(many, goredis.Z{Score: float64(time.Now().UnixMilli()), Member: ids[i]})
+	}
+	must(t, s.redis.ZAdd(ctx, s.tag+"dead:"+s.asks.MerchantID, many...).Err())
+	s.event(t)
+	must(t, s.DeadLetter(ctx, s.one(t), outbox.Details{Reason: "dns"})) // one too many
+	must(t, s.redis.ZRem(ctx, s.tag+"dead:"+s.asks.MerchantID, ids...).Err())
+	s.event(t)
+	must(t, s.DeadLetter(ctx, s.one(t), outbox.Details{Reason: "dns"}))
 	must(t, s.EndpointReported(ctx, s.state(t), "EndpointGone", false))
 	must(t, s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))

@@ -6,7 +6,7 @@ import "github.com/merchant-operator/merchant-operator/internal/redis"
 func Scripts() []*redis.Script {
 	return []*redis.Script{
 		rotationScript, testScript, leaseScript, forgetScript, endScript, failScript, retryTestScript, deferScript, deadLetterScript,
-		listDeadLettersScript, findDeadLettersScript, resendDeadLettersScript, pendingWorkScript, countBacklogScript,
+		dropDeadLettersScript, listDeadLettersScript, findDeadLettersScript, resendDeadLettersScript, pendingWorkScript, countBacklogScript,
 		resumeEndpointScript, readEndpointsScript, reportEndpointScript, forgetEndpointScript,
 	}
 }

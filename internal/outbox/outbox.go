@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -17,10 +18,16 @@ import (
 var ErrLeaseLost = errors.New("the lease was lost")
 
 // Outbox is the events in Redis. It is safe for concurrent use.
-type Outbox struct{ redis *redis.Client }
+type Outbox struct {
+	redis   *redis.Client
+	dropped atomic.Int64
+}
+
+// MaxDeadLetters is how many a merchant keeps. For each further one the oldest is dropped.
+const MaxDeadLetters = 10_000
 
 // New returns the outbox in a Redis.
-func New(client *redis.Client) *Outbox { return &Outbox{client} }
+func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 
 //go:embed *.lua
 var files embed.FS
@@ -34,7 +41,7 @@ var Budget = part("endpoint") + part("pay_report")
 var (
 	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
 	endpoint    = part("endpoint")
-	deadLetters = part("deadletters")
+	deadLetters = strings.ReplaceAll(part("deadletters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
 )
 
 // The scripts and their parts. A part uses what those before it define.
@@ -48,6 +55,7 @@ var (
 	retryTestScript         = redis.NewScript("retry_test_event", redis.Clock, queue, deadLetters, retryTestLua)
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
 	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
+	dropDeadLettersScript   = redis.NewScript("drop_dead_letters", redis.Clock, part("drop_dead_letters"))
 	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
 	findDeadLettersScript   = redis.NewScript("find_dead_letters", redis.Clock, findDeadLettersLua)
 	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))

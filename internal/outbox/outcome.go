@@ -62,8 +62,7 @@ const deadLetterLua = `
 if not held(KEYS[3], ARGV[1]) then
   return {'STALE'}
 end
-dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
-return {'OK'}
+return {'OK', dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])}
 `
 
 // deferLua puts events off, without counting an attempt. KEYS are those of the queue; ARGV each leased event as the queue has it, and
@@ -115,9 +114,33 @@ func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 
 // DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
 func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) error {
-	return o.runLeased(ctx, "make an event a dead letter", deadLetterScript, lease, lease.deadLetterKeys(),
-		details.Reason, details.Answer, details.Merchant)
+	keys := append(lease.keys(), lease.deadLetterKeys()...)
+	reply, err := o.redis.Run(ctx, deadLetterScript, keys, lease.queued, details.Reason, details.Answer, details.Merchant)
+	if err := leaseError("make an event a dead letter", &reply, err); err != nil {
+		return err
+	}
+	o.dropOldest(ctx, lease, reply.List())
+	return nil
 }
+
+// dropOldest drops dead letters beyond the bound of a merchant. What fails is left to the merchant's next dead letter.
+func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply) {
+	keys, ids := lease.deadLetterKeys(), []any{}
+	for excess.More() {
+		id := excess.Text()
+		keys, ids = append(keys, lease.space().Key(redis.EventKey, id)), append(ids, id)
+	}
+	if len(ids) == 0 || excess.Err() != nil {
+		return
+	}
+	if reply, err := o.redis.Run(ctx, dropDeadLettersScript, keys, ids...); err == nil {
+		reply.OK()
+		o.dropped.Add(reply.Int())
+	}
+}
+
+// DroppedDeadLetters is how many dead letters this Outbox has dropped, because their merchant had more than MaxDeadLetters.
+func (o *Outbox) DroppedDeadLetters() int64 { return o.dropped.Load() }
 
 // runLeased runs a script that has nothing to say but whether the lease was lost. It takes the keys of the queue and of the event
 // first, then those of more, and the lease as its first argument.
@@ -147,9 +170,11 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 		return Failed{}, err
 	}
 	failed := Failed{DeadLettered: reply.Int() == 1, Disabled: reply.Int() == 1}
+	excess := reply.List()
 	if err := reply.Err(); err != nil {
 		return Failed{}, fmt.Errorf("%s: %w", what, err)
 	}
+	o.dropOldest(ctx, lease, excess)
 	return failed, nil
 }
 

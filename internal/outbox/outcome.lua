@@ -72,11 +72,11 @@ if not held(KEYS[3], ARGV[1]) then
 end
 call('HINCRBY', KEYS[3], 'attempts', 1)
 local disabled = endpoint_failed()
-local dead = tonumber(ARGV[2]) < 0 or disabled
+local dead, excess = tonumber(ARGV[2]) < 0 or disabled, {}
 if dead then
-  dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[3], ARGV[8], ARGV[9])
+  excess = dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[3], ARGV[8], ARGV[9])
 else
   events.put_back(ARGV[1], now_ms + ARGV[2])
   call('HSET', KEYS[3], 'why', ARGV[3])
 end
-return {'OK', dead and 1 or 0, disabled and 1 or 0}
+return {'OK', dead and 1 or 0, disabled and 1 or 0, excess}
