@@ -70,6 +70,8 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--ops-cert-dir=/nowhere", "--ops-cert-dir needs --secure-metrics"},
 		{"--pprof", "--pprof needs --secure-metrics, or a loopback address in --ops-address"},
 		{"--leader-elect=maybe", "--leader-elect must be true or false"},
+		{"--max-requests-per-second=-1", "--max-requests-per-second and --max-burst must not be negative"},
+		{"--max-burst=-1", "--max-requests-per-second and --max-burst must not be negative"},
 		{"--leader-election-namespace=A_b", "--leader-election-namespace must be the name of a namespace"},
 	},
 	"apiserver": {

@@ -28,6 +28,8 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; give tenants no access to it")
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants and ApiKeys to manage, comma-separated; empty: all")
 	addOps(flags, &options.Ops)
+	flags.Int32Var(&options.MaxRateLimit.RequestsPerSecond, "max-requests-per-second", options.MaxRateLimit.RequestsPerSecond, "most requests per second that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
+	flags.Int32Var(&options.MaxRateLimit.Burst, "max-burst", options.MaxRateLimit.Burst, "most requests at once that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "elect a leader, so that only one operator is active")
 	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the leader election lease; empty: the namespace of the pod")
 	return cmd

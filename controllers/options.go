@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
@@ -29,6 +30,9 @@ type Options struct {
 	// LeaderElectionNamespace is the namespace of the lease; empty: the namespace of the pod.
 	LeaderElectionNamespace string
 
+	// MaxRateLimit is the most that a Merchant gets, whatever its spec asks for. Default 1,000 per second, 10,000 at once.
+	// 0: no maximum but that of the schema.
+	MaxRateLimit v1alpha1.RateLimit
 	// LastUseInterval is the time between two reports of last uses. Default 1 min.
 	LastUseInterval time.Duration
 	// ShutdownTimeout is how long running reconciliations may take to end.
@@ -52,6 +56,7 @@ func DefaultOptions() Options {
 		Clock:                clock.RealClock{},
 		Log:                  slog.Default(),
 		LastUseInterval:      time.Minute,
+		MaxRateLimit:         v1alpha1.RateLimit{RequestsPerSecond: 1_000, Burst: 10_000},
 		newClient:            client.New,
 	}
 }
@@ -60,6 +65,9 @@ func DefaultOptions() Options {
 func (o Options) validate() error {
 	if o.Clock == nil || o.Log == nil || o.newClient == nil {
 		return errors.New("options: incomplete; start from DefaultOptions")
+	}
+	if o.MaxRateLimit.RequestsPerSecond < 0 || o.MaxRateLimit.Burst < 0 {
+		return errors.New("--max-requests-per-second and --max-burst must not be negative")
 	}
 	errs := []error{kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Ops.Validate()}
 	for _, namespace := range o.WatchNamespaces {

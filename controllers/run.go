@@ -135,7 +135,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		Clock:                o.Clock,
 		CredentialsNamespace: o.CredentialsNamespace,
 	}
-	if err := (&merchants.Reconciler{Base: base}).SetupWithManager(ctx, mgr); err != nil {
+	if err := (&merchants.Reconciler{Base: base, MaxRateLimit: o.MaxRateLimit}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	if err := (&apikeys.Reconciler{Base: base, Metrics: keyMetrics}).SetupWithManager(ctx, mgr); err != nil {

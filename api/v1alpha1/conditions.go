@@ -20,6 +20,8 @@ const (
 	// that is less; else absent.
 	RotatingSoonCondition = "RotatingSoon"
 
+	// RateLimitReducedCondition of a Merchant is True while spec.rateLimit is above the platform's maximum.
+	RateLimitReducedCondition = "RateLimitReduced"
 	// WebhookHealthyCondition of a Merchant is False while its endpoint fails or is disabled, and True after a delivery.
 	// The dispatcher writes it; absent: there is no webhook, or no event was sent yet.
 	WebhookHealthyCondition = "WebhookHealthy"
@@ -67,6 +69,9 @@ const (
 	// ReasonRetentionEnded: the Secret was deleted after delivery.retainSeconds.
 	ReasonRetentionEnded = "RetentionEnded"
 )
+
+// ReasonPlatformMaximum of RateLimitReduced: the platform's maximum is published instead of spec.rateLimit.
+const ReasonPlatformMaximum = "PlatformMaximum"
 
 // Reasons of KeyLost.
 const (

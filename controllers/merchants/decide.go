@@ -40,6 +40,7 @@ func decide(f facts) (*plan, error) {
 	record := published.NewMerchantRecord(f.merchant)
 	p.webhook = webhookToPublish(f)
 	record.Webhook = p.webhook
+	record.RateLimit = f.rateLimit()
 	want, err := published.EncodeMerchant(f.namespace, record)
 	if err != nil {
 		return p, fmt.Errorf("publish the Merchant: %w", err)

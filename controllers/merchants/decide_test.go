@@ -1,9 +1,11 @@
 package merchants
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -79,5 +81,45 @@ func TestDecideRefusesWhatCannotBePublished(t *testing.T) {
 	m.Spec.IPAllowlist = []v1alpha1.IPBlock{"everyone"}
 	if p, err := decide(facts{merchant: m, namespace: "credentials"}); err == nil || p.publish != nil {
 		t.Errorf("decide: write %t, %v", p.publish != nil, err)
+	}
+}
+
+// A Merchant that asks for more than the platform allows gets the platform's maximum, and its status says so.
+func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
+	const published50, published10 = "50 per second, 100 at once", "10 per second, 20 at once"
+	for name, test := range map[string]struct {
+		maximum v1alpha1.RateLimit
+		want    string
+		reduced bool
+	}{
+		"no maximum":  {v1alpha1.RateLimit{}, published50, false},
+		"at it":       {v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100}, published50, false},
+		"above both":  {v1alpha1.RateLimit{RequestsPerSecond: 10, Burst: 20}, published10, true},
+		"above one":   {v1alpha1.RateLimit{RequestsPerSecond: 1000, Burst: 20}, "50 per second, 20 at once", true},
+		"only a rate": {v1alpha1.RateLimit{RequestsPerSecond: 10}, "10 per second, 100 at once", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts{merchant: merchant(), namespace: "credentials", maximum: test.maximum}
+			p, err := decide(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			record, err := published.DecodeMerchant(p.publish)
+			if got := fmt.Sprintf("%d per second, %d at once", record.RateLimit.RequestsPerSecond, record.RateLimit.Burst); err != nil || got != test.want {
+				t.Errorf("publishes %s, %v; want %s", got, err, test.want)
+			}
+			status := statusOf(f, p.outcome)
+			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.RateLimitReducedCondition)
+			if reduced := condition != nil && condition.Status == metav1.ConditionTrue; reduced != test.reduced {
+				t.Errorf("the condition is %+v", condition)
+			}
+			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ReadyCondition) {
+				t.Errorf("the Merchant is not Ready: %+v", status.Conditions)
+			}
+			f.maximum, f.merchant.Status = v1alpha1.RateLimit{}, status
+			if later := statusOf(f, p.outcome); meta.FindStatusCondition(later.Conditions, v1alpha1.RateLimitReducedCondition) != nil {
+				t.Error("the condition stays when the maximum is raised")
+			}
+		})
 	}
 }

@@ -20,8 +20,9 @@ import (
 type facts struct {
 	now       time.Time
 	merchant  *v1alpha1.Merchant
-	namespace string            // of published objects
-	published *corev1.ConfigMap // nil: none
+	namespace string             // of published objects
+	maximum   v1alpha1.RateLimit // that the platform allows; 0: any
+	published *corev1.ConfigMap  // nil: none
 
 	// publishedWebhook is that of the ConfigMap; nil: none, or it cannot be read.
 	publishedWebhook *published.Webhook
@@ -40,6 +41,21 @@ type facts struct {
 	targetHolder string
 	// delivered are the Secrets of this Merchant, from the cache.
 	delivered []metav1.ObjectMeta
+}
+
+// rateLimit is that of the Merchant, but no more than the platform allows.
+func (f facts) rateLimit() v1alpha1.RateLimit {
+	atMost := func(asked, maximum int32) int32 {
+		if maximum == 0 {
+			return asked
+		}
+		return min(asked, maximum)
+	}
+	asked := f.merchant.Spec.RateLimit
+	return v1alpha1.RateLimit{
+		RequestsPerSecond: atMost(asked.RequestsPerSecond, f.maximum.RequestsPerSecond),
+		Burst:             atMost(asked.Burst, f.maximum.Burst),
+	}
 }
 
 // untouched reports whether there is no trace of an earlier reconciliation of the Merchant.
@@ -77,7 +93,7 @@ func (f facts) secretNames() []string {
 // with the data of Secrets would hold other secrets of the tenant too. The facts name the Merchant even if there is
 // an error.
 func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (facts, error) {
-	f := facts{now: r.Clock.Now().UTC(), merchant: merchant, namespace: r.CredentialsNamespace}
+	f := facts{now: r.Clock.Now().UTC(), merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
 	id := published.ID(merchant.UID)
 	var err error
 	if f.published, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {

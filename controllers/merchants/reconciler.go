@@ -28,7 +28,12 @@ import (
 )
 
 // Reconciler publishes Merchants, and the signing secrets of their webhooks.
-type Reconciler struct{ *reconciler.Base }
+type Reconciler struct {
+	*reconciler.Base
+
+	// MaxRateLimit is the most that is published, whatever a Merchant asks for.
+	MaxRateLimit v1alpha1.RateLimit
+}
 
 // Rights: Merchants are read, and only their finalizer and status are written. The operator owns the published
 // ConfigMaps and signing secrets; get is for the live read before a write. Delivered Secrets need the same rights as

@@ -2,10 +2,12 @@ package merchants
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -48,7 +50,7 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
 	status.MerchantID = published.PublicMerchantID(published.ID(f.merchant.UID))
-	status.Conditions = outcome.Conditions(status.Conditions, f.merchant.Generation, f.now)
+	status.Conditions = withRateLimit(f, outcome.Conditions(status.Conditions, f.merchant.Generation, f.now))
 	switch {
 	case f.targetName() == "":
 		status.WebhookSecretName = ""
@@ -56,6 +58,21 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 		status.WebhookSecretName = f.target.Name
 	}
 	return status
+}
+
+// withRateLimit says that the platform's maximum is published instead of what the spec asks for, while that is so.
+func withRateLimit(f facts, all []metav1.Condition) []metav1.Condition {
+	asked, given := f.merchant.Spec.RateLimit, f.rateLimit()
+	if asked == given {
+		meta.RemoveStatusCondition(&all, v1alpha1.RateLimitReducedCondition)
+		return all
+	}
+	return conditions.With(all, metav1.Condition{
+		Type: v1alpha1.RateLimitReducedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPlatformMaximum,
+		ObservedGeneration: f.merchant.Generation,
+		Message: fmt.Sprintf("spec.rateLimit is above the platform's maximum: the limit is %d requests per second with a burst of %d",
+			given.RequestsPerSecond, given.Burst),
+	}, f.now)
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchant, want v1alpha1.MerchantStatus) error {

@@ -86,6 +86,7 @@ func (c *cluster) startOperator() error {
 	}
 	c.operator = &process{name: "operator", ops: ops, toKube: toKube, args: []string{
 		"operator", "--kubeconfig", kubeconfig, "--ops-address", ops, "--leader-elect=false",
+		"--max-requests-per-second=0", "--max-burst=0",
 	}}
 	c.closers = append(c.closers, c.operator.stop)
 	return c.operator.start()
