@@ -219,7 +219,7 @@ func TestCreateEmitsAnEventToSubscribers(t *testing.T) {
 	defer func() { _ = server.Close() }()
 	asking := func(events ...v1alpha1.WebhookEvent) func(*published.MerchantRecord) {
 		return func(r *published.MerchantRecord) {
-			r.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks", Events: events}
+			r.Webhook = &published.Webhook{Webhook: v1alpha1.Webhook{URL: "https://shop.example/hooks", Events: events}}
 		}
 	}
 	keys := map[string]string{
