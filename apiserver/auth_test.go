@@ -95,6 +95,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 		{http.MethodGet, me, ""},
 		{http.MethodPost, sessions, `{"amountCents": 1}`},
 		{http.MethodPost, sessions, `{"amountCents": "bad"}`},
+		{http.MethodPost, sessions, `{"amountCents": 1, "unknown": 1}`},
 		{http.MethodGet, sessions + "/ps_0000000000000000000000000000", ""},
 		{http.MethodGet, sessions + "/malformed", ""},
 		{http.MethodPost, rotate, ""},
@@ -117,7 +118,8 @@ func TestEvery401IsTheSame(t *testing.T) {
 			if diff := cmp.Diff(*first, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("%s %s, %s: not the same answer:\n%s", route.method, route.path, cause, diff)
 			}
-			if got.header.Get("WWW-Authenticate") != "Bearer" || got.header.Get("RateLimit") != "" {
+			if got.header.Get("WWW-Authenticate") != "Bearer" || got.header.Get("RateLimit") != "" ||
+				got.header.Get("Error-Code") != "" || got.header.Get("Ignored-Fields") != "" {
 				t.Errorf("headers %v", got.header)
 			}
 		}

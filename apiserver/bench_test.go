@@ -25,6 +25,7 @@ func BenchmarkCreate(b *testing.B) {
 	a := &publicAPI{
 		base:     base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
 		store:    sessions,
+		pages:    &payerPages{},
 		qrScheme: "pay",
 		now:      time.Now,
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -183,8 +184,11 @@ type object struct {
 	err       error
 }
 
-// field is a name and its raw JSON value.
-type field struct{ name, value string }
+// field is a name and its raw JSON value. known: a reader has asked for it.
+type field struct {
+	name, value string
+	known       bool
+}
 
 // maxScanned is the number of fields up to which a linear search is used.
 const maxScanned = 16
@@ -194,7 +198,7 @@ func (o *object) add(name, value string) bool {
 	if _, twice := o.value(name); twice {
 		return false
 	}
-	o.fields = append(o.fields, field{name, value})
+	o.fields = append(o.fields, field{name: name, value: value})
 	switch {
 	case o.positions != nil:
 		o.positions[name] = len(o.fields) - 1
@@ -214,20 +218,60 @@ func (o *object) value(name string) (value string, given bool) {
 		if !given {
 			return "", false
 		}
-		return o.fields[place].value, true
+		return o.read(place), true
 	}
 	for i := range o.fields {
 		if o.fields[i].name == name {
-			return o.fields[i].value, true
+			return o.read(i), true
 		}
 	}
 	return "", false
+}
+
+func (o *object) read(place int) string {
+	o.fields[place].known = true
+	return o.fields[place].value
 }
 
 // given is value, but false for null, which counts as absent.
 func (o *object) given(name string) (value string, given bool) {
 	value, given = o.value(name)
 	return value, given && value != "null"
+}
+
+// ignoredFieldsHeader names the fields of a body that the service does not know.
+const ignoredFieldsHeader = "Ignored-Fields"
+
+// unnamed stands in Ignored-Fields for the fields that it does not name. It is no name that could be there.
+const unnamed = "…"
+
+// nameable is a field that Ignored-Fields may name. Any other could be a header of its own, or mislead who reads it.
+var nameable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// finish is called after all known fields were read, and returns the first error of the body. It names the other fields in the header
+// Ignored-Fields; with strict the first of them is an error.
+func (o *object) finish(header http.Header, strict bool) error {
+	const most = 8
+	var named []string
+	rest := false
+	for i := range o.fields {
+		switch unknown := &o.fields[i]; {
+		case unknown.known:
+		case strict:
+			return unknownFieldError{unknown.name}
+		case len(named) == most || !nameable.MatchString(unknown.name):
+			rest = true
+		default:
+			named = append(named, unknown.name)
+		}
+	}
+	if rest {
+		named = append(named, unnamed)
+	}
+	if len(named) > 0 {
+		header.Set(ignoredFieldsHeader, strings.Join(named, ", "))
+	}
+	return o.err
 }
 
 func (o *object) fail(name, rule string) {

@@ -57,6 +57,89 @@ func TestOrderOfRefusals(t *testing.T) {
 	}
 }
 
+// A program tells errors apart by a word, on the public and on the internal listener.
+func TestErrorCode(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject })
+	key, testKey := f.key("other-till", acme), f.testKey("test", acme)
+	suspended := f.key("of-suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	slow := f.key("slow", f.merchant("slow", func(r *published.MerchantRecord) {
+		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1}
+	}))
+	rail, console := f.rail("bank"), f.issuer("console")
+	issued := f.unissued("till", acme)
+	own := redistest.Start(t)
+	r := f.start(func(o *apiserver.Options) {
+		o.RedisURL, o.Streams.Max, o.Streams.MaxPerAddress, o.Streams.Drain = own.URL(), 1, 1, 0
+	})
+	create := func(key, body string, headers ...string) result {
+		return r.call(http.MethodPost, sessions, key, body, headers...)
+	}
+	failed := create(key, `{"amountCents": 1}`, "Idempotency-Key", "order-1").want(t, http.StatusCreated).text("sessionId")
+	r.report(failed, rail, failure(1)).want(t, http.StatusOK)
+	test := create(testKey, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+	watched := r.stream(create(key, `{"amountCents": 1}`).text("sessionId"))
+	watched.next()
+	unparsable, _ := r.raw(t, "GET / HTTP/1.1\r\n\r\n")
+
+	for name, test := range map[string]struct {
+		got    result
+		status int
+		code   string
+	}{
+		"no JSON":                    {create(key, `{`), 400, "invalid_request"},
+		"a field against its rule":   {create(key, `{"amountCents": 0}`), 400, "invalid_request"},
+		"an Idempotency-Key":         {create(key, `{"amountCents": 1}`, "Idempotency-Key", "a b"), 400, "invalid_request"},
+		"a wait of too long":         {r.call(http.MethodGet, public+"/"+failed+"?wait=26", "", ""), 400, "invalid_request"},
+		"a size of a QR code":        {r.call(http.MethodGet, "/pay/"+failed+"/qr.svg?size=1", "", ""), 400, "invalid_request"},
+		"a test key's unknown field": {create(testKey, `{"amountCents": 1, "x": 1}`), 400, "unknown_field"},
+		"another charge, rejected":   {create(key, `{"amountCents": 2}`, "Idempotency-Key", "order-1"), 400, "idempotency_mismatch"},
+		"no key":                     {create("", `{`), 401, ""},
+		"a suspended merchant":       {create(suspended, `{"amountCents": 1}`), 403, "merchant_not_active"},
+		"an unknown session":         {r.call(http.MethodGet, sessions+"/x", key, ""), 404, "session_not_found"},
+		"an unknown page":            {r.call(http.MethodGet, "/pay/x", "", ""), 404, "session_not_found"},
+		"an unknown path":            {r.call(http.MethodGet, "/api/v1/nothing", key, ""), 404, "path_not_found"},
+		"a path with a slash":        {r.call(http.MethodGet, me+"/", key, ""), 404, "path_not_found"},
+		"a path of test keys":        {r.call(http.MethodPost, settleTest(test), key, ""), 404, "test_key_required"},
+		"another method":             {r.call(http.MethodDelete, me, key, ""), 405, "method_not_allowed"},
+		"an ended session":           {r.call(http.MethodPost, sessions+"/"+failed+"/cancel", key, ""), 409, "session_ended"},
+		"a second stream":            {r.call(http.MethodGet, public+"/"+failed, "", "", "Accept", "text/event-stream"), 503, "too_many_streams"},
+
+		"a report without a token":      {r.report(failed, "", paid(1)), 401, ""},
+		"a report by anybody":           {r.report(failed, console, paid(1)), 403, "account_not_allowed"},
+		"a report of no session":        {r.report("x", rail, paid(1)), 404, "session_not_found"},
+		"a report that contradicts":     {r.report(failed, rail, failure(2)), 409, "payment_conflict"},
+		"a report of a test session":    {r.report(test, rail, paid(1)), 409, "test_session"},
+		"a rotation of no key":          {r.issue("aaaaaaaaaaaa", console, f.of(1, 0)), 404, "key_not_found"},
+		"a rotation of another one's":   {r.issue(issued, console, f.of(7, 0)), 409, "generation_conflict"},
+		"a rotation without a field":    {r.issue(issued, console, `{}`), 400, "invalid_request"},
+		"an unknown path, inside":       {r.internally(http.MethodPost, "/internal/v1/x", rail, ""), 404, "path_not_found"},
+		"what the HTTP library refuses": {unparsable, 400, "invalid_request"},
+	} {
+		if code := test.got.want(t, test.status).header.Get("Error-Code"); code != test.code {
+			t.Errorf("%s: Error-Code %q, want %q", name, code, test.code)
+		}
+	}
+	_, limited := spend(t, func() result { return r.call(http.MethodGet, me, slow, "") })
+	if code := limited.header.Get("Error-Code"); code != "rate_limited" {
+		t.Errorf("over the limit: Error-Code %q", code)
+	}
+	own.Stop()
+	for name, test := range map[string]struct {
+		got  result
+		code string
+	}{
+		"a read":   {r.call(http.MethodGet, me, key, ""), "unavailable"},
+		"a charge": {create(key, `{"amountCents": 1}`), "charge_unknown"},
+		"a report": {r.report(failed, rail, paid(1)), "report_unknown"},
+		"a page":   {r.call(http.MethodGet, "/pay/"+failed, "", ""), "unavailable"},
+	} {
+		if code := test.got.want(t, http.StatusServiceUnavailable).header.Get("Error-Code"); code != test.code {
+			t.Errorf("%s without Redis: Error-Code %q, want %q", name, code, test.code)
+		}
+	}
+}
+
 func TestBlockedAnswersHaveNoQuota(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))

@@ -103,6 +103,10 @@ func checkUndocumented(t *testing.T, request *http.Request, got result) {
 	if request.Method == http.MethodOptions && got.status == http.StatusNoContent {
 		return
 	}
+	code := map[int]string{http.StatusNotFound: "path_not_found", http.StatusMethodNotAllowed: "method_not_allowed"}[got.status]
+	if got.header.Get("Error-Code") != code {
+		t.Errorf("%s %s: Error-Code %q, want %q", request.Method, request.URL.Path, got.header.Get("Error-Code"), code)
+	}
 	message, ok := got.body["error"].(string)
 	if (got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed) || !ok || message == "" || len(got.body) != 1 {
 		t.Errorf("%s %s is not in the document, and answers %d %s", request.Method, request.URL.Path, got.status, got.raw)
@@ -156,6 +160,46 @@ func operations(t *testing.T, file string) []string {
 		}
 	}
 	return all
+}
+
+var (
+	codeInSource   = regexp.MustCompile(`errorCode += "([a-z_]+)"`)
+	codesInSchemas = regexp.MustCompile(`Error-Code: \{.*enum: \[(.*)\]`)
+)
+
+// The words of Error-Code are a closed list: the documents have each one, and the page for developers those of the public listener.
+func TestErrorCode_IsDocumented(t *testing.T) {
+	text := func(file string) string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	var served []string
+	for _, found := range codeInSource.FindAllStringSubmatch(text("response.go"), -1) {
+		served = append(served, found[1])
+	}
+	documented := []string{"method_not_allowed"} // of no operation
+	for document, page := range map[string]string{"openapi.yaml": "../docs/api.md", "internal-openapi.yaml": "../docs/rail.md ../docs/rotation-api.md"} {
+		var explained strings.Builder
+		for file := range strings.FieldsSeq(page) {
+			explained.WriteString(text(file))
+		}
+		for _, found := range codesInSchemas.FindAllStringSubmatch(text(document), -1) {
+			for code := range strings.SplitSeq(found[1], ", ") {
+				documented = append(documented, code)
+				if !strings.Contains(explained.String(), "`"+code+"`") {
+					t.Errorf("%s of %s is not explained in %s", code, document, page)
+				}
+			}
+		}
+	}
+	slices.Sort(served)
+	slices.Sort(documented)
+	if documented = slices.Compact(documented); !slices.Equal(served, documented) {
+		t.Errorf("served:\n%s\ndocumented:\n%s", strings.Join(served, "\n"), strings.Join(documented, "\n"))
+	}
 }
 
 func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {

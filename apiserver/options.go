@@ -54,7 +54,8 @@ type Options struct {
 	QRScheme string
 	// QRContent is what the QR codes of payers' pages hold: the payload (default), or the address of the page itself.
 	QRContent string
-	// PublicURL is the https address under which payers reach the public listener; needed for QRContentLink. Default none.
+	// PublicURL is the https address under which payers reach the public listener; needed for QRContentLink. Default none: the Link of a
+	// created session is relative.
 	PublicURL string
 	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix

@@ -19,8 +19,10 @@ import (
 type payerPages struct {
 	*payer.Pages
 
-	// linkBase begins the address of a page in QR codes, without a slash at its end; empty: QR codes hold the payload.
-	linkBase    string
+	// base is --public-url without a slash at its end; empty: unknown.
+	base string
+	// linkInQR: QR codes hold the address of the page instead of the payload.
+	linkInQR    bool
 	compressors sync.Pool // of *gzip.Writer, each of which takes 800 KB to make
 }
 
@@ -29,12 +31,15 @@ func newPayerPages(options Options) (*payerPages, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &payerPages{Pages: pages}
-	if options.QRContent == QRContentLink {
-		p.linkBase = strings.TrimSuffix(options.PublicURL, "/")
-	}
+	p := &payerPages{Pages: pages, base: strings.TrimSuffix(options.PublicURL, "/"), linkInQR: options.QRContent == QRContentLink}
 	p.compressors.New = func() any { return gzip.NewWriter(nil) }
 	return p, nil
+}
+
+// link is the value of the header Link for a session's page. Without a base it is relative: the client resolves it with the address it
+// has sent the request to (RFC 8288), which no proxy can spoil and no Host header forge.
+func (p *payerPages) link(id session.ID) string {
+	return "<" + p.base + payer.Path(id) + `>; rel="payment"`
 }
 
 // pagePolicy allows a page its own assets, and to ask for its own status.
@@ -137,8 +142,8 @@ func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Paym
 		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: a.qrPayload(id),
 	}
 	payment.QRText = payment.Payload
-	if a.pages.linkBase != "" {
-		payment.QRText = a.pages.linkBase + payer.Path(id)
+	if a.pages.linkInQR {
+		payment.QRText = a.pages.base + payer.Path(id)
 	}
 	if merchant := a.directory.Merchant(read.MerchantID); merchant != nil {
 		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL

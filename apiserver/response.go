@@ -58,14 +58,51 @@ type endedError struct{ status session.Status }
 
 func (e endedError) Error() string { return "session is already " + string(e.status) }
 
+// unknownFieldError is a field that the service does not know, sent with a test key.
+type unknownFieldError struct{ name string }
+
+func (e unknownFieldError) Error() string { return "unknown field " + quoted(e.name) }
+
 // requestError says what is wrong with a request. The caller reads it.
 type requestError string
 
 func (e requestError) Error() string { return string(e) }
 
+// errorCode is the value of the header Error-Code, by which a program tells errors apart. This list is closed: the OpenAPI documents
+// have all of them.
+type errorCode string
+
+const (
+	codeNone               errorCode = "" // of a 401: all of them are equal
+	codeInvalidRequest     errorCode = "invalid_request"
+	codeUnknownField       errorCode = "unknown_field"
+	codeIdempotency        errorCode = "idempotency_mismatch"
+	codeMerchantNotActive  errorCode = "merchant_not_active"
+	codeAccountNotAllowed  errorCode = "account_not_allowed"
+	codeTLSRequired        errorCode = "tls_required"
+	codeSessionNotFound    errorCode = "session_not_found"
+	codeKeyNotFound        errorCode = "key_not_found"
+	codePathNotFound       errorCode = "path_not_found"
+	codeTestKeyRequired    errorCode = "test_key_required"
+	codeMethodNotAllowed   errorCode = "method_not_allowed"
+	codeSessionEnded       errorCode = "session_ended"
+	codePaymentConflict    errorCode = "payment_conflict"
+	codeTestSession        errorCode = "test_session"
+	codeGeneration         errorCode = "generation_conflict"
+	codeRateLimited        errorCode = "rate_limited"
+	codeInternal           errorCode = "internal_error"
+	codeUnavailable        errorCode = "unavailable"
+	codeChargeUnknown      errorCode = "charge_unknown"
+	codeReportUnknown      errorCode = "report_unknown"
+	codeRotationUnknown    errorCode = "rotation_unknown"
+	codeRotationIncomplete errorCode = "rotation_incomplete"
+	codeTooManyStreams     errorCode = "too_many_streams"
+)
+
 // errorResponse is what the caller gets for an error.
 type errorResponse struct {
 	status  int
+	code    errorCode
 	message string
 }
 
@@ -80,33 +117,33 @@ var errorResponses = []struct {
 	cause error
 	errorResponse
 }{
-	{store.ErrKeyRejected, errorResponse{http.StatusUnauthorized, unauthorizedMessage}},
-	{store.ErrMerchantBlocked, errorResponse{http.StatusForbidden, "merchant is not active"}},
-	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, "rate limit exceeded; retry after the time in Retry-After"}},
-	{store.ErrNotFound, errorResponse{http.StatusNotFound, noSessionMessage}},
-	{errNoSession, errorResponse{http.StatusNotFound, noSessionMessage}},
-	{errTestKeysOnly, errorResponse{http.StatusNotFound, "path not found for live keys; use a test key (mk_test_)"}},
-	{errNoRoute, errorResponse{http.StatusNotFound, "path not found"}},
-	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, "missing or invalid token"}},
-	{authz.ErrForbidden, errorResponse{http.StatusForbidden, "account is not allowed to post to this path"}},
-	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{errPlainHTTP, errorResponse{http.StatusForbidden, "API keys are issued over TLS only; start the API with --internal-cert-dir"}},
-	{errNoKey, errorResponse{http.StatusNotFound, "API key not found"}},
-	{errRotationUnknown, errorResponse{http.StatusServiceUnavailable, "unknown whether the key was rotated; send the same request again"}},
-	{errUnreadableKey, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{store.ErrTestSession, errorResponse{http.StatusConflict, "session is of test mode, which no rail settles; refund the payment"}},
-	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, "report contradicts an earlier report with the same paymentRef"}},
-	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, "Idempotency-Key was already used for a different charge"}},
-	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, "X-Forwarded-For is malformed"}},
-	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
-	{errChargeUnknown, errorResponse{http.StatusServiceUnavailable, retryCharge}},
-	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, reportAgain}},
-	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{live.ErrTooMany, errorResponse{http.StatusServiceUnavailable, "too many open streams; poll, or retry after the time in Retry-After"}},
-	{live.ErrTooManyFromAddress, errorResponse{http.StatusServiceUnavailable, "too many open streams of your address; close some, or poll"}},
-	{errKubernetes, errorResponse{http.StatusServiceUnavailable, retryLater}},
-	{errStale, errorResponse{http.StatusServiceUnavailable, retryLater}},
+	{store.ErrKeyRejected, errorResponse{http.StatusUnauthorized, codeNone, unauthorizedMessage}},
+	{store.ErrMerchantBlocked, errorResponse{http.StatusForbidden, codeMerchantNotActive, "merchant is not active"}},
+	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, codeRateLimited, "rate limit exceeded; retry after the time in Retry-After"}},
+	{store.ErrNotFound, errorResponse{http.StatusNotFound, codeSessionNotFound, noSessionMessage}},
+	{errNoSession, errorResponse{http.StatusNotFound, codeSessionNotFound, noSessionMessage}},
+	{errTestKeysOnly, errorResponse{http.StatusNotFound, codeTestKeyRequired, "path not found for live keys; use a test key (mk_test_)"}},
+	{errNoRoute, errorResponse{http.StatusNotFound, codePathNotFound, "path not found"}},
+	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, codeNone, "missing or invalid token"}},
+	{authz.ErrForbidden, errorResponse{http.StatusForbidden, codeAccountNotAllowed, "account is not allowed to post to this path"}},
+	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{errPlainHTTP, errorResponse{http.StatusForbidden, codeTLSRequired, "API keys are issued over TLS only; start the API with --internal-cert-dir"}},
+	{errNoKey, errorResponse{http.StatusNotFound, codeKeyNotFound, "API key not found"}},
+	{errRotationUnknown, errorResponse{http.StatusServiceUnavailable, codeRotationUnknown, "unknown whether the key was rotated; send the same request again"}},
+	{errUnreadableKey, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{store.ErrTestSession, errorResponse{http.StatusConflict, codeTestSession, "session is of test mode, which no rail settles; refund the payment"}},
+	{store.ErrPaymentConflict, errorResponse{http.StatusConflict, codePaymentConflict, "report contradicts an earlier report with the same paymentRef"}},
+	{store.ErrIdempotencyMismatch, errorResponse{http.StatusBadRequest, codeIdempotency, "Idempotency-Key was already used for a different charge"}},
+	{clientaddr.ErrMalformed, errorResponse{http.StatusBadRequest, codeInvalidRequest, "X-Forwarded-For is malformed"}},
+	{errRotationIncomplete, errorResponse{http.StatusServiceUnavailable, codeRotationIncomplete, "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"}},
+	{errChargeUnknown, errorResponse{http.StatusServiceUnavailable, codeChargeUnknown, retryCharge}},
+	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, codeReportUnknown, reportAgain}},
+	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{live.ErrTooMany, errorResponse{http.StatusServiceUnavailable, codeTooManyStreams, "too many open streams; poll, or retry after the time in Retry-After"}},
+	{live.ErrTooManyFromAddress, errorResponse{http.StatusServiceUnavailable, codeTooManyStreams, "too many open streams of your address; close some, or poll"}},
+	{errKubernetes, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{errStale, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 }
 
 const (
@@ -117,26 +154,29 @@ const (
 // errorResponseTo returns the response to an error: from the table, or the error's own text if it was written for the caller.
 func errorResponseTo(err error) errorResponse {
 	if isUnauthorized(err) {
-		return errorResponse{http.StatusUnauthorized, unauthorizedMessage}
+		return errorResponse{http.StatusUnauthorized, codeNone, unauthorizedMessage}
 	}
 	if field, ok := errors.AsType[*session.FieldError](err); ok {
-		return errorResponse{http.StatusBadRequest, field.Error()}
+		return errorResponse{http.StatusBadRequest, codeInvalidRequest, field.Error()}
 	}
 	if request, ok := errors.AsType[requestError](err); ok {
-		return errorResponse{http.StatusBadRequest, request.Error()}
+		return errorResponse{http.StatusBadRequest, codeInvalidRequest, request.Error()}
+	}
+	if unknown, ok := errors.AsType[unknownFieldError](err); ok {
+		return errorResponse{http.StatusBadRequest, codeUnknownField, unknown.Error()}
 	}
 	if method, ok := errors.AsType[methodError](err); ok {
-		return errorResponse{http.StatusMethodNotAllowed, method.Error()}
+		return errorResponse{http.StatusMethodNotAllowed, codeMethodNotAllowed, method.Error()}
 	}
 	if ended, ok := errors.AsType[endedError](err); ok {
-		return errorResponse{http.StatusConflict, ended.Error()}
+		return errorResponse{http.StatusConflict, codeSessionEnded, ended.Error()}
 	}
 	for _, row := range errorResponses {
 		if errors.Is(err, row.cause) {
 			return row.errorResponse
 		}
 	}
-	return errorResponse{http.StatusInternalServerError, "internal error"}
+	return errorResponse{http.StatusInternalServerError, codeInternal, "internal error"}
 }
 
 // unavailableSeconds is the Retry-After of a 503: about the time of a failover or a restart.
@@ -164,6 +204,7 @@ func (b base) beginError(w http.ResponseWriter, r *http.Request, err error) (res
 		return errorResponse{}, true
 	}
 	response = errorResponseTo(err)
+	setErrorCode(w.Header(), response.code)
 	switch response.status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = bearerOnly
@@ -183,11 +224,19 @@ func (b base) beginError(w http.ResponseWriter, r *http.Request, err error) (res
 	return response, false
 }
 
+// setErrorCode sets the header Error-Code.
+func setErrorCode(header http.Header, code errorCode) {
+	if code != codeNone {
+		header.Set(httpserver.ErrorCodeHeader, string(code))
+	}
+}
+
 // uniform makes all 401 responses equal. Otherwise headers would reveal that a key was rotated after it was admitted, or that
 // it was good enough for the body to be read.
 func uniform(header http.Header, r *http.Request) {
 	delete(header, limitHeader)
 	delete(header, policyHeader)
+	delete(header, ignoredFieldsHeader)
 	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
 		header.Set("Connection", "close")
 	}
@@ -213,7 +262,8 @@ var (
 	noStore        = []string{"no-store"}
 	anyOrigin      = []string{"*"}
 	bearerOnly     = []string{"Bearer"}
-	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In"}
+	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In, " +
+		"Error-Code, Ignored-Fields, Link"}
 )
 
 // RateLimit-Policy and RateLimit, in canonical form.

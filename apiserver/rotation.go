@@ -97,6 +97,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	key, record, err := r.rotator.rotate(request.Context(), keyID, wanted)
 	switch conflict, ok := errors.AsType[generationError](err); {
 	case ok:
+		setErrorCode(w.Header(), codeGeneration)
 		return respond(w, http.StatusConflict, contract.Conflict{Error: conflict.Error(), Generation: conflict.current})
 	case errors.Is(err, errKubernetes), errors.Is(err, errRotationIncomplete):
 		return fmt.Errorf("%w: %w", errRotationUnknown, err)
@@ -153,9 +154,9 @@ func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error
 		Name:      fields.text("name", nameRule),
 		UID:       types.UID(fields.text("uid", uidRule)),
 	}
-	switch {
-	case fields.err != nil:
-		return rotation{}, fields.err
+	switch err := fields.finish(w.Header(), false); {
+	case err != nil:
+		return rotation{}, err
 	case expected < 1:
 		return rotation{}, &session.FieldError{Field: "expectedGeneration", Rule: generationRule}
 	case overlap < 0 || overlap > maxOverlapSeconds:

@@ -23,7 +23,7 @@ type createdSession struct {
 }
 
 func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
-	request, err := readNewSession(w, r)
+	request, err := readNewSession(w, r, from.TestMode)
 	if err != nil {
 		return a.admitInvalid(w, r, from, err)
 	}
@@ -47,6 +47,7 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 	if created.Mismatch {
 		w.Header().Set("Idempotency-Mismatch", "true")
 	}
+	w.Header()["Link"] = []string{a.pages.link(created.Session.ID)}
 	return respond(w, http.StatusCreated, createdSession{
 		SessionID:  created.Session.ID.String(),
 		Status:     created.Session.Status,
@@ -57,13 +58,13 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 	})
 }
 
-// readNewSession reads header and body of a request.
-func readNewSession(w http.ResponseWriter, r *http.Request) (store.NewSession, error) {
+// readNewSession reads header and body of a request; strict as in readCharge.
+func readNewSession(w http.ResponseWriter, r *http.Request, strict bool) (store.NewSession, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return store.NewSession{}, err
 	}
-	charge, err := readCharge(w, r)
+	charge, err := readCharge(w, r, strict)
 	if err != nil {
 		return store.NewSession{}, err
 	}
@@ -86,8 +87,8 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 	}
 }
 
-// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service.
-func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) {
+// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service; strict: it refuses them.
+func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (session.Charge, error) {
 	fields, err := readObject(w, r)
 	if err != nil {
 		return session.Charge{}, err
@@ -99,8 +100,8 @@ func readCharge(w http.ResponseWriter, r *http.Request) (session.Charge, error) 
 		OrderRef:      fields.text("orderRef", session.OrderRefRule),
 		CustomerEmail: fields.text("customerEmail", session.CustomerEmailRule),
 	}
-	if fields.err != nil {
-		return session.Charge{}, fields.err
+	if err := fields.finish(w.Header(), strict); err != nil {
+		return session.Charge{}, err
 	}
 	return charge, charge.Validate()
 }

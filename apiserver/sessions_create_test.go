@@ -50,6 +50,78 @@ func TestCreateSession(t *testing.T) {
 	}
 }
 
+// Link names the payer's page: under --public-url, else relative to where the caller has sent the request.
+func TestCreateSession_Link(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	inside, known := f.start(), f.start(func(o *apiserver.Options) { o.PublicURL = "https://pay.example.com/" })
+	var id string
+	create := func(r *replica) string {
+		t.Helper()
+		got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "order-1", "X-Forwarded-Host", "evil.example")
+		id = got.want(t, http.StatusCreated).text("sessionId")
+		return got.header.Get("Link")
+	}
+	if link := create(inside); link != "</pay/"+id+`>; rel="payment"` {
+		t.Errorf("Link %s", link)
+	}
+	inside.call(http.MethodGet, "/pay/"+id, "", "").want(t, http.StatusOK)
+	if link := create(known); link != "<https://pay.example.com/pay/"+id+`>; rel="payment"` {
+		t.Errorf("with --public-url, of a replay: Link %s", link)
+	}
+}
+
+// Fields that are not of the interface change nothing, and the answer names them.
+func TestIgnoredFields(t *testing.T) {
+	f := newFixture(t)
+	key, rail, console := f.key("till", f.merchant("acme")), f.rail("bank"), f.issuer("console")
+	r := f.start()
+	nine := `{"amountCents":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`
+	for name, test := range map[string]struct{ body, want string }{
+		"none":                   {`{"amountCents":1,"orderRef":"1","taxCents":null}`, ""},
+		"a typing error":         {`{"amountCents":1,"orderref":"1"}`, "orderref"},
+		"of another interface":   {`{"currency":"EUR","amountCents":1}`, "currency"},
+		"in the body's order":    {`{"z":1,"amountCents":1,"a_b.c-9":[{"x":1}]}`, "z, a_b.c-9"},
+		"eight":                  {strings.Replace(nine, `,"i":1`, "", 1), "a, b, c, d, e, f, g, h"},
+		"nine":                   {nine, "a, b, c, d, e, f, g, h, …"},
+		"64 characters":          {`{"amountCents":1,"` + strings.Repeat("x", 64) + `":1}`, strings.Repeat("x", 64)},
+		"65 characters":          {`{"amountCents":1,"` + strings.Repeat("x", 65) + `":1,"y":1}`, "y, …"},
+		"no name":                {`{"amountCents":1,"":1}`, "…"},
+		"an umlaut":              {`{"amountCents":1,"ä":1}`, "…"},
+		"a header of its own":    {`{"amountCents":1,"x\r\nSet-Cookie: a=b":1,"y, z":1}`, "…"},
+		"of more than 16 fields": {`{"amountCents":1` + moreFields(20) + `}`, "f0, f1, f2, f3, f4, f5, f6, f7, …"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := r.call(http.MethodPost, sessions, key, test.body).want(t, http.StatusCreated).header.Values("Ignored-Fields")
+			if strings.Join(got, "|") != test.want {
+				t.Errorf("Ignored-Fields %q, want %q", got, test.want)
+			}
+		})
+	}
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).text("sessionId")
+	for name, test := range map[string]struct {
+		got  result
+		want int
+	}{
+		"a charge without its amount": {r.call(http.MethodPost, sessions, key, `{"x":1}`), http.StatusBadRequest},
+		"a report":                    {r.report(id, rail, `{"paymentRef":"a","outcome":"COMPLETED","amountCents":1,"x":1}`), http.StatusOK},
+		"a rotation":                  {r.issue(key[8:20], console, `{`+f.source("till")+`,"expectedGeneration":1,"overlapSeconds":0,"actor":"a","x":1}`), http.StatusOK},
+	} {
+		if got := test.got.want(t, test.want).header.Get("Ignored-Fields"); got != "x" {
+			t.Errorf("%s: Ignored-Fields %q, want x", name, got)
+		}
+	}
+}
+
+// moreFields is the middle of an object of n more fields.
+func moreFields(n int) string {
+	var fields strings.Builder
+	for i := range n {
+		fmt.Fprintf(&fields, `,"f%d":1`, i)
+	}
+	return fields.String()
+}
+
 func TestTwoCreatesAreTwoSessions(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))

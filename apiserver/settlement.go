@@ -102,8 +102,8 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 		return session.Payment{}, err
 	}
 	payment := paymentOf(fields)
-	if fields.err != nil {
-		return session.Payment{}, fields.err
+	if err := fields.finish(w.Header(), false); err != nil {
+		return session.Payment{}, err
 	}
 	return payment, payment.Validate()
 }

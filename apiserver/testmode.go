@@ -85,8 +85,8 @@ func readTestPayment(w http.ResponseWriter, r *http.Request) (testPayment, error
 	if _, given := fields.given("paymentRef"); !given {
 		whole.Ref = "default"
 	}
-	if fields.err != nil {
-		return testPayment{}, fields.err
+	if err := fields.finish(w.Header(), true); err != nil {
+		return testPayment{}, err
 	}
 	return testPayment(payment), whole.Validate()
 }

@@ -125,6 +125,9 @@ type ErrorBody struct {
 	Error string `json:"error"`
 }
 
+// ErrorCodeHeader is the header in which an error has a word for programs.
+const ErrorCodeHeader = "Error-Code"
+
 // jsonErrorConn rewrites the plain text errors that net/http itself sends to requests it cannot parse: control characters in a
 // header, too large a header, an unknown transfer encoding. net/http has no other hook for them.
 type jsonErrorConn struct{ *net.TCPConn }
@@ -154,5 +157,5 @@ func jsonError(line []byte) []byte {
 	_, reason, _ := bytes.Cut(line[len(statusStart):], []byte(" "))
 	body, _ := json.Marshal(ErrorBody{string(reason)}) //nolint:errchkjson // a string can always be written
 	return fmt.Appendf(nil, "%s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+
-		"Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\r\n%s", line, len(body), body)
+		"Content-Type: application/json\r\n"+ErrorCodeHeader+": invalid_request\r\nX-Content-Type-Options: nosniff\r\n\r\n%s", line, len(body), body)
 }
