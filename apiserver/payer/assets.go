@@ -63,8 +63,8 @@ func newScript() (Asset, error) {
 	return newAsset(".js", "text/javascript; charset=utf-8", script)
 }
 
-// commentLines are for readers of the sources, not for browsers.
-var commentLines = regexp.MustCompile(`(?m)^ *//.*\n`)
+// forReaders is what readers of the sources need and browsers do not: comments and indentation.
+var forReaders = regexp.MustCompile(`(?m)^ *//.*\n|^ +| +// .*$`)
 
 func join(names ...string) ([]byte, error) {
 	var joined []byte
@@ -73,7 +73,7 @@ func join(names ...string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		joined = append(joined, commentLines.ReplaceAll(content, nil)...)
+		joined = append(joined, forReaders.ReplaceAll(content, nil)...)
 	}
 	return joined, nil
 }
@@ -101,7 +101,8 @@ func (p *Pages) Asset(name, accent string) (asset Asset, current, found bool) {
 // WidgetPath is the path of the widget's script. The version changes when a shop has to change its page for it.
 const WidgetPath = "/widget/v1.js"
 
-// newWidget joins the script of the custom element <payment-session> from its texts, the status client and the element itself.
+// newWidget joins the script of the custom element <payment-session> from its texts, the digits of currencies, the status client and
+// the element itself.
 func newWidget(translations []translation) (Asset, error) {
 	texts := map[string][]string{}
 	for _, in := range translations {
@@ -114,11 +115,15 @@ func newWidget(translations []translation) (Asset, error) {
 	if err != nil {
 		return Asset{}, fmt.Errorf("encode the texts of the widget: %w", err)
 	}
+	digits, err := json.Marshal(otherMinorDigits)
+	if err != nil {
+		return Asset{}, fmt.Errorf("encode the digits of currencies: %w", err)
+	}
 	scripts, err := join("statusclient.js", "widget.js")
 	if err != nil {
 		return Asset{}, err
 	}
-	content := slices.Concat([]byte("const WIDGET_TEXTS = "), encoded, []byte(";\n"), scripts)
+	content := slices.Concat([]byte("const WIDGET_TEXTS = "), encoded, []byte(";\nconst MINOR_DIGITS = "), digits, []byte(";\n"), scripts)
 	compressed, err := compress(content)
 	return Asset{
 		Path: WidgetPath, Tag: hashOf(content), ContentType: "text/javascript; charset=utf-8", Content: content, Gzipped: compressed,

@@ -78,11 +78,15 @@ func (a amounts) money(minor int64, code string) string {
 // minorDigits are the decimals of a currency in ISO 4217. CLDR has others for some: it writes no decimals where nobody uses the coins,
 // so with its digits 125000 IDR, which is 1,250.00, would be read as a hundred times as much.
 func minorDigits(code string) int {
-	switch code {
-	case "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF":
-		return 0
-	case "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND":
-		return 3
+	if digits, other := otherMinorDigits[code]; other {
+		return digits
 	}
 	return 2
+}
+
+// otherMinorDigits has the currencies whose decimals are not two.
+var otherMinorDigits = map[string]int{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "VND": 0, "VUV": 0,
+	"XAF": 0, "XOF": 0, "XPF": 0,
+	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
 }

@@ -2,18 +2,28 @@
 const sheet = new CSSStyleSheet(); // a style element would need an exception in the page's Content-Security-Policy
 sheet.replaceSync(`
 :host { display: block }
-:host([hidden]), [hidden] { display: none }
+:host([hidden]), [hidden] { display: none !important }
 [part=box] {
-  padding: var(--payment-session-padding, 1em);
-  border: var(--payment-session-border, 1px solid currentcolor);
-  border-radius: var(--payment-session-border-radius, 4px);
+  max-inline-size: 24rem;
+  padding: var(--payment-session-padding, 1rem 1.25rem);
+  border: var(--payment-session-border, 1px solid color-mix(in srgb, currentcolor 20%, transparent));
+  border-radius: var(--payment-session-border-radius, 12px);
+  overflow-wrap: anywhere;
 }
-[part~=status], [part=test] { font-weight: bold }
-[part~=hint] { font-weight: normal }
-[part=remaining] { font-variant-numeric: tabular-nums }`);
+[part=test] { margin-block-end: .5em; font-size: .875em; font-weight: 600 }
+[part=merchant] { display: block }
+[part=amount] { font-size: 1.5em }
+[part=amount], [part~=status] { font-weight: 600 }
+[part=merchant]:not(:empty) ~ [part~=status] { margin-block-start: .5em }
+[part=merchant], [part~=hint], [part=remaining], [part=connection] {
+  font-size: .875em;
+  font-weight: normal;
+  color: color-mix(in srgb, currentcolor 75%, transparent);
+}
+[part=amount], [part=remaining] { font-variant-numeric: tabular-nums }`);
 
 class PaymentSession extends HTMLElement {
-  static observedAttributes = ['session-id', 'base-url', 'lang'];
+  static observedAttributes = ['session-id', 'base-url', 'lang', 'currency'];
 
   #parts = {};
   #slots = {};
@@ -38,6 +48,7 @@ class PaymentSession extends HTMLElement {
     const box = add(root, 'box');
     add(box, 'test');
     add(box, 'merchant');
+    add(box, 'amount');
     // A slot is announced when it is shown: each change once.
     add(box, 'status').setAttribute('role', 'status');
     add(box, 'remaining').setAttribute('role', 'timer');
@@ -56,6 +67,8 @@ class PaymentSession extends HTMLElement {
 
   connectedCallback() {
     this.#start();
+    // Later, because a script may set it right after it has added the element.
+    setTimeout(() => this.#watched || !this.isConnected || console.warn('<payment-session> has no session-id', this));
   }
 
   disconnectedCallback() {
@@ -83,7 +96,7 @@ class PaymentSession extends HTMLElement {
   #follow(url, sessionId) {
     this.#watch = watchStatus(url, {
       onStatus: ({ merchantName, amountCents, status, livemode = true }) => {
-        this.#session = { sessionId, status, merchantName, amountCents, livemode };
+        this.#session = status === 'NOT_FOUND' ? { sessionId, status } : { sessionId, status, merchantName, amountCents, livemode };
         if (status !== 'PENDING') clearInterval(this.#ticking);
         this.#show();
         this.dispatchEvent(new CustomEvent('payment-session:change', { bubbles: true, composed: true, detail: { ...this.#session } }));
@@ -128,12 +141,28 @@ class PaymentSession extends HTMLElement {
 
   #show() {
     const { status = '', merchantName = '', livemode = true } = this.#session;
+    this.#parts.box.hidden = !this.#watched;
     this.#parts.test.hidden = livemode;
     const shown = status.toLowerCase().replace('_', '-');
     this.#parts.merchant.textContent = merchantName;
+    this.#parts.amount.textContent = this.#amount();
     this.#parts.status.part = 'status ' + shown;
     for (const [name, slot] of Object.entries(this.#slots)) slot.hidden = name === 'offline' ? this.#online : name !== shown;
     this.#tick();
+  }
+
+  // The amount in the currency that the page names. Its digits are those of ISO 4217: browsers have others for some currencies.
+  #amount() {
+    const currency = this.getAttribute('currency')?.toUpperCase(), { amountCents } = this.#session;
+    if (!currency || !amountCents) return;
+    const digits = MINOR_DIGITS[currency] ?? 2;
+    try {
+      return (amountCents / 10 ** digits).toLocaleString(this.#parts.box.lang + '-u-nu-latn', {
+        style: 'currency', currency, minimumFractionDigits: digits, maximumFractionDigits: digits,
+      });
+    } catch {
+      console.warn('<payment-session> has a wrong currency', this);
+    }
   }
 
   #tick() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 )
 
@@ -97,6 +98,80 @@ func TestTwoWidgetsOnAnotherOrigin(t *testing.T) {
 	awaitVisible(page, "second", "Payment cancelled")
 }
 
+// The amount is shown only with its currency, which the public status does not have, and with the digits that the currency has.
+func TestWidget_Amount(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	var body strings.Builder
+	currencies := map[string]string{
+		`lang="en" currency="EUR"`: "€12.50", `lang="en" currency="jpy"`: "¥1,250", `lang="en" currency="KWD"`: "KWD\u00a01.250",
+		`lang="en" currency="IQD"`: "IQD\u00a01.250", `lang="en" currency="IDR"`: "IDR\u00a012.50", // of which Chrome writes no decimals by itself
+		`lang="de" currency="EUR"`: "12,50\u00a0€", `lang="ar" currency="EUR"`: "\u200f12.50\u00a0€",
+		`lang="en"`: "", `lang="en" currency=""`: "", `lang="en" currency="EURO"`: "",
+	}
+	for attributes := range currencies {
+		fmt.Fprintf(&body, `<payment-session session-id="%s" %s></payment-session>`, id, attributes)
+	}
+	page := sharedBrowser.NewPage(t, browsertest.Settings{})
+	page.Open(newShopPage(t, "en", body.String()))
+	page.Until("all have a status", "[...document.querySelectorAll('payment-session')].every(one => one.status)")
+	for attributes, want := range currencies {
+		selector := "payment-session[" + strings.ReplaceAll(attributes, " ", "][") + "]"
+		if !strings.Contains(attributes, "currency") {
+			selector += ":not([currency])"
+		}
+		shown := browsertest.Eval[string](page, fmt.Sprintf(`(() => {
+			const amount = document.querySelector(%q).shadowRoot.querySelector('[part=amount]');
+			return amount.clientHeight ? amount.textContent : '';
+		})()`, selector))
+		if shown != want {
+			t.Errorf("%s: %q, want %q", attributes, shown, want)
+		}
+	}
+	if !strings.Contains(page.Logged(), "<payment-session> has a wrong currency") {
+		t.Errorf("nobody hears of a wrong currency:\n%s", page.Logged())
+	}
+	page.Do(`document.querySelector('payment-session[currency=EURO]').setAttribute('currency', 'USD')`)
+	page.Until("a changed currency is shown", `document.querySelector('payment-session[currency=USD]').shadowRoot.querySelector('[part=amount]').textContent === '$12.50'`)
+}
+
+// Nothing is known of a session that does not exist.
+func TestWidget_UnknownSession(t *testing.T) {
+	t.Parallel()
+	newShop(t)
+	id := "ps_00" + strings.Repeat("y", 24)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordChanges})
+	page.AllowErrors("404")
+	page.Open(newShopPage(t, "en", fmt.Sprintf(`<payment-session id="one" session-id="%s" currency="EUR"></payment-session>`, id)))
+	awaitVisible(page, "one", "Payment not found")
+	want := `[{"on":"one","sessionId":"` + id + `","status":"NOT_FOUND"}]`
+	if got := browsertest.Eval[string](page, "JSON.stringify(changes)"); got != want {
+		t.Errorf("events %s, want %s", got, want)
+	}
+}
+
+// A developer who forgets the session-id sees an empty place and reads why in the console.
+func TestWidget_NoSessionID(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{})
+	page.Open(newShopPage(t, "en", `<payment-session id="none"></payment-session>`))
+	await.Until(t, browsertest.Patience, "the console says it", func() bool {
+		return strings.Contains(page.Logged(), "console.warning: \"<payment-session> has no session-id\"")
+	})
+	if shown := browsertest.Eval[bool](page, "none.shadowRoot.querySelector('[part=box]').checkVisibility()"); shown {
+		t.Error("it shows an empty box")
+	}
+	page.Do("none.setAttribute('session-id', '" + s.charge(t) + "')")
+	awaitVisible(page, "none", "Waiting for payment")
+	page.Do("globalThis.late = document.createElement('payment-session'); none.after(late); late.setAttribute('session-id', none.getAttribute('session-id'))")
+	page.Until("the second is shown", "late.status === 'PENDING'")
+	if warnings := strings.Count(page.Logged(), "has no session-id"); warnings != 1 {
+		t.Errorf("%d warnings, want that of the first alone:\n%s", warnings, page.Logged())
+	}
+}
+
 func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -112,7 +187,7 @@ func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
 			t.Parallel()
 			var body strings.Builder
 			for state, id := range ids {
-				fmt.Fprintf(&body, `<payment-session id="%s" session-id="%s"></payment-session>`, state, id)
+				fmt.Fprintf(&body, `<payment-session id="%s" session-id="%s" currency="EUR"></payment-session>`, state, id)
 			}
 			page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Language: language})
 			page.AllowErrors("404") // of the one that is not found
