@@ -78,6 +78,9 @@ func testStop(t *testing.T, root string) {
 			if page.StatusCode != http.StatusOK || !strings.Contains(run.Output(t), env["PAYER_URL"]) {
 				t.Errorf("the banner does not link to a page of a payer: %q, %s", env["PAYER_URL"], page.Status)
 			}
+			if test.redis == server {
+				testRedisThatEnds(t, run, env)
+			}
 
 			second := devenvtest.Start(t, root, test.env...)
 			<-second.Ended
@@ -101,14 +104,50 @@ func testStop(t *testing.T, root string) {
 	}
 }
 
-// testServerThatEnds: without one of these nothing works, and nothing starts them again.
-func testServerThatEnds(t *testing.T, root string) {
+// testRedisThatEnds: a killed Redis is started again, as an operator of a cluster would do it, and begins empty.
+func testRedisThatEnds(t *testing.T, run *devenvtest.Run, env map[string]string) {
 	t.Helper()
 	redis, err := redistest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for server, log := range map[string]string{"kube-apiserver": "kube-apiserver.log", filepath.Base(redis): "redis.log"} {
+	var session struct{ SessionID string }
+	request(t, http.MethodPost, env["API_URL"]+"/api/v1/sessions", env["API_KEY"], `{"amountCents": 1250}`, http.StatusCreated, &session)
+	if err := syscall.Kill(descendants(t, run.Process.Pid)[filepath.Base(redis)], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "make run says that Redis has ended", func() bool { return strings.Contains(run.Output(t), "==> redis ended") })
+	for _, replica := range []string{env["API_URL"], env["API_URL_2"]} {
+		waitUntil(t, "the API works again", func() bool {
+			return getStatus(t, replica+"/api/v1/merchant/me", env["API_KEY"]) == http.StatusOK
+		})
+	}
+	if status := getStatus(t, env["API_URL"]+"/api/v1/sessions/"+session.SessionID, env["API_KEY"]); status != http.StatusNotFound {
+		t.Errorf("a session of before is answered with %d", status)
+	}
+	chargeAndSettle(t, env)
+}
+
+// getStatus is 0 when nothing answers.
+func getStatus(t *testing.T, address, key string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// testServerThatEnds: without one of these nothing works, and nothing starts them again.
+func testServerThatEnds(t *testing.T, root string) {
+	t.Helper()
+	for server, log := range map[string]string{"kube-apiserver": "kube-apiserver.log", "receiver": "receiver.log"} {
 		t.Run(log, func(t *testing.T) {
 			run := devenvtest.Start(t, root)
 			run.WaitForEnv(t) // a step of the start that needs the server could fail first

@@ -43,6 +43,7 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   .dev/logs/        the log of each process
 
 KUBEBUILDER_ASSETS names the directory of kube-apiserver, etcd and kubectl (make run sets it).
+A role or Redis that is killed is started again. Redis keeps nothing: its sessions, events and limits end with its process.
 Ctrl-C, SIGTERM and closing the terminal stop everything. No data is kept.
 `
 

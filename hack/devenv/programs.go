@@ -106,7 +106,7 @@ func tail(path string) string {
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// A role that ends is started again after a pause. If it ended soon after its start several times in a row, the environment fails.
+// A kept program that ends is started again after a pause. If it ended soon after its start several times in a row, the environment fails.
 const (
 	soon         = 5 * time.Second
 	tries        = 3
@@ -118,7 +118,7 @@ func (p *programs) start(name, path string, args ...string) (stop func() error, 
 	return p.supervise(1, name, path, args)
 }
 
-// keep also starts the program again when it ends, as a cluster does: users may kill a role to see what happens.
+// keep also starts the program again when it ends, as a cluster does: users may kill one to see what happens.
 func (p *programs) keep(name, path string, args ...string) (stop func() error, err error) {
 	return p.supervise(tries, name, path, args)
 }

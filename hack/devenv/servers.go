@@ -164,7 +164,8 @@ func writeKubeconfig(path string, config *rest.Config, namespace string) error {
 	return nil
 }
 
-// startRedis starts the server that REDIS_SERVER names, else redis-server, else an embedded substitute.
+// startRedis starts the server that REDIS_SERVER names, else redis-server, else an embedded substitute. A server that ends is started
+// again, without its data.
 func (e *environment) startRedis(ctx context.Context) error {
 	path, err := redistest.Binary()
 	if err != nil && os.Getenv("REDIS_SERVER") != "" {
@@ -177,7 +178,7 @@ func (e *environment) startRedis(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the port of Redis from its address: %w", err)
 	}
-	stop, err := e.programs.start("redis", path, "--bind", host, "--port", port, "--dir", e.directory,
+	stop, err := e.programs.keep("redis", path, "--bind", host, "--port", port, "--dir", e.directory,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
 	if err != nil {
 		return err
