@@ -121,3 +121,11 @@ func until(end *metav1.Time, now time.Time) string {
 	}
 	return duration.HumanDuration(end.Sub(now))
 }
+
+// plural is a number of things.
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -24,7 +24,7 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 	}
 	row(table, "Webhook", s.Webhook.describe(now))
 	if s.Webhook != nil {
-		row(table, "Events", fmt.Sprintf("%d pending, %d dead letters", s.Webhook.Pending, s.Webhook.Dead))
+		row(table, "Events", fmt.Sprintf("%d pending, %s", s.Webhook.Pending, plural(s.Webhook.Dead, "dead letter")))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s merchantStatus) allowlist() string {
 
 // refused is a line about a block that is not on the allowlist.
 func refused(block v1alpha1.RefusedBlock, now time.Time) string {
-	return fmt.Sprintf("%s, %d requests, the last %s ago", block.Block, block.Requests, ago(&block.LastSeen, now))
+	return fmt.Sprintf("%s, %s, the last %s ago", block.Block, plural(block.Requests, "request"), ago(&block.LastSeen, now))
 }
 
 // health is a word about the endpoint.

@@ -154,6 +154,23 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+func TestStatus_One(t *testing.T) {
+	now := time.Now()
+	merchant := &v1alpha1.Merchant{}
+	merchant.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
+	merchant.Status.Webhook = &v1alpha1.WebhookStatus{Dead: 1}
+	merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{{Block: "198.51.100.0/24", Requests: 1}}}
+	var screen strings.Builder
+	if err := newMerchantStatus(merchant, nil, now).writeText(&screen, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0 pending, 1 dead letter\n", "198.51.100.0/24, 1 request, "} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("%q is not in\n%s", want, screen.String())
+		}
+	}
+}
+
 func TestStatusShowsWhatTheAllowlistRefuses(t *testing.T) {
 	now := time.Now()
 	merchant := &v1alpha1.Merchant{}
