@@ -53,6 +53,20 @@ func files(t *testing.T, pattern string) []string {
 	})
 }
 
+// A row above the header, or a table without one, is text with bars in it.
+func TestTablesBeginWithTheirHeader(t *testing.T) {
+	rule := regexp.MustCompile(`^\|(\s*:?-+:?\s*\|)+$`)
+	for path, text := range pages(t) {
+		lines := strings.Split(codeBlock.ReplaceAllString(text, ""), "\n")
+		for i, line := range lines {
+			first := strings.HasPrefix(line, "|") && (i == 0 || !strings.HasPrefix(lines[i-1], "|"))
+			if first && (i+1 == len(lines) || !rule.MatchString(lines[i+1])) {
+				t.Errorf("%s: no header before %q", path, line)
+			}
+		}
+	}
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	for path, text := range all {
