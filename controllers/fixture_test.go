@@ -110,6 +110,7 @@ func (f *fixture) startOperator(differ ...func(*Options)) {
 	options.Ops.Address = "127.0.0.1:0"
 	options.LeaderElect = false
 	options.Clock = f.clock
+	options.maxClockDifference = anyClock
 	options.Log = slog.New(slog.NewJSONHandler(io.MultiWriter(f.logs, GinkgoWriter), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, change := range differ {
 		change(&options)

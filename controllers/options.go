@@ -44,6 +44,8 @@ type Options struct {
 
 	// newClient creates the client that writes; tests make it fail.
 	newClient client.NewClientFunc
+	// maxClockDifference is how far the clock may be from that of the API server; tests move it.
+	maxClockDifference time.Duration
 }
 
 // DefaultOptions are the options for a Deployment.
@@ -58,6 +60,7 @@ func DefaultOptions() Options {
 		LastUseInterval:      time.Minute,
 		MaxRateLimit:         v1alpha1.RateLimit{RequestsPerSecond: 1_000, Burst: 10_000},
 		newClient:            client.New,
+		maxClockDifference:   time.Minute,
 	}
 }
 

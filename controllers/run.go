@@ -52,7 +52,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	ctrl.SetLogger(logger)
-	mgr, err := newManager(ctx, cluster, o, logger)
+	server := kube.NewServerClock(o.Clock.Now)
+	server.Observe(cluster)
+	mgr, err := newManager(ctx, cluster, server, o, logger)
 	if err != nil {
 		return fmt.Errorf("start the operator: %w", err)
 	}
@@ -63,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // newManager sets up everything that Run starts.
-func newManager(ctx context.Context, cluster *rest.Config, o Options, logger logr.Logger) (manager.Manager, error) {
+func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerClock, o Options, logger logr.Logger) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -109,10 +111,17 @@ func newManager(ctx context.Context, cluster *rest.Config, o Options, logger log
 	if err := addOpsHandlers(mgr, delivered); err != nil {
 		return nil, fmt.Errorf("set up the ops port: %w", err)
 	}
-	return mgr, addControllers(ctx, mgr, delivered, o)
+	guard := &clockGuard{
+		PassiveClock: o.Clock, server: server, max: o.maxClockDifference,
+		live: mgr.GetAPIReader(), namespace: o.CredentialsNamespace, registerer: metrics.Registry,
+	}
+	return mgr, addControllers(ctx, mgr, delivered, guard, o)
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Cache, o Options) error {
+func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Cache, guard *clockGuard, o Options) error {
+	if err := mgr.Add(guard); err != nil {
+		return err
+	}
 	keyMetrics, err := apikeys.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
@@ -132,7 +141,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		Live:                 mgr.GetAPIReader(),
 		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
 		Events:               mgr.GetEventRecorder(writes.FieldOwner),
-		Clock:                o.Clock,
+		Clock:                guard,
+		ClockWrong:           guard.Wrong,
 		CredentialsNamespace: o.CredentialsNamespace,
 	}
 	if err := (&merchants.Reconciler{Base: base, MaxRateLimit: o.MaxRateLimit}).SetupWithManager(ctx, mgr); err != nil {
@@ -144,7 +154,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	return orphans.Sweeper{
 		Client:               mgr.GetClient(),
 		Live:                 mgr.GetAPIReader(),
-		Clock:                o.Clock,
+		Clock:                guard,
+		ClockWrong:           guard.Wrong,
 		CredentialsNamespace: o.CredentialsNamespace,
 		Watched: func(namespace string) bool {
 			return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)

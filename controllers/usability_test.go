@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // awaitMessage waits until Ready says so.
@@ -159,7 +161,9 @@ var _ = Describe("Previous keys", func() {
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
 		f.awaitGeneration(key, 2)
 		Eventually(func() []v1alpha1.PreviousKey { f.read(key); return key.Status.PreviousKeys }).Should(BeEmpty())
-		Expect(f.record(key).Previous).To(BeEmpty())
+		f.clock.advance(reconciler.EndedMargin)
+		f.poke(key, "apikey")
+		Eventually(func() []published.Previous { return f.record(key).Previous }).Should(BeEmpty())
 	})
 })
 

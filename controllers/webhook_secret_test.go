@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // beforeDelivering calls the hook before each Secret that is created in a tenant's namespace.
@@ -132,7 +133,7 @@ var _ = Describe("A rotation of a signing secret", func() {
 		Expect(record.Retired[0].ValidUntil).To(BeTemporally("~", f.clock.Now().Add(24*time.Hour), time.Minute))
 		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Normal SigningSecretRotated:")))
 
-		f.clock.advance(24*time.Hour + time.Minute)
+		f.clock.advance(24*time.Hour + time.Minute + reconciler.EndedMargin)
 		Expect(record.SigningSecrets(f.clock.Now())).To(Equal([]published.SigningSecret{fresh}))
 		f.poke(merchant, "merchant") // it also checks by itself, at that time
 		Eventually(func(g Gomega) { g.Expect(f.webhookRecord(g, merchant).Retired).To(BeEmpty()) }).Should(Succeed())

@@ -199,7 +199,10 @@ const conflictRecheck = time.Minute
 // nextCheck returns the time until the next check is due; 0: never.
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
-	moments := []time.Time{rotation, retentionEnd(f), overlapEnd(f), expiry(f)}
+	moments := []time.Time{
+		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f),
+		reconciler.Recheck(f.now, f.clockWrong, rotation, retentionEnd(f), cleanupTime(f)),
+	}
 	switch outcome.Reason {
 	case v1alpha1.ReasonMerchantNotFound:
 		left := merchantWait - f.merchantMissingFor()

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // decision is what a plan comes to, as far as somebody could notice.
@@ -204,7 +205,7 @@ func TestDecide(t *testing.T) {
 		},
 		"an overlap that has ended": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now}}
+				f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(-reconciler.EndedMargin)}}
 			},
 			want: decision{Repair: true},
 		},

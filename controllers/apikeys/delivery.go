@@ -150,7 +150,7 @@ func retentionEnd(f facts) time.Time {
 
 func retentionOver(f facts) bool {
 	end := retentionEnd(f)
-	return !end.IsZero() && !f.now.Before(end)
+	return !end.IsZero() && !f.clockWrong && !f.now.Before(end)
 }
 
 // deliver writes the key into the Secret of the spec. lostSince is the value of LostSinceAnnotation; zero: none.

@@ -19,8 +19,10 @@ import (
 
 // facts is everything that a decision about an ApiKey needs.
 type facts struct {
-	now    time.Time
-	apiKey *v1alpha1.ApiKey
+	now time.Time
+	// clockWrong: nothing is rotated, ended or deleted because of the time.
+	clockWrong bool
+	apiKey     *v1alpha1.ApiKey
 	// incomplete is true if reading failed. Then nothing is concluded from missing facts.
 	incomplete bool
 	// merchantID is the id of the Merchant; empty: it does not exist, or is being deleted.
@@ -154,6 +156,7 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
 	err := r.gatherClaims(ctx, from, &f)
+	f.clockWrong = r.ClockWrong() // after the reads, which compare the clocks if they are live
 	return f, err
 }
 

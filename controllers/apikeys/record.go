@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -51,7 +52,9 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	if f.merchantID == "" { // for replicas that may not hear of the Merchant's end
 		record.State = v1alpha1.ApiKeyDisabled
 	}
-	record.Previous = record.PreviousAt(f.now)
+	if !f.clockWrong {
+		record.Previous = record.PreviousAt(f.now.Add(-reconciler.EndedMargin))
+	}
 	record.ExpiresAt = nil
 	if spec.ExpiresAt != nil {
 		expires := spec.ExpiresAt.UTC()

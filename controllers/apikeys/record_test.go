@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // A new key starts from a record that says all the spec says and has handled all it asks for.
@@ -115,8 +116,45 @@ func TestAnOverlapEndsByItself(t *testing.T) {
 		t.Errorf("checks again in %s, want %s, the end of the first overlap", got, want)
 	}
 	f.now = first
+	if p := decide(f); p.repair != nil || len(statusOf(f, p.outcome).PreviousKeys) != 1 || nextCheck(f, p.outcome) != reconciler.EndedMargin {
+		t.Errorf("at its end: repaired to %+v with %d previous keys in the status; want it in the record, for readers whose clocks are behind",
+			p.repair, len(statusOf(f, p.outcome).PreviousKeys))
+	}
+	f.now = first.Add(reconciler.EndedMargin)
 	repaired := decide(f).repair
 	if repaired == nil || len(repaired.Previous) != 1 || repaired.Previous[0].ValidUntil != second {
-		t.Errorf("at its end: %+v, want the other overlap alone", repaired)
+		t.Errorf("a while later: %+v, want the other overlap alone", repaired)
+	}
+}
+
+// While nobody knows what time it is, nothing ends, rotates or is deleted because of the time. What a person asks for happens.
+func TestDecide_ClockWrong(t *testing.T) {
+	for desc, edit := range map[string]func(*facts){
+		"an ended overlap": func(f *facts) {
+			f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("older"), ValidUntil: now.Add(-time.Hour)}}
+		},
+		"a schedule":  func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(300)) },
+		"a retention": func(f *facts) { f.apiKey.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: new(int32(300))} },
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := upToDate()
+			edit(&f)
+			f.now = now.Add(24 * time.Hour)
+			if p := decide(f); p.idle() {
+				t.Fatal("with the right clock there is nothing to do")
+			}
+			f.clockWrong = true
+			p := decide(f)
+			if !p.idle() {
+				t.Errorf("new key: %t, repair: %+v, remove: %v", p.newKey != nil, p.repair, p.remove)
+			}
+			if next := nextCheck(f, p.outcome); next != reconciler.ClockRecheck {
+				t.Errorf("checks again in %s, want %s", next, reconciler.ClockRecheck)
+			}
+			f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled
+			if p := decide(f); p.repair == nil || p.repair.State != v1alpha1.ApiKeyDisabled {
+				t.Errorf("disabled by a person: repaired to %+v", p.repair)
+			}
+		})
 	}
 }

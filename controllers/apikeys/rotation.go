@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // rotationReason is why a new key is needed, and the overlap of the old one.
@@ -63,7 +64,7 @@ func triggerChanged(f facts) (rotationReason, bool) {
 // scheduleElapsed: once after any downtime, because the next interval starts at the rotation.
 func scheduleElapsed(f facts) (rotationReason, bool) {
 	next, scheduled := nextRotation(f)
-	return rotationReason{v1alpha1.RotationSchedule, overlap(f)}, scheduled && !f.now.Before(next)
+	return rotationReason{v1alpha1.RotationSchedule, overlap(f)}, scheduled && !f.clockWrong && !f.now.Before(next)
 }
 
 func overlap(f facts) time.Duration { return seconds(f.apiKey.Spec.Rotation.OverlapSeconds) }
@@ -102,6 +103,19 @@ func slotBefore(due time.Time, every time.Duration, uid types.UID) time.Time {
 	phase := int64(binary.BigEndian.Uint64(sum[:8])>>1) % slot
 	second := due.Unix()
 	return time.Unix(second-(second-phase)%slot, 0).UTC()
+}
+
+// cleanupTime is when the first ended overlap leaves the record; zero: there is none.
+func cleanupTime(f facts) time.Time {
+	var first time.Time
+	if record, known := f.ownRecord(); known {
+		for _, previous := range record.Previous {
+			if at := previous.ValidUntil.Add(reconciler.EndedMargin); first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
 }
 
 // overlapEnd is when the first running overlap ends; zero: none.

@@ -84,5 +84,6 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	if outcome.Reason == v1alpha1.ReasonSecretConflict {
 		recheck = f.now.Add(conflictRecheck)
 	}
-	return reconciler.Until(f.now, overlapEnd(f), graceEnd(f), recheck)
+	return reconciler.Until(f.now, cleanupTime(f), graceEnd(f), recheck,
+		reconciler.Recheck(f.now, f.clockWrong, cleanupTime(f), graceEnd(f)))
 }

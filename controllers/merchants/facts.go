@@ -18,7 +18,10 @@ import (
 
 // facts is everything that a decision about a Merchant needs.
 type facts struct {
-	now       time.Time
+	now time.Time
+	// clockWrong: nothing is ended because of the time.
+	clockWrong bool
+
 	merchant  *v1alpha1.Merchant
 	namespace string             // of published objects
 	maximum   v1alpha1.RateLimit // that the platform allows; 0: any

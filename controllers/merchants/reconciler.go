@@ -64,6 +64,7 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	if err != nil {
 		return &plan{facts: cached}, false, err
 	}
+	cached.clockWrong = r.ClockWrong()
 	p, err = decide(cached)
 	return p, p.idle() || added && cached.untouched(), err
 }
@@ -74,6 +75,7 @@ func (r *Reconciler) confirm(ctx context.Context, merchant *v1alpha1.Merchant) (
 	if err != nil {
 		return &plan{facts: live}, err
 	}
+	live.clockWrong = r.ClockWrong() // the reads have compared the clocks
 	return decide(live)
 }
 

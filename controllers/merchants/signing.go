@@ -9,6 +9,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -69,7 +70,9 @@ func signingUpToDate(f facts) bool {
 func asSpecified(f facts) published.WebhookRecord {
 	record := *f.record
 	record.Source = published.Source{Namespace: f.merchant.Namespace, Name: f.merchant.Name, UID: f.merchant.UID}
-	record.Retired = record.RetiredAt(f.now)
+	if !f.clockWrong {
+		record.Retired = record.RetiredAt(f.now.Add(-reconciler.EndedMargin))
+	}
 	return record
 }
 
@@ -85,13 +88,13 @@ func (p *plan) signingRecord() published.WebhookRecord {
 	}
 }
 
-// overlapEnd is when the first retired secret stops signing; zero: none.
-func overlapEnd(f facts) time.Time {
+// cleanupTime is when the first retired secret, which signs no more, leaves the record; zero: there is none.
+func cleanupTime(f facts) time.Time {
 	var first time.Time
 	if f.record != nil {
-		for _, retired := range f.record.RetiredAt(f.now) {
-			if first.IsZero() || retired.ValidUntil.Before(first) {
-				first = retired.ValidUntil
+		for _, retired := range f.record.Retired {
+			if at := retired.ValidUntil.Add(reconciler.EndedMargin); first.IsZero() || at.Before(first) {
+				first = at
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // decision is what a plan comes to, apart from the ConfigMap.
@@ -162,15 +163,20 @@ func TestARetiredSecretEnds(t *testing.T) {
 		after time.Duration
 		want  decision
 	}{
-		{0, decision{Next: 24 * time.Hour}},
-		{24*time.Hour - 1, decision{Next: 1}},
-		{24 * time.Hour, decision{Sign: repairSigning}},
+		{0, decision{Next: 24*time.Hour + reconciler.EndedMargin}},
+		{24*time.Hour + reconciler.EndedMargin - 1, decision{Next: 1}},
+		{24*time.Hour + reconciler.EndedMargin, decision{Sign: repairSigning}},
 	} {
 		f.now = now.Add(tc.after)
 		if diff := cmp.Diff(tc.want, decided(t, f)); diff != "" {
 			t.Errorf("%s after the rotation (-want +got):\n%s", tc.after, diff)
 		}
 	}
+	f.clockWrong = true
+	if diff := cmp.Diff(decision{Next: reconciler.ClockRecheck}, decided(t, f)); diff != "" {
+		t.Errorf("with a wrong clock (-want +got):\n%s", diff)
+	}
+	f.clockWrong = false
 	p, err = decide(f)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ const clockTolerance = time.Minute
 func removedNow(f facts) time.Time { return f.now.Truncate(time.Second) }
 
 func graceOver(f facts) bool {
-	return !f.now.Before(f.publishedWebhook.RemovedAt.Add(published.WebhookGrace))
+	return !f.clockWrong && !f.now.Before(f.publishedWebhook.RemovedAt.Add(published.WebhookGrace))
 }
 
 // graceEnd is when the events of a removed webhook wait no longer; zero: they do not wait.

@@ -55,7 +55,7 @@ func TestAnExpiredClaimGetsNoSecondTombstone(t *testing.T) {
 			}).Build()
 		sweeper := Sweeper{
 			Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(ended.Expires()), CredentialsNamespace: credentials,
-			Watched: func(string) bool { return true },
+			Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 		}
 		if _, err := (claims{sweeper}).Reconcile(t.Context(), claim); err != nil {
 			t.Fatalf("expired after read %d: %v", step+1, err)

@@ -36,6 +36,8 @@ type Sweeper struct {
 	Live client.Reader
 	// Clock is used for the expiry of tombstones.
 	Clock clock.PassiveClock
+	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then no tombstone expires.
+	ClockWrong func() bool
 	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 	// Watched reports whether this operator manages the objects of a namespace.

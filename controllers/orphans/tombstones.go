@@ -63,6 +63,13 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 	}
 	left := tombstone.Expires().Sub(t.Clock.Now())
 	if left <= 0 {
+		// With the answer the clocks are compared.
+		if err := t.Live.Get(ctx, client.ObjectKeyFromObject(configMap), new(corev1.ConfigMap)); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		if t.ClockWrong() {
+			return reconcile.Result{RequeueAfter: reconciler.ClockRecheck}, nil
+		}
 		return reconciler.Finish(t.remove(ctx, tombstone, configMap, "expired"))
 	}
 	if err := t.bound(ctx, tombstone.Source.Namespace); err != nil {

@@ -43,7 +43,7 @@ func TestTombstones_BoundPerNamespace(t *testing.T) {
 		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).WithIndex(&corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace).Build()
 	sweeper := Sweeper{
 		Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
-		Watched: func(string) bool { return true },
+		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 	}
 	for range 2 { // the second time there is nothing to do
 		if _, err := (tombstones{sweeper}).Reconcile(t.Context(), objects[len(objects)/2].(*corev1.ConfigMap)); err != nil {

@@ -31,6 +31,9 @@ type Base struct {
 	Secrets tenantsecret.Secrets
 	Events  recorder.EventRecorder
 	Clock   clock.PassiveClock
+	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then nothing is rotated,
+	// ended or deleted because of the time.
+	ClockWrong func() bool
 	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 
@@ -183,6 +186,23 @@ func (b *Base) Emit(object client.Object, reason, action, format string, args ..
 // Warn records an event of type Warning.
 func (b *Base) Warn(object client.Object, reason, action, format string, args ...any) {
 	b.Events.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, args...)
+}
+
+// EndedMargin is how long what has ended stays in a published record, where readers compare its end with their own clocks. It is longer
+// than the clocks of operator and API server may differ.
+const EndedMargin = 10 * time.Minute
+
+// ClockRecheck is how soon to try again what a wrong clock has put off.
+const ClockRecheck = time.Minute
+
+// Recheck returns when to try again what was due at one of these moments and is put off because of a wrong clock; zero: nothing is.
+func Recheck(now time.Time, clockWrong bool, moments ...time.Time) time.Time {
+	for _, at := range moments {
+		if clockWrong && !at.IsZero() && !at.After(now) {
+			return now.Add(ClockRecheck)
+		}
+	}
+	return time.Time{}
 }
 
 // Until returns the time from now to the first moment that is ahead; 0: none.
