@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -19,10 +20,20 @@ type caller struct {
 
 	// unlisted: the address is not on the merchant's allowlist.
 	unlisted bool
+	// currentOnly: Live is about the current key only.
+	currentOnly bool
 }
 
 // withKey authenticates the caller before next.
-func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller) error) handler {
+func (a *publicAPI) withKey(next keyHandler) handler { return a.authenticated(next, false) }
+
+// withCurrentKey is withKey for what only the current key may do. One in its overlap is a wrong key here.
+func (a *publicAPI) withCurrentKey(next keyHandler) handler { return a.authenticated(next, true) }
+
+// keyHandler handles a request of a caller whose key the store still has to admit.
+type keyHandler func(http.ResponseWriter, *http.Request, caller) error
+
+func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if a.directory.Age() >= store.OverrideLifetime {
 			return errStale // this replica may have missed a revocation
@@ -32,6 +43,9 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 		presented, err := presentedKey(r.Header)
 		if err == nil {
 			from, err = a.identify(presented, address, addressErr)
+		}
+		if currentOnly {
+			from.currentOnly, from.Live = true, from.Current
 		}
 		if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
 			countAsTest(w)
@@ -46,9 +60,7 @@ func (a *publicAPI) withKey(next func(http.ResponseWriter, *http.Request, caller
 }
 
 // serve calls next unless the key is one wrong key too many.
-func (a *publicAPI) serve(
-	w http.ResponseWriter, r *http.Request, from caller, next func(http.ResponseWriter, *http.Request, caller) error,
-) error {
+func (a *publicAPI) serve(w http.ResponseWriter, r *http.Request, from caller, next keyHandler) error {
 	charged, err := a.wrongKeys.check(r.Context(), from)
 	if err != nil {
 		return err
@@ -104,6 +116,14 @@ func bearerToken(header http.Header) string {
 		return ""
 	}
 	return strings.TrimLeft(presented, " ")
+}
+
+// acceptedBy reports whether the override accepts the presented key.
+func (c caller) acceptedBy(override store.Override, now time.Time) bool {
+	if c.currentOnly {
+		return override.AcceptsOnly(c.Digest, now)
+	}
+	return override.Accepts(c.Digest, now)
 }
 
 func (c caller) admission() store.Admission {

@@ -9,7 +9,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // profile is the response of GET /api/v1/merchant/me.
@@ -99,11 +98,7 @@ type rotatedKey struct {
 // rotateKey replaces the presented key, if it is the current one.
 func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
 	admitted, err := a.store.AdmitRotation(r.Context(), from.admission(), rotationLimit)
-	quota := merchantQuota
-	if errors.Is(err, store.ErrRotationLimited) {
-		quota = rotationQuota
-	}
-	a.setQuotaHeaders(w, quota, admitted.Quota, err)
+	a.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
 	if err != nil {
 		return err
 	}

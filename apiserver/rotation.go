@@ -24,8 +24,8 @@ import (
 // rotationTimeout limits reading and replacing the published key.
 const rotationTimeout = 3 * time.Second
 
-// rotationLimit limits the rotations of one ApiKey over all replicas. Each one is a write to the Kubernetes API, and an event
-// for every replica.
+// rotationLimit limits the rotations of one ApiKey over all replicas, by its key and on the internal port each. Each one is a write to the
+// Kubernetes API, and an event for every replica.
 var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 
 // rotator issues new keys, for both listeners.
@@ -111,8 +111,9 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	return respond(w, http.StatusOK, issued)
 }
 
-// limitRotation counts the rotation, unless it is of another ApiKey. The limit is in the bucket of the merchant, which only the
-// published record names: the key may be newer than this replica's directory.
+// limitRotation counts a rotation that the published record permits. The limit is in the bucket of the merchant, which only that record
+// names: the key may be newer than this replica's directory. One of another generation passes uncounted: rotate refuses it, after every
+// replica knows the newer key.
 func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted rotation) error {
 	ctx, cancel := context.WithTimeout(request.Context(), rotationTimeout)
 	defer cancel()
@@ -120,10 +121,13 @@ func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request
 	if err != nil {
 		return err
 	}
-	if err := wanted.permit(record, r.rotator.now()); errors.Is(err, errNoKey) {
+	switch err := wanted.permit(record, r.rotator.now()); {
+	case errors.As(err, new(generationError)):
+		return nil
+	case err != nil:
 		return err
 	}
-	quota, err := r.store.LimitRotation(request.Context(), refOf(record), rotationLimit)
+	quota, err := r.store.LimitIssue(request.Context(), refOf(record), rotationLimit)
 	r.setQuotaHeaders(w, rotationQuota, quota, err)
 	return err
 }

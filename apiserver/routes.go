@@ -46,7 +46,7 @@ func (a *publicAPI) publicHandler() http.Handler {
 		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.withKey(a.settleTestSession)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: a.publicSession},
 		"/api/v1/merchant/me":               {http.MethodGet: a.withKey(a.merchantMe)},
-		"/api/v1/keys/rotate":               {http.MethodPost: a.withKey(a.rotateKey)},
+		"/api/v1/keys/rotate":               {http.MethodPost: a.withCurrentKey(a.rotateKey)},
 		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
 		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
 		payer.WidgetPath:                    {http.MethodGet: a.widget},

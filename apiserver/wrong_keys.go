@@ -57,7 +57,7 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 	switch {
 	case read.err != nil:
 		return false, read.err
-	case read.override.Order.Compare(from.Order) < 0 || !read.override.Accepts(from.Digest, k.now()):
+	case read.override.Order.Compare(from.Order) < 0 || !from.acceptedBy(read.override, k.now()):
 		return false, unauthorizedError{reasonRotated}
 	}
 	return false, nil

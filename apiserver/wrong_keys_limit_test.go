@@ -119,6 +119,28 @@ func TestPastTheBoundManyShareOneRead(t *testing.T) {
 	})
 }
 
+// Where only the current key may ask, a replaced one is a wrong key past the bound, too.
+func TestWrongKeys_CheckOfTheCurrentKeyOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, _ := overriding(store.Override{
+			Order:    published.Order{Issued: 6, Revision: 6},
+			Accepted: []store.Accepted{{Digest: apikey.DigestOf("current")}, {Digest: apikey.DigestOf("replaced"), Until: time.Now().Add(time.Hour)}},
+		})
+		for presented, accepted := range map[string]bool{"current": true, "replaced": false} {
+			keys.exhaust("till")
+			from := asker("till", presented)
+			from.currentOnly = true
+			if _, err := keys.check(t.Context(), from); (err == nil) != accepted {
+				t.Errorf("%s: %v", presented, err)
+			}
+		}
+		keys.exhaust("till")
+		if _, err := keys.check(t.Context(), asker("till", "replaced")); err != nil {
+			t.Errorf("replaced, elsewhere: %v", err)
+		}
+	})
+}
+
 func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _ := overriding(store.Override{

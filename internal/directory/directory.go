@@ -122,6 +122,8 @@ type Principal struct {
 	// Live reports whether the record accepts Digest. It is false for a known key id with another digest: a replica may have just
 	// issued it.
 	Live bool
+	// Current reports whether Digest is also the current one, not in its overlap.
+	Current bool
 	// TestMode: it is a test key, so it has no part in live sessions.
 	TestMode bool
 	// Prefix is of the presented key; empty for an externally generated key.
@@ -189,7 +191,9 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		}
 		return refused, ErrExpired
 	}
-	return found.principal(digest, prefix, merchant, record.Live(digest, now)), nil
+	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
+	principal.Current = principal.Live && record.Current.Digest.Equal(digest)
+	return principal, nil
 }
 
 // Merchant returns the merchant with an id, nil if it is not published.

@@ -36,7 +36,7 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 	}
 	comparePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	want := Principal{
-		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Prefix: record.Current.Prefix,
+		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Current: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Merchant: &Merchant{
 			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",

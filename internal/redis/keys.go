@@ -37,8 +37,9 @@ func (k Keyspace) Key(kind string, name ...string) string {
 const (
 	// RateKey + caller holds the moment until which the caller's requests are paid for, in microseconds.
 	RateKey = "rate:"
-	// RotationRateKey + key id holds the same of the rotations of one ApiKey over HTTP.
+	// RotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and IssueRateKey of those on the internal port.
 	RotationRateKey = "rate:rotations:"
+	IssueRateKey    = "rate:issues:"
 	// OverrideKey + key id says which digests of one ApiKey are accepted; see admission.lua.
 	OverrideKey = "key:"
 	// LastUseKey + key id holds the last use of one ApiKey, in milliseconds.

@@ -36,6 +36,9 @@ type Admission struct {
 	Blocked bool
 	// Limit bounds the merchant's requests.
 	Limit ratelimit.Policy
+
+	// currentOnly: a key in its overlap is refused.
+	currentOnly bool
 }
 
 // Admitted is what the script says of an admitted request, whatever the operation then found. With
@@ -63,37 +66,33 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 	return admitted, err
 }
 
-// AdmitRotation is Admit for a rotation of the key, of which limit bounds how many there are of one ApiKey. With
-// ErrRotationLimited the Quota is that of the rotations.
+// AdmitRotation decides whether the caller may rotate its key, and counts it against a limit of the ApiKey's rotations. Only the current
+// key may: Live must say whether the directory has the digest as the current one. Neither a refused caller nor the merchant's own limit is
+// charged. Errors: those of Admit, with ErrRotationLimited for ErrRateLimited.
 func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
+	admission.Limit, admission.currentOnly = limit, true
 	var call merchantCall
-	admission.keys(&call)
 	call.Key(admission.space(), redis.RotationRateKey, admission.KeyID)
+	call.Key(admission.space(), redis.OverrideKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	limitArgs(&call.Call, limit)
 	reply, err := s.redis.RunCall(ctx, admitRotationScript, &call.Call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a rotation: %w", err)
 	}
-	text := reply.Text()
-	if tail, limited := strings.CutPrefix(text, "ROTATION_LIMITED "); limited {
-		now, backlog, _, ok := momentOf(tail)
-		if !ok {
-			return Admitted{}, redis.ErrCorrupt
-		}
-		return Admitted{Now: now, Quota: limit.Refused(backlog)}, ErrRotationLimited
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	if errors.Is(err, ErrRateLimited) {
+		err = ErrRotationLimited
 	}
-	admitted, _, err := s.admittedOf(text, &call, &admission)
 	return admitted, err
 }
 
-// LimitRotation counts a rotation that no API key asks for. It shares its limit with AdmitRotation. Errors: ErrRotationLimited,
-// redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) LimitRotation(ctx context.Context, key KeyRef, limit ratelimit.Policy) (ratelimit.Quota, error) {
+// LimitIssue counts a rotation on the internal port, which has a budget of its own: no API key can use it up. Errors:
+// ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (ratelimit.Quota, error) {
 	var call redis.Call
-	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), redis.RotationRateKey, key.KeyID)
+	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), redis.IssueRateKey, key.KeyID)
 	limitArgs(&call, limit)
-	reply, err := s.redis.RunCall(ctx, limitRotationScript, &call)
+	reply, err := s.redis.RunCall(ctx, limitIssueScript, &call)
 	if err != nil {
 		return ratelimit.Quota{}, fmt.Errorf("limit a rotation: %w", err)
 	}
@@ -146,6 +145,9 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	call.End()
 	if !a.Live {
 		call.WriteString("D")
+	}
+	if a.currentOnly {
+		call.WriteString("C")
 	}
 	if a.Blocked {
 		call.WriteString("B")

@@ -1,8 +1,8 @@
 --- admission
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
 -- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
--- and flags: 'D' if this replica's directory does not accept the key, 'B' if the merchant is not active, 'U' if the key's last use is
--- to be written to the last of KEYS; mostly ''.
+-- and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask, 'B' if the merchant is not
+-- active, 'U' if the key's last use is to be written to the last of KEYS; mostly ''.
 -- ARGV[1] and ARGV[2] are what one request and a full burst cost in us; ARGV[3] is '<order of the record this replica knows> <digest
 -- (hex) of the presented key>'. An order is '<when the current digest was issued, in ms> <revision>'.
 -- Defines refusal, the first word of the reply to a request that is not admitted, and moment, what follows the first word:
@@ -11,8 +11,8 @@
 local refusal
 if override or flags ~= '' then
   local accepted = not string.find(flags, 'D', 1, true)
-  -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, or ' -' for none. It decides alone
-  -- if it is as new as what the directory knows, or newer; else it is history.
+  -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, the current one first, or ' -' for none. It
+  -- decides alone if it is as new as what the directory knows, or newer; else it is history.
   if override then
     local issued, revision, list = string.match(override, '^(%d+) (%d+) (.+)$')
     local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)$')
@@ -23,6 +23,9 @@ if override or flags ~= '' then
       for digest, ends in string.gmatch(list, '(%x+) (%d+)') do
         if digest == presented and (ends == '0' or now_ms < tonumber(ends)) then
           accepted = true
+        end
+        if string.find(flags, 'C', 1, true) then
+          break
         end
       end
     end
@@ -68,21 +71,3 @@ if not refusal then
   end
 end
 local moment = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. debt
-
---- admit_rotation
--- Admits a rotation over HTTP: the rotations of one ApiKey have a limit of their own besides the merchant's.
--- KEYS[3] is the key of that limit; ARGV[5] and ARGV[6] are what one rotation and a full burst cost, in us.
-
-if refusal then
-  return refusal .. moment
-end
-local cost, burst = ARGV[5] + 0, ARGV[6] + 0
-local backlog = math.max(0, (tonumber(stored[3]) or 0) - now_us)
-local limited = backlog + cost > burst
-backlog = limited and math.min(backlog, burst) or backlog + cost
-local paid = format('%d', now_us + backlog)
-call('SET', KEYS[3], paid, 'PX', format('%d', backlog / 1000 + 1))
-if limited then
-  return 'ROTATION_LIMITED ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. paid
-end
-return 'OK' .. moment

@@ -228,12 +228,12 @@ func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
 	}
 }
 
-// Rotations have a limit of their own, behind the merchant's. What it refuses is not counted.
+// Rotations have a limit of their own, and the merchant's is not charged. What it refuses is not counted.
 func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const burst = 5
 	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: burst}
-	asks := merchant()
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	began := time.Now()
 	admitted := 0
 	var refused store.Admitted
@@ -265,9 +265,49 @@ func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
 	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, store.ErrKeyRejected) {
 		t.Errorf("a dead key: %v", err)
 	}
+	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
+	if _, err := replicas[0].LimitIssue(t.Context(), key, limit); err != nil {
+		t.Errorf("a rotation on the internal port: %v", err)
+	}
 	lowered := ratelimit.Policy{RequestsPerSecond: 1000, Burst: 1}
 	eventually(t, "a lowered limit lets one pass again", func() bool {
 		_, err := replicas[0].AdmitRotation(t.Context(), asks, lowered)
 		return err == nil
 	})
+}
+
+// Only the current key is admitted and counted, whether this replica knows of the rotation or only the override does.
+func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
+	s := open(t, shared.URL())
+	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 2}
+	current := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
+	current.Live = false // the directory of this replica is behind
+	replaced := with(current, func(a *store.Admission) { a.Digest = newDigest() })
+	override := store.Override{
+		KeyRef:   store.KeyRef{MerchantID: current.MerchantID, KeyID: current.KeyID},
+		Order:    published.Order{Issued: current.Order.Issued + 1, Revision: current.Order.Revision + 1},
+		Accepted: []store.Accepted{{Digest: current.Digest}, {Digest: replaced.Digest, Until: time.Now().Add(time.Hour)}},
+	}
+	if err := s.WriteOverride(t.Context(), override); err != nil {
+		t.Fatal(err)
+	}
+	for name, asks := range map[string]store.Admission{
+		"the override knows of the rotation":  with(replaced, func(a *store.Admission) { a.Live = true }),
+		"the directory knows of the rotation": with(replaced, func(a *store.Admission) { a.Order.Issued = override.Order.Issued + 1 }),
+		"both know of the rotation":           with(replaced, func(a *store.Admission) { a.Order = override.Order }),
+	} {
+		for range 10 {
+			if _, err := s.AdmitRotation(t.Context(), asks, limit); !errors.Is(err, store.ErrKeyRejected) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	if _, err := s.Admit(t.Context(), replaced); err != nil {
+		t.Errorf("another request with the replaced key: %v", err)
+	}
+	for range limit.Burst {
+		if _, err := s.AdmitRotation(t.Context(), current, limit); err != nil {
+			t.Errorf("the current key: %v", err)
+		}
+	}
 }

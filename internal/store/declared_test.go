@@ -47,7 +47,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	admit(func(a *store.Admission) { a.Limit.Burst = 1 })
 	must(t, second(s.AdmitRotation(ctx, asks, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
 	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}
-	must(t, second(s.LimitRotation(ctx, key, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
+	must(t, second(s.LimitIssue(ctx, key, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
 	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key}))
 	must(t, second(s.Overrides(ctx, key)))
 	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))

@@ -29,7 +29,7 @@ type Override struct {
 	KeyRef
 	// Order is that of the record it is from.
 	Order published.Order
-	// Accepted are the digests that are accepted; none: the key is revoked.
+	// Accepted are the digests that are accepted, the current one first; none: the key is revoked.
 	Accepted []Accepted
 }
 
@@ -47,6 +47,12 @@ func (o Override) Accepts(digest apikey.Digest, now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// AcceptsOnly is Accepts for the current digest, the first of all.
+func (o Override) AcceptsOnly(digest apikey.Digest, now time.Time) bool {
+	o.Accepted = o.Accepted[:min(len(o.Accepted), 1)]
+	return o.Accepts(digest, now)
 }
 
 // WriteOverride stores the override for 7 days. It never replaces a newer one, and one of the same order

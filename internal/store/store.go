@@ -133,8 +133,8 @@ var admission, change, sweep = part("admission"), redis.Function("sessions(queue
 // function, sessions().
 var (
 	admitScript         = redis.NewScript("admit", redis.Clock, readKeyStateAnd, admission, admit)
-	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyStateAnd, admission, part("admit_rotation"))
-	limitRotationScript = redis.NewScript("limit_rotation", redis.Clock, readPayerState, admission, limit)
+	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyState, admission, limit)
+	limitIssueScript    = redis.NewScript("limit_issue", redis.Clock, readPayerState, admission, limit)
 	createScript        = redis.NewScript("create", redis.Clock, readCreateState, admission, change, part("create"))
 	createActingScript  = redis.NewScript("create_acting", redis.Clock, readCreateState, admission, testDelay.Replace(schedule), change, part("create"))
 	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)

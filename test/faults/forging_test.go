@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
@@ -147,6 +148,17 @@ func tryForging(t *testing.T) (int, string) {
 		}
 	}
 	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodGet, me, key, "")
-	const tried = 7
+
+	// A key in its overlap that rotates without end.
+	issuer := shared.secret(s.IssuerToken())
+	path, body := fixture.RotateByID(&target, 1, 3600)
+	current := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
+	for range 150 {
+		s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodPost, fixture.Rotate, key, "")
+	}
+	path, body = fixture.RotateByID(&target, 2, 3600)
+	current = shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
+	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodPost, fixture.Rotate, current, "")
+	const tried = 8
 	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)
 }
