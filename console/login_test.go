@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -228,6 +230,34 @@ func TestAFormAfterTheLoginHasEnded(t *testing.T) {
 	page := oidctest.NewBrowser(t).Post(t, f.URL+"/merchants/shops/acme/allowlist", url.Values{"allowlist": {"203.0.113.7\n\"><b>"}})
 	if page.Status != http.StatusUnauthorized || !strings.Contains(page.Text, `name="allowlist" value="203.0.113.7`) || strings.Contains(page.Text, "<b>") {
 		t.Errorf("%d: %s", page.Status, page.Text)
+	}
+}
+
+// Whoever signs in again and again fills no Redis: a person has 20 logins, and the oldest ends.
+func TestLogins_OldestEnds(t *testing.T) {
+	f := newFixture(t)
+	p, server := person{Account: "alice", User: "oidc:alice"}, storetest.Inspect(t, f.redis)
+	var cookies []cookieValue
+	for range maxLogins + 2 {
+		cookie, err := f.logins.begin(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cookies = append(cookies, cookie)
+		created := server.Time(t.Context()).Val().UnixMilli()
+		await.Until(t, patience, "a later login is newer", func() bool { return server.Time(t.Context()).Val().UnixMilli() > created })
+	}
+	if _, err := f.logins.begin(t.Context(), person{Account: "bob", User: "oidc:bob"}); err != nil {
+		t.Fatal(err)
+	}
+	for n, cookie := range cookies {
+		_, err := f.logins.find(t.Context(), cookie)
+		if ended := errors.Is(err, errSignedOut); ended != (n < 2) {
+			t.Errorf("login %d of %d: %v", n+1, len(cookies), err)
+		}
+	}
+	if keys := server.Keys(t.Context(), "*login:*").Val(); len(keys) != maxLogins+1 {
+		t.Errorf("Redis has %d logins: %v", len(keys), keys)
 	}
 }
 

@@ -50,6 +50,8 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *
 	}
 	if limited, ok := errors.AsType[limitedError](err); ok {
 		w.Header().Set("Retry-After", limited.quota.RetryAfterHeader())
+	} else if page.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
 	}
 	switch page.status {
 	case http.StatusInternalServerError:
@@ -69,6 +71,9 @@ func (c *console) problemOf(err error) problem {
 	switch {
 	case errors.As(err, new(limitedError)):
 		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Message: "Your address sends too many requests, perhaps because many people share it. " +
+			"Wait some seconds, then reload this page; a form is sent again. Nothing was changed."}
+	case errors.Is(err, authz.ErrReviewBudget):
+		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Message: "You open pages faster than your rights can be checked. " +
 			"Wait some seconds, then reload this page; a form is sent again. Nothing was changed."}
 	case errors.Is(err, clientaddr.ErrMalformed):
 		return problem{status: http.StatusBadRequest, Title: "Unknown address", Message: "A proxy sent an address that cannot be read. Tell the platform team to check --trusted-proxies."}

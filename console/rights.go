@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,10 +81,21 @@ const (
 )
 
 // visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
-// namespace; single Merchants are reviewed only in namespaces without a right on all of them.
+// namespace; single Merchants are reviewed only in namespaces without a right on all of them. Lists have a budget of reviews of their
+// own, so that a person who may see a few of many Merchants can still open these.
 func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
 	subject := p.subject()
-	if everything, err := c.may(ctx, subject, verbGet, "", ""); err != nil || everything {
+	subject.Budget += " list"
+	var unasked atomic.Bool
+	sees := func(ctx context.Context, namespace, name string) (bool, error) {
+		allowed, err := c.may(ctx, subject, verbGet, namespace, name)
+		if errors.Is(err, authz.ErrReviewBudget) {
+			unasked.Store(true)
+			err = nil
+		}
+		return allowed, err
+	}
+	if everything, err := sees(ctx, "", ""); err != nil || everything {
 		return all, false, err
 	}
 	namespaces := map[string]*atomic.Bool{}
@@ -94,8 +106,8 @@ func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchan
 	reviews.SetLimit(parallelReviews)
 	for namespace, allowed := range namespaces {
 		reviews.Go(func() error {
-			sees, err := c.may(reviewing, subject, verbGet, namespace, "")
-			allowed.Store(sees)
+			all, err := sees(reviewing, namespace, "")
+			allowed.Store(all)
 			return err
 		})
 	}
@@ -114,11 +126,11 @@ func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchan
 		}
 		asked++
 		if asked > maxSingleReviews {
-			incomplete = true
+			unasked.Store(true)
 			break
 		}
 		reviews.Go(func() (err error) {
-			single[i], err = c.may(reviewing, subject, verbGet, all[i].Namespace, all[i].Name)
+			single[i], err = sees(reviewing, all[i].Namespace, all[i].Name)
 			return err
 		})
 	}
@@ -130,7 +142,7 @@ func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchan
 			seen = append(seen, all[i])
 		}
 	}
-	return seen, incomplete, nil
+	return seen, unasked.Load(), nil
 }
 
 // matching returns the Merchants whose name contains the text, by display name.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -149,6 +150,47 @@ func TestTheListAsksOncePerNamespace(t *testing.T) {
 		if page := browser.Get(t, f.URL+"/?page="+number); page.Status != http.StatusOK || !strings.Contains(page.Text, "<li>") {
 			t.Errorf("page %s: %d", number, page.Status)
 		}
+	}
+}
+
+// A person has a budget of reviews, and lists have another one: neither keeps other persons from their pages.
+func TestReviews_BudgetOfAPerson(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	asked, begun := f.countReviews(), time.Now()
+	exhaust := func(budget string) {
+		t.Helper()
+		subject := authz.NewSubject("oidc:alice", nil)
+		subject.Budget = budget
+		for n := range 2 * authz.ReviewBudget.Burst {
+			if _, err := f.may(t.Context(), subject, "get", "nowhere", fmt.Sprintf("%s-%d", budget, n)); errors.Is(err, authz.ErrReviewBudget) {
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Errorf("%s has no end", budget)
+	}
+	exhaust("oidc:alice")
+	most := authz.ReviewBudget.Burst + authz.ReviewBudget.RequestsPerSecond*int64(time.Since(begun)/time.Second+1)
+	if got := asked.Load(); got > most {
+		t.Errorf("%d reviews, want %d at most", got, most)
+	}
+	if page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/acme"); page.Status != http.StatusTooManyRequests || page.Header.Get("Retry-After") == "" {
+		t.Errorf("a page over the budget: %d %v", page.Status, page.Header)
+	}
+	if page := browser.Get(t, f.URL+"/?q="+f.namespace); page.Status != http.StatusOK || !strings.Contains(page.Text, "ACME") {
+		t.Errorf("the list, with its own budget: %d %s", page.Status, page.Text)
+	}
+	f.advance(f.options.RightsLifetime) // and nothing is cached any more
+	exhaust("oidc:alice list")
+	if page := browser.Get(t, f.URL+"/?q="+f.namespace); page.Status != http.StatusOK || !strings.Contains(page.Text, "Not all merchants were checked") {
+		t.Errorf("a list over the budget: %d %s", page.Status, page.Text)
+	}
+	if allowed, err := f.may(t.Context(), authz.NewSubject("oidc:bob", nil), "get", f.namespace, "acme"); allowed || err != nil {
+		t.Errorf("another person: %v, %v", allowed, err)
 	}
 }
 

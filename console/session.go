@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -76,6 +75,9 @@ func (p person) loginsKey() string {
 	return p.keyspace().Key(redis.LoginsKey, hex.EncodeToString(digest[:]))
 }
 
+// maxLogins is how many logins a person may have; a further one ends the oldest.
+const maxLogins = 20
+
 // begin signs a person in and returns the cookie. The error is redis.ErrUnavailable or redis.ErrCorrupt.
 func (l *logins) begin(ctx context.Context, p person) (cookieValue, error) {
 	secret := make([]byte, secretBytes)
@@ -94,7 +96,26 @@ func (l *logins) begin(ctx context.Context, p person) (cookieValue, error) {
 	if err != nil {
 		return "", fmt.Errorf("create a login: %w", err)
 	}
-	return cookie, nil
+	names, err := l.list(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	return cookie, l.remove(ctx, p, names[:max(0, len(names)-maxLogins)])
+}
+
+// list returns the names of the person's logins, the oldest first.
+func (l *logins) list(ctx context.Context, p person) (names []string, err error) {
+	reply, err := l.redis.Run(ctx, listLogins, []string{p.loginsKey()})
+	if err != nil {
+		return nil, fmt.Errorf("list the logins: %w", err)
+	}
+	for reply.More() {
+		names = append(names, reply.Text())
+	}
+	if err := reply.Err(); err != nil {
+		return nil, fmt.Errorf("list the logins: %w", err)
+	}
+	return names, nil
 }
 
 // find returns the login of a cookie, which then stays for another idle time. Errors: errSignedOut, those of Redis.
@@ -128,27 +149,17 @@ func (l *logins) end(ctx context.Context, current login) error {
 
 // endAll signs out of every browser that was signed in when this began.
 func (l *logins) endAll(ctx context.Context, current login) error {
-	reply, err := l.redis.Run(ctx, listLogins, []string{current.loginsKey()})
+	names, err := l.list(ctx, current.person)
 	if err != nil {
-		return fmt.Errorf("list the logins: %w", err)
+		return err
 	}
-	names := []string{current.cookie.name()}
-	for reply.More() {
-		names = append(names, reply.Text())
-	}
-	if err := reply.Err(); err != nil {
-		return fmt.Errorf("list the logins: %w", err)
-	}
-	const batch = 100
-	for some := range slices.Chunk(names, batch) {
-		if err := l.remove(ctx, current.person, some); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.remove(ctx, current.person, append(names, current.cookie.name()))
 }
 
 func (l *logins) remove(ctx context.Context, p person, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	keys, args := []string{p.loginsKey()}, make([]any, len(names))
 	for i, name := range names {
 		keys = append(keys, p.keyspace().Key(redis.LoginKey, name))
