@@ -90,7 +90,7 @@ func (c *console) record(ctx context.Context, e event) {
 // activity is one Event about a Merchant or one of its keys. A cluster keeps Events for an hour, if it is not configured otherwise.
 type activity struct {
 	Time         time.Time
-	Object, Note string
+	Object, Text string
 	Warning      bool
 }
 
@@ -121,8 +121,9 @@ func (c *console) activityOf(ctx context.Context, merchant *v1alpha1.Merchant, k
 	for _, list := range lists {
 		for i := range list.Items {
 			event := &list.Items[i]
-			if object, ok := ours[event.Regarding.UID]; ok {
-				found = append(found, activity{lastTime(event), object, event.Note, event.Type == "Warning"})
+			object, ok := ours[event.Regarding.UID]
+			if text := activityText(event); ok && text != "" {
+				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}
 	}

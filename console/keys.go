@@ -42,7 +42,7 @@ func overlaps() []overlap {
 	return []overlap{
 		{3600, "1 hour", "Both keys work for an hour. Put the new key into every till and server in that time."},
 		{86400, "24 hours", "Both keys work for a day."},
-		{0, "At once", "The old key ends now. Tills that still use it get 401. Choose this if somebody else may know the key."},
+		{0, "At once", "The old key ends now. Tills that still use it are refused. Choose this if somebody else may know the key."},
 	}
 }
 

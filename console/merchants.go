@@ -150,7 +150,7 @@ func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current l
 	if err != nil {
 		return err
 	}
-	return c.render(w, http.StatusOK, "merchant", view{Title: merchant.Spec.DisplayName, Login: &current, Data: page})
+	return c.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Login: &current, Data: page})
 }
 
 func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, allowed rights) (merchantPage, error) {
@@ -201,11 +201,11 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		row.Problem = "Disabled"
+		row.Problem = problemWords["Disabled"]
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		row.Problem = "Not published yet"
+		row.Problem = "Not ready yet"
 	case ready.Status == metav1.ConditionFalse:
-		row.Problem = ready.Reason
+		row.Problem = cmp.Or(problemWords[ready.Reason], "Not ready yet")
 	}
 	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil

@@ -43,6 +43,7 @@ func newPages() (*pages, error) {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return names[name] },
 		"time":  timeElement,
+		"about": about,
 		"span":  span,
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
@@ -119,6 +120,15 @@ func plural(n int32, unit string) string {
 		return "1 " + unit
 	}
 	return fmt.Sprintf("%d %ss", n, unit)
+}
+
+// about is a time of a key's last use, which is counted once in a while.
+func about(when *metav1.Time) (template.HTML, error) {
+	if when.IsZero() {
+		return "no use is known", nil
+	}
+	text, err := timeElement(when)
+	return "about " + text, err
 }
 
 // timeElement is a time in UTC; a script replaces the text by the viewer's own time.

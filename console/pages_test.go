@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,22 +183,24 @@ func TestMerchantPage(t *testing.T) {
 	})
 	key := f.apiKey(m, "till-1")
 	f.apiKey(f.merchant("globex"), "of-another")
-	f.event(key.UID, "ApiKey", "till-1", "Rotated the key")
-	f.event("other", "ApiKey", "of-another", "Something else")
+	f.event(key.UID, "ApiKey", "till-1", "Rotated", "Issued key (generation 2, cause API)")
+	f.event(key.UID, "ApiKey", "till-1", "Published", "Published without a key (generation 1, cause Initial)")
+	f.event(m.UID, "Merchant", "acme", "Timeout", "no answer in 15 s of spec.webhook.url")
+	f.event("other", "ApiKey", "of-another", "KeyLost", "Something else")
 	f.grant(user(alice), []string{"get"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
 
 	page := browser.Get(t, path)
 	for _, want := range []string{
 		"till-1", "mk_live_abcdefghijkl_ABCD", "203.0.113.0/24", "https://shop.example/hooks", "session.completed", "50 per second, 100 at once",
-		`curl -sS https://pay.example/api/v1/sessions`, "Rotated the key", "Your own address is <code>127.0.0.1</code>. It does not pass.",
+		`curl -sS https://pay.example/api/v1/sessions`, "A new key was issued", "Your server does not accept events", "about <time", "<h1>Integrations of ", "Your own address is <code>127.0.0.1</code>. It does not pass.",
 		`<time datetime="2026-11-01T10:00:00Z">1 Nov 2026, 10:00 UTC</time>`, `<time datetime="2100-01-01T00:00:00Z">`,
 	} {
 		if !strings.Contains(page.Text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page.Text)
 		}
 	}
-	for _, unwanted := range []string{"of-another", "Something else", "Managed by Git"} {
+	for _, unwanted := range []string{"of-another", "Something else", "was lost", "Managed by Git", "generation", "cause", "spec."} {
 		if strings.Contains(page.Text, unwanted) {
 			t.Errorf("the page says %q", unwanted)
 		}
@@ -219,7 +222,7 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name}, Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: m.Name}}}
 	f.create(key)
 	key.Status = v1alpha1.ApiKeyStatus{
-		KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_ABCD", KeyGeneration: 2,
+		KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_ABCD", KeyGeneration: 2, LastUsedTime: &metav1.Time{Time: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)},
 		LastRotation: &v1alpha1.RotationStatus{Time: metav1.NewTime(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)), Cause: v1alpha1.RotationAPI},
 		PreviousKeys: []v1alpha1.PreviousKey{{Prefix: "mk_live_abcdefghijkl_WXYZ", ValidUntil: metav1.NewTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}},
 		Conditions:   []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}},
@@ -230,11 +233,15 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 	return key
 }
 
-func (f *fixture) event(uid types.UID, kind, name, note string) {
+func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 	f.t.Helper()
+	severity := corev1.EventTypeNormal
+	if slices.Contains(webhookReasons, reason) {
+		severity = corev1.EventTypeWarning
+	}
 	f.create(&eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "event-"}, EventTime: metav1.NowMicro(),
-		ReportingController: "test", ReportingInstance: "test", Action: "Test", Reason: "Test", Type: corev1.EventTypeNormal, Note: note,
+		ReportingController: "test", ReportingInstance: "test", Action: "Test", Reason: reason, Type: severity, Note: note,
 		Regarding: corev1.ObjectReference{APIVersion: "merchant-operator.io/v1alpha1", Kind: kind, Namespace: f.namespace, Name: name, UID: uid},
 	})
 }
