@@ -73,10 +73,12 @@ func settles(ctx SpecContext) {
 	Expect(till.read(ctx, publicURL, "", "/api/v1/public/sessions/"+made.SessionID).Body).To(ContainSubstring("COMPLETED"))
 }
 
-// token is a service account's.
+// token is a service account's, for the internal port.
 func (c *cluster) token(ctx SpecContext, account string) string {
 	GinkgoHelper()
-	request, err := c.pods.CoreV1().ServiceAccounts(shops).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := c.pods.CoreV1().ServiceAccounts(shops).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"merchant-operator"}},
+	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return request.Status.Token
 }

@@ -9,7 +9,8 @@
 {{- end }}
 {{- end -}}
 
-{{/* Certificates of a role, each the name of a volume, its Secret and, if only a part is needed, the key. Takes root and role. */}}
+{{/* Certificates and tokens of a role, each the name of a volume and its Secret, with the key if only a part is needed; or the audience of
+the token. Takes root and role. */}}
 {{- define "merchant-operator.certificates" -}}
 {{- with .root.Values }}
 {{- if and .redis.tls.caSecretName (ne $.role "operator") }}
@@ -23,6 +24,9 @@
 {{- end }}
 {{- if eq $.role "console" }}
 - {name: internal-ca, secretName: {{ .apiserver.internalCertificateSecretName | quote }}, key: ca.crt}
+{{- with .apiserver.internalAudience }}
+- {name: internal-token, audience: {{ . | quote }}}
+{{- end }}
 {{- if .console.certificateSecretName }}
 - {name: console-certificate, secretName: {{ .console.certificateSecretName | quote }}}
 {{- end }}
@@ -49,6 +53,11 @@ volumeMounts:
 volumes:
 {{- range . }}
 - name: {{ .name }}
+  {{- if .audience }}
+  projected:
+    sources:
+    - serviceAccountToken: {audience: {{ .audience | quote }}, expirationSeconds: 3600, path: token}
+  {{- else }}
   secret:
     secretName: {{ .secretName }}
     {{- with .key }}
@@ -56,6 +65,7 @@ volumes:
     - key: {{ . }}
       path: {{ . }}
     {{- end }}
+  {{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -18,6 +18,7 @@ apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
   qrScheme: web+pay
   internalCertificateSecretName: internal-tls
+  internalAudience: pay
   qrContent: Link
   publicURL: https://pay.example.com
   sessionRetention: 96h30m
@@ -69,7 +70,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 		"merchant-operator-apiserver": {
 			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--public-url=https://pay.example.com", "--session-retention=96h30m",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
-			"--internal-cert-dir=/etc/merchant-operator/internal-certificate",
+			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
 		},
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",

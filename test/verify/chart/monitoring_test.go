@@ -101,6 +101,10 @@ func TestACertificateOfTheirOwn(t *testing.T) {
 			mounted = append(mounted, mount.Name)
 		}
 		for _, volume := range template.Spec.Volumes {
+			if volume.Projected != nil {
+				volumes = append(volumes, volume.Name+" for "+volume.Projected.Sources[0].ServiceAccountToken.Audience)
+				continue
+			}
 			volumes = append(volumes, volume.Name+" of "+volume.Secret.SecretName)
 		}
 		wantMounts, wantVolumes := []string{"redis-ca", "ops-certificate"}, []string{"redis-ca of ca", "ops-certificate of ops-tls"}
@@ -110,7 +114,7 @@ func TestACertificateOfTheirOwn(t *testing.T) {
 		case "merchant-operator-apiserver":
 			wantMounts, wantVolumes = append(wantMounts, "internal-certificate"), append(wantVolumes, "internal-certificate of internal-tls")
 		case "merchant-operator-console":
-			wantMounts, wantVolumes = append(wantMounts, "internal-ca"), append(wantVolumes, "internal-ca of internal-tls")
+			wantMounts, wantVolumes = append(wantMounts, "internal-ca", "internal-token"), append(wantVolumes, "internal-ca of internal-tls", "internal-token for merchant-operator")
 		}
 		if diff := cmp.Diff([][]string{wantMounts, wantVolumes}, [][]string{mounted, volumes}); diff != "" {
 			t.Errorf("%s: mounts and volumes (-want +got):\n%s", name, diff)

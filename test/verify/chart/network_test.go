@@ -30,7 +30,7 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 	want := map[string]reach{
 		"merchant-operator": {[]string{monitoring}, []string{dns, api}},
 		"merchant-operator-apiserver": {
-			[]string{"namespaces of gateways: public", "any namespace's rail=true: internal", "console: internal", monitoring},
+			[]string{"namespaces of gateways: public", "rail=true of rails, rail=true of more-rails: internal", "namespace portals: internal", "console: internal", monitoring},
 			[]string{dns, api, redis},
 		},
 		"merchant-operator-dispatcher": {[]string{monitoring}, []string{dns, api, redis, public + ": any port"}},
@@ -40,7 +40,11 @@ func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
 			[]string{dns, api, redis, "apiserver: internal", "0.0.0.0/0 but 127.0.0.0/8 but 169.254.0.0/16, ::/0 but fe80::/10: 443"},
 		},
 	}
-	all := objects(t, render(t, withConsole).stream())
+	const withRails = `
+rails: [{namespace: rails, serviceAccountName: card}, {namespace: rails, serviceAccountName: bank}, {namespace: more-rails, serviceAccountName: bank}]
+networkPolicy: {internalFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: portals}}}]}
+`
+	all := objects(t, render(t, withConsole, withRails).stream())
 	got := map[string]reach{}
 	for name := range want {
 		policy := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
@@ -87,7 +91,7 @@ func TestBlocksThatWebhooksMayGoToAreOpen(t *testing.T) {
 func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
 	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "network-policy")))
 	// Kustomize has no releases.
-	text := render(t, withConsole, "redis: {type: URL, url: {secretName: redis}}").stream()
+	text := render(t, withConsole, "rails: [{namespace: rails, serviceAccountName: card}]", "redis: {type: URL, url: {secretName: redis}}").stream()
 	all := objects(t, regexp.MustCompile(`(?m)^ *app.kubernetes.io/instance: .*\n`).ReplaceAllString(text, ""))
 	for _, name := range roles {
 		want := get[networkingv1.NetworkPolicy](t, kustomized, "NetworkPolicy/"+name)
@@ -190,7 +194,7 @@ func peers(from []networkingv1.NetworkPolicyPeer) string {
 				text += " but " + except
 			}
 		case peer.NamespaceSelector != nil && peer.PodSelector != nil:
-			text += "any namespace's rail=" + peer.PodSelector.MatchLabels["merchant-operator.io/rail"]
+			text += "rail=" + peer.PodSelector.MatchLabels["merchant-operator.io/rail"] + " of " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
 		case peer.NamespaceSelector != nil && peer.NamespaceSelector.MatchLabels["merchant-operator.io/gateway"] == "true":
 			text += "namespaces of gateways"
 		case peer.NamespaceSelector != nil:

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,28 @@ func TestPodsKeepTheRestrictedStandard(t *testing.T) {
 			}
 			if err := cluster.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
 				t.Errorf("a pod of %s with %q: %v", name, values, err)
+			}
+		}
+	}
+}
+
+// The console sends a token that only the API accepts, so an apiserver can do nothing with it at the Kubernetes API.
+func TestConsole_TokenForTheInternalPort(t *testing.T) {
+	for values, audience := range map[string]string{"": "merchant-operator", "apiserver: {internalAudience: 'pay:internal'}": "pay:internal", "apiserver: {internalAudience: ''}": ""} {
+		all := templates(t, withConsole, values)
+		want := ""
+		for _, volume := range all["merchant-operator-console"].Spec.Volumes {
+			if volume.Name != "internal-token" {
+				continue
+			}
+			token := volume.Projected.Sources[0].ServiceAccountToken
+			if want = "--internal-token-file=/etc/merchant-operator/internal-token/" + token.Path; token.Audience != audience {
+				t.Errorf("%s: a token for %s", values, token.Audience)
+			}
+		}
+		for name, want := range map[string]string{"merchant-operator-console": want, "merchant-operator-apiserver": "--internal-audience=" + audience} {
+			if got := slices.Contains(all[name].Spec.Containers[0].Args, want); got != (audience != "") {
+				t.Errorf("%s: %s has %q: %v", values, name, want, got)
 			}
 		}
 	}

@@ -166,7 +166,7 @@ func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
 		var directory string
 		for _, volume := range all[role].Spec.Volumes {
 			for _, mount := range container.VolumeMounts {
-				if volume.Secret.SecretName == "ca" && mount.Name == volume.Name {
+				if volume.Secret != nil && volume.Secret.SecretName == "ca" && mount.Name == volume.Name {
 					directory = mount.MountPath
 				}
 			}

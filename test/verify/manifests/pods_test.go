@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -155,7 +156,7 @@ func TestTheInternalPortHasTLSForTheConsole(t *testing.T) {
 	file := flagValue(t, all["merchant-operator-console"], "internal-ca-file")
 	for name, want := range map[string]string{"merchant-operator-apiserver": directory, "merchant-operator-console": file} {
 		pod := all[name].Spec.Template.Spec
-		if len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "merchant-operator-internal-tls" {
+		if len(pod.Volumes) == 0 || pod.Volumes[0].Secret.SecretName != "merchant-operator-internal-tls" {
 			t.Fatalf("%s has the volumes %v", name, pod.Volumes)
 		}
 		got := pod.Containers[0].VolumeMounts[0].MountPath
@@ -170,6 +171,32 @@ func TestTheInternalPortHasTLSForTheConsole(t *testing.T) {
 	read(t, system, "merchant-operator-apiserver-internal", &service)
 	if service.Spec.Ports[0].Name != "https" {
 		t.Errorf("the port of the internal Service is called %s", service.Spec.Ports[0].Name)
+	}
+}
+
+// The console sends a token that only the API accepts, so an apiserver can do nothing with it at the Kubernetes API.
+func TestConsole_TokenForTheInternalPort(t *testing.T) {
+	all := deployments(t)
+	audience := flagValue(t, all["merchant-operator-apiserver"], "internal-audience")
+	pod := all["merchant-operator-console"].Spec.Template.Spec
+	mount, volume := pod.Containers[0].VolumeMounts[1], pod.Volumes[1]
+	token := volume.Projected.Sources[0].ServiceAccountToken
+	if audience == "" || token.Audience != audience || mount.Name != volume.Name {
+		t.Errorf("the API wants %q, and the console has %+v, mounted as %+v", audience, token, mount)
+	}
+	if got := flagValue(t, all["merchant-operator-console"], "internal-token-file"); got != mount.MountPath+"/"+token.Path {
+		t.Errorf("the console reads %s", got)
+	}
+}
+
+// Whoever installs without Helm gets the NetworkPolicies too.
+func TestDefault_HasNetworkPolicies(t *testing.T) {
+	for name := range deployments(t) {
+		var policy networkingv1.NetworkPolicy
+		read(t, system, name, &policy)
+		if len(policy.Spec.PolicyTypes) != 2 {
+			t.Errorf("%s leaves a direction open: %v", name, policy.Spec.PolicyTypes)
+		}
 	}
 }
 
