@@ -153,7 +153,7 @@ func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Paym
 
 // pageAsset serves the stylesheet and the script of pages.
 func (a *publicAPI) pageAsset(w http.ResponseWriter, r *http.Request) error {
-	asset, current, found := a.pages.Asset(r.PathValue("file"), r.URL.Query().Get("accent"))
+	asset, current, found := a.pages.Asset(r.PathValue("version"), r.PathValue("file"), r.URL.Query().Get("accent"))
 	if !found {
 		return errNoRoute
 	}

@@ -180,10 +180,10 @@ func TestTheAssetsOfAPage(t *testing.T) {
 		t.Errorf("the page loads %v", types)
 	}
 	// A page of another version, while replicas are replaced.
-	if got := r.call(http.MethodGet, "/pay/static/page-000000000000.css", "", "").want(t, http.StatusOK); got.header.Get("Cache-Control") != "no-store" {
+	if got := r.call(http.MethodGet, "/pay/static/000000000000/page.css", "", "").want(t, http.StatusOK); got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("an asset of another version is kept: %s", got.header.Get("Cache-Control"))
 	}
-	for _, path := range []string{"page-1.css?accent=777777", "page-1.css?accent=red", "page-1.js?accent=0b6e4f", "x.css", "page-1.html"} {
+	for _, path := range []string{"1/page.css?accent=777777", "1/page.css?accent=red", "1/page.js?accent=0b6e4f", "1/x.css", "1/page.html", "page.css"} {
 		r.call(http.MethodGet, "/pay/static/"+path, "", "").wantError(t, http.StatusNotFound, "path not found")
 	}
 }

@@ -49,20 +49,11 @@ func (a *publicAPI) publicHandler() http.Handler {
 		"/api/v1/keys/rotate":               {http.MethodPost: a.withCurrentKey(a.rotateKey)},
 		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
 		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
+		"/pay/static/{version}/{file}":      {http.MethodGet: a.pageAsset},
 		payer.WidgetPath:                    {http.MethodGet: a.widget},
 		"/openapi.yaml":                     {http.MethodGet: openAPI},
 	})
-	// By themselves, as no ServeMux can tell /pay/static/{file} from /pay/{id}/qr.svg.
-	assets := a.mux(map[string]methods{
-		"/pay/static/{file}": {http.MethodGet: a.pageAsset},
-	})
-	return a.observe(cors(a.canonical(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, payer.AssetPrefix) {
-			assets.ServeHTTP(w, r)
-			return
-		}
-		routes.ServeHTTP(w, r)
-	}))))
+	return a.observe(cors(a.canonical(routes)))
 }
 
 // The paths of the internal listener. Each is also the path of a SubjectAccessReview, literally and for every session or key. With

@@ -15,7 +15,7 @@ func newStylesheet() (stylesheet, error) {
 	if err != nil {
 		return stylesheet{}, err
 	}
-	base, err := newAsset(".css", "text/css; charset=utf-8", content)
+	base, err := newAsset(styleFile, "text/css; charset=utf-8", content)
 	return stylesheet{base}, err
 }
 

@@ -9,11 +9,16 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 )
 
-// AssetPrefix is the path of the page's assets. A name has a hash of the content, so that an asset can be cached for ever.
+// AssetPrefix is the path of the page's assets. A hash of the content follows, so that an asset can be cached for ever, and then the file.
 const AssetPrefix = "/pay/static/"
+
+// The files of the page.
+const (
+	styleFile  = "page.css"
+	scriptFile = "page.js"
+)
 
 // Asset is a file that a page loads.
 type Asset struct {
@@ -27,8 +32,8 @@ type Asset struct {
 	Gzipped []byte
 }
 
-func newAsset(extension, contentType string, content []byte) (Asset, error) {
-	asset := Asset{Path: AssetPrefix + "page-" + hashOf(content) + extension, ContentType: contentType, Content: content}
+func newAsset(file, contentType string, content []byte) (Asset, error) {
+	asset := Asset{Path: AssetPrefix + hashOf(content) + "/" + file, ContentType: contentType, Content: content}
 	var err error
 	asset.Gzipped, err = compress(content)
 	return asset, err
@@ -60,7 +65,7 @@ func newScript() (Asset, error) {
 	if err != nil {
 		return Asset{}, err
 	}
-	return newAsset(".js", "text/javascript; charset=utf-8", script)
+	return newAsset(scriptFile, "text/javascript; charset=utf-8", script)
 }
 
 // forReaders is what readers of the sources need and browsers do not: comments and indentation.
@@ -78,11 +83,11 @@ func join(names ...string) ([]byte, error) {
 	return joined, nil
 }
 
-// Asset returns the asset of a name and an accent color, as its page asked for them. current reports whether the name has the hash of
-// the content: while replicas are replaced, a page may come from one of another version, and must not lose its style.
-func (p *Pages) Asset(name, accent string) (asset Asset, current, found bool) {
+// Asset returns a file with an accent color, as its page asked for them. current reports whether the version is the hash of the content:
+// while replicas are replaced, a page may come from one of another version, and must not lose its style.
+func (p *Pages) Asset(version, file, accent string) (asset Asset, current, found bool) {
 	switch {
-	case strings.HasSuffix(name, ".css"):
+	case file == styleFile:
 		asset = p.style.base
 		if accent != "" {
 			asset, found = p.style.with("#" + accent)
@@ -90,12 +95,12 @@ func (p *Pages) Asset(name, accent string) (asset Asset, current, found bool) {
 				return Asset{}, false, false
 			}
 		}
-	case strings.HasSuffix(name, ".js") && accent == "":
+	case file == scriptFile && accent == "":
 		asset = p.script
 	default:
 		return Asset{}, false, false
 	}
-	return asset, asset.Path == AssetPrefix+name, strings.HasPrefix(name, "page-")
+	return asset, asset.Path == AssetPrefix+version+"/"+file, true
 }
 
 // WidgetPath is the path of the widget's script. The version changes when a shop has to change its page for it.

@@ -82,6 +82,7 @@ func TestThePageHasNothingInline(t *testing.T) {
 func TestAssets(t *testing.T) {
 	pages := newPages(t)
 	css, js := strings.TrimPrefix(pages.style.base.Path, AssetPrefix), strings.TrimPrefix(pages.script.Path, AssetPrefix)
+	const other = "000000000000/" // version
 	for _, test := range []struct {
 		name, accent   string
 		current, found bool
@@ -89,18 +90,20 @@ func TestAssets(t *testing.T) {
 		{css, "", true, true},
 		{css, "0b6e4f", true, true},
 		{js, "", true, true},
-		{"page-000000000000.css", "", false, true}, // of another version
-		{"page-000000000000.js", "", false, true},
+		{other + "page.css", "", false, true},
+		{other + "page.js", "", false, true},
 		{css, "777777", false, false}, // contrasts nowhere
 		{css, "#0b6e4f", false, false},
 		{css, "0b6e4f;}*{x:y", false, false},
 		{js, "0b6e4f", false, false},
-		{"other.css", "", false, false},
-		{"page.html", "", false, false},
+		{other + "other.css", "", false, false},
+		{other + "page.html", "", false, false},
 		{"", "", false, false},
 		{"../payer.go", "", false, false},
+		{"page.css", "", false, false},
 	} {
-		asset, current, found := pages.Asset(test.name, test.accent)
+		version, file, _ := strings.Cut(test.name, "/")
+		asset, current, found := pages.Asset(version, file, test.accent)
 		if current != test.current || found != test.found || (found && len(asset.Content) == 0) {
 			t.Errorf("%s?accent=%s: current %v, found %v", test.name, test.accent, current, found)
 		}

@@ -55,8 +55,9 @@ func run(directory string) error {
 // handler serves the page of a session in the state that is the path, without its script: the page shows what is not live.
 func handler(pages *payer.Pages) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if file, isAsset := strings.CutPrefix(r.URL.Path, payer.AssetPrefix); isAsset {
-			asset, _, _ := pages.Asset(file, r.URL.Query().Get("accent"))
+		if path, isAsset := strings.CutPrefix(r.URL.Path, payer.AssetPrefix); isAsset {
+			version, file, _ := strings.Cut(path, "/")
+			asset, _, _ := pages.Asset(version, file, r.URL.Query().Get("accent"))
 			w.Header().Set("Content-Type", asset.ContentType)
 			_, _ = w.Write(asset.Content)
 			return

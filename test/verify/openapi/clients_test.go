@@ -1,4 +1,4 @@
-// Package openapi generates clients from the OpenAPI documents with the generators that integrators use, and compiles them.
+// Package openapi lints the OpenAPI documents, and generates clients from them with the generators that integrators use, and compiles them.
 package openapi
 
 import (
@@ -32,17 +32,23 @@ func TestAGoClientIsGeneratedAndCompiles(t *testing.T) {
 
 func TestATypeScriptClientIsGeneratedAndCompiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "tsconfig.json", "use.ts"} {
-		copyFile(t, filepath.Join("typescript", name), filepath.Join(dir, name))
+	install(t, "typescript", dir, "tsconfig.json", "use.ts")
+	for document := range documents {
+		run(t, dir, filepath.Join("node_modules", ".bin", "openapi-typescript"), repository.Path("apiserver", document+".yaml"), "-o", document+".d.ts")
+	}
+	run(t, dir, filepath.Join("node_modules", ".bin", "tsc"))
+}
+
+// install copies files of a directory with a package.json, and installs its packages.
+func install(t *testing.T, from, dir string, files ...string) {
+	t.Helper()
+	for _, name := range append([]string{"package.json", "package-lock.json", ".npmrc"}, files...) {
+		copyFile(t, filepath.Join(from, name), filepath.Join(dir, name))
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Fatalf("this test needs Node.js with npm: %v; run `make nodejs` to install them", err)
 	}
 	run(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
-	for document := range documents {
-		run(t, dir, filepath.Join("node_modules", ".bin", "openapi-typescript"), repository.Path("apiserver", document+".yaml"), "-o", document+".d.ts")
-	}
-	run(t, dir, filepath.Join("node_modules", ".bin", "tsc"))
 }
 
 func copyFile(t *testing.T, from, to string) {
