@@ -44,9 +44,8 @@ const (
 // MerchantReference names a Merchant in the namespace of the ApiKey.
 type MerchantReference struct {
 	// name is the name of the Merchant.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 63 && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Merchant in the same namespace: at most 63 lower-case letters, digits, - and ."
 	// +required
 	Name string `json:"name,omitempty"`
 }
@@ -78,9 +77,8 @@ type Delivery struct {
 	// secretName is the Secret in the namespace of the ApiKey that receives the key, under the data keys apiKey, keyID
 	// and prefix. Default: the name of the ApiKey followed by "-key". A change moves the key to the new name. A Secret
 	// that belongs to another owner is not changed.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower-case letters, digits, - and ."
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
@@ -149,8 +147,8 @@ type ApiKeySpec struct {
 
 	// keyDigest is the SHA-256 of an externally generated key, as 64 lower-case hex digits. The plaintext never enters
 	// the cluster. The key must have 32 to 256 visible ASCII characters. It excludes delivery.
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{64}$')",message="must be the SHA-256 of the key, as 64 lower-case hex digits"
 	// +kubebuilder:validation:XValidation:rule="self.matches('[^0]')",message="must be the digest of a key, not a placeholder"
 	// +optional
 	KeyDigest string `json:"keyDigest,omitempty"`

@@ -39,13 +39,12 @@ const (
 
 // IPBlock is an IPv4 or IPv6 address, or a CIDR block without host bits. IPv4 addresses inside IPv6 are refused,
 // because they would match no caller.
-// +kubebuilder:validation:MinLength=2
-// +kubebuilder:validation:MaxLength=43
+// +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="isIP(self) || (isCIDR(self) && cidr(self) == cidr(self).masked())",message="must be an IP address (198.51.100.7) or a CIDR block without host bits (203.0.113.0/24)"
 type IPBlock string
 
 // Currency is the ISO 4217 code of a currency in use, in upper case.
-// +kubebuilder:validation:MaxLength=3
+// +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="self in ['AED','AFN','ALL','AMD','AOA','ARS','AUD','AWG','AZN','BAM','BBD','BDT','BHD','BIF','BMD','BND','BOB','BRL','BSD','BTN','BWP','BYN','BZD','CAD','CDF','CHF','CLP','CNY','COP','CRC','CUP','CVE','CZK','DJF','DKK','DOP','DZD','EGP','ERN','ETB','EUR','FJD','FKP','GBP','GEL','GHS','GIP','GMD','GNF','GTQ','GYD','HKD','HNL','HTG','HUF','IDR','ILS','INR','IQD','IRR','ISK','JMD','JOD','JPY','KES','KGS','KHR','KMF','KPW','KRW','KWD','KYD','KZT','LAK','LBP','LKR','LRD','LSL','LYD','MAD','MDL','MGA','MKD','MMK','MNT','MOP','MRU','MUR','MVR','MWK','MXN','MYR','MZN','NAD','NGN','NIO','NOK','NPR','NZD','OMR','PAB','PEN','PGK','PHP','PKR','PLN','PYG','QAR','RON','RSD','RUB','RWF','SAR','SBD','SCR','SDG','SEK','SGD','SHP','SLE','SOS','SRD','SSP','STN','SVC','SYP','SZL','THB','TJS','TMT','TND','TOP','TRY','TTD','TWD','TZS','UAH','UGX','USD','UYU','UZS','VES','VND','VUV','WST','XAF','XCD','XCG','XOF','XPF','YER','ZAR','ZMW','ZWG']",message="must be the ISO 4217 code of a currency in use, in upper case, such as EUR"
 type Currency string
 
@@ -112,7 +111,6 @@ type SessionSettings struct {
 type Webhook struct {
 	// url receives each event as an HTTP POST. It is absolute, has the scheme https, and has no user info and no
 	// fragment. The scheme http works only if the dispatcher runs with --webhook-allow-http.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != ''",message="must be an absolute http(s) URL such as https://shop.example/hooks"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('#') && !self.matches('^[^/?]*://[^/?]*@')",message="must not contain user info (user@) or a fragment (#)"
@@ -130,9 +128,8 @@ type Webhook struct {
 	// secretName is the Secret in the namespace of the Merchant that receives the signing secret, under the data key
 	// secret. Default: the name of the Merchant followed by "-webhook". A Secret that belongs to another owner is not
 	// changed.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower-case letters, digits, - and ."
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
@@ -159,15 +156,13 @@ type Webhook struct {
 type PageSettings struct {
 	// accentColor is the colour of links and buttons, as "#rrggbb". Where it does not contrast enough with the page, the page
 	// uses its own colour. Default: the page's own colour.
-	// +kubebuilder:validation:MinLength=7
-	// +kubebuilder:validation:MaxLength=7
-	// +kubebuilder:validation:Pattern=`^#[0-9A-Fa-f]{6}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^#[0-9A-Fa-f]{6}$')",message="must be a color like #0b6e4f"
 	// +optional
 	AccentColor string `json:"accentColor,omitempty"`
 
 	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
 	// and has no user info. Default: none, the page offers no link.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHostname() != ''",message="must be an absolute https URL such as https://shop.example/thanks"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/?#]*://[^/?#]*@')",message="must not contain user info (user@)"
@@ -180,8 +175,8 @@ type PageSettings struct {
 type MerchantSpec struct {
 	// displayName is the name that payers see. It must not contain control characters or characters that change the
 	// text direction, because they could make one merchant look like another.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="size(self) >= 1 && size(self) <= 128",message="must have 1 to 128 characters"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Cc}\\\\x{2028}-\\\\x{202e}\\\\x{2066}-\\\\x{2069}]') && self.trim() == self",message="must not contain control characters, and must not begin or end with a space"
 	// +required
 	DisplayName string `json:"displayName,omitempty"`

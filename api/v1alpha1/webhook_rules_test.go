@@ -12,7 +12,7 @@ var _ = DescribeTable("A webhook URL is refused that",
 	func(ctx SpecContext, url, message string) {
 		expectRefused(ctx, object(merchantManifest, text("spec.webhook.url", url)), "spec.webhook.url", message)
 	},
-	Entry("is empty", "", "at least 1 chars long"),
+	Entry("is empty", "", "absolute http(s) URL"),
 	Entry("is too long", "https://shop.example/"+strings.Repeat("a", 2028), "may not be more than 2048"),
 	Entry("is a hostname", "shop.example", "absolute http(s) URL"),
 	Entry("is relative", "/hooks", "absolute http(s) URL"),
