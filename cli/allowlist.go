@@ -85,9 +85,9 @@ func (a addressTest) writeText(to io.Writer, entries int) error {
 	case a.Allowed:
 		fmt.Fprintf(to, "%s is allowed by %s\n", a.Address, a.Entries[0])
 	case a.Mode == v1alpha1.IPAllowlistReport:
-		fmt.Fprintf(to, "%s is not allowed by any of %d entries; it is accepted only because spec.ipAllowlistMode is Report\n", a.Address, entries)
+		fmt.Fprintf(to, "%s is not on the allowlist; it is accepted only because spec.ipAllowlistMode is Report\n", a.Address)
 	default:
-		fmt.Fprintf(to, "%s is not allowed by any of %d entries\n", a.Address, entries)
+		fmt.Fprintf(to, "%s is not on the allowlist\n", a.Address)
 	}
 	return nil
 }

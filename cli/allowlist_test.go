@@ -22,7 +22,7 @@ func TestAllowlistTest(t *testing.T) {
 		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitDone, "is allowed by "+entry)
 	}
 	for _, address := range []string{"203.0.114.7", "2001:db9::1", "198.51.100.8"} {
-		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitNotReady, address+" is not allowed by any of 3 entries")
+		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitNotReady, address+" is not on the allowlist")
 	}
 	run(t, n.Namespace, "allowlist test open 192.0.2.1").want(t, exitDone, "allowlist is empty")
 	var found addressTest

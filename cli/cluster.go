@@ -146,9 +146,17 @@ func notInstalled(err error) bool {
 func checkName(kind, name string) error {
 	const longest = 63
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > longest {
-		return usage("A name has lower-case letters, digits, - and ., at most 63.", "%q is not the name of a %s", name, kind)
+		return usage("A name has lower-case letters, digits, - and ., at most 63.", "%q is not the name of %s", name, article(kind))
 	}
 	return nil
+}
+
+// article puts a or an before a kind.
+func article(kind string) string {
+	if strings.ContainsAny(kind[:1], "AEIOU") {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 // awaitInterval is how often an object is read that is waited for.

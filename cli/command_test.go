@@ -149,11 +149,11 @@ var badInput = map[string][]struct{ args, want string }{
 	"onboard": append([]struct{ args, want string }{
 		{"", "NAME is missing"}, {"acme", "--display-name is missing"}, {"Acme --display-name=A", `"Acme" is not the name of a Merchant`},
 		{"acme --display-name=A --allow=shop", `"shop" is neither an address nor a CIDR block`}, {"acme --display-name=A --allow=203.0.113.7/24", "has host bits; use 203.0.113.0/24"},
-		{"acme --display-name=A --key=Till", `"Till" is not the name of a ApiKey`}, {"acme --display-name=A --secret-name=_", `"_" is not the name of a Secret`},
+		{"acme --display-name=A --key=Till", `"Till" is not the name of an ApiKey`}, {"acme --display-name=A --secret-name=_", `"_" is not the name of a Secret`},
 	}, badWrites("acme --display-name=A ")...),
 	"keys": {{"make", `unknown command "make"`}},
 	"keys issue": append([]struct{ args, want string }{
-		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of a ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
+		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of an ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
 		{"till --merchant=acme --secret-name=_", `"_" is not the name of a Secret`}, {"till --merchant=acme --expires-at=tomorrow", `"tomorrow" is not a time`},
 		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --mode=test", `"test" is not one of Live, Test`}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 30s, 15m or 24h, not "1"`},
 	}, badWrites("till --merchant=acme ")...),

@@ -35,7 +35,7 @@ func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
 	f.grant(user(alice), []string{"get", "editallowlist"})
 	browser := f.signedIn(alice)
 	page := browser.Get(t, path)
-	for _, want := range []string{"The list only reports", "212 requests", "12 requests came from other networks", path[len(f.URL):] + "/allowlist?add=198.51.100.0%2f24"} {
+	for _, want := range []string{"The list only reports", "212 requests", "</code> 1 request, the last", "12 requests came from other networks", path[len(f.URL):] + "/allowlist?add=198.51.100.0%2f24"} {
 		if !strings.Contains(page.Text, want) {
 			t.Errorf("%q is not on the page: %s", want, page.Text)
 		}

@@ -70,7 +70,7 @@ func withRateLimit(f facts, all []metav1.Condition) []metav1.Condition {
 	return conditions.With(all, metav1.Condition{
 		Type: v1alpha1.RateLimitReducedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPlatformMaximum,
 		ObservedGeneration: f.merchant.Generation,
-		Message: fmt.Sprintf("spec.rateLimit is above the platform's maximum: the limit is %d requests per second with a burst of %d",
+		Message: fmt.Sprintf("spec.rateLimit is above the platform's maximum: the limit is %d per second with a burst of %d",
 			given.RequestsPerSecond, given.Burst),
 	}, f.now)
 }
