@@ -79,6 +79,9 @@ func (a *publicAPI) identify(presented string, address netip.Addr, addressErr er
 		return caller{}, unauthorizedError{reasonAddressNotAllowed}
 	}
 	principal, err := a.directory.Identify(presented, a.now())
+	if errors.Is(err, directory.ErrNewerVersion) {
+		return caller{Principal: principal}, err
+	}
 	if err != nil {
 		if principal.KeyID == "" {
 			principal.KeyID, _ = apikey.IDOf(presented)

@@ -61,7 +61,7 @@ func TestOneUndecodableObjectStopsNoOther(t *testing.T) {
 	good, bad, ofBadMerchant := f.key("good", acme), f.key("bad", acme), f.key("of-bad-merchant", books)
 	secret := f.secretOf(bad)
 	intact := secret.DeepCopy()
-	secret.Data["record.json"] = []byte(strings.Replace(string(secret.Data["record.json"]), `"version":1`, `"version":2`, 1))
+	secret.Data["record.json"] = []byte(strings.Replace(string(secret.Data["record.json"]), `"state":"Active"`, `"state":"Actve"`, 1))
 	f.updateSecret(secret)
 	r := f.start()
 	configMap := f.configMap(books)
@@ -108,4 +108,55 @@ func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
 	late := f.key("late", f.merchant("late"))
 	r.proxy.Mend()
 	r.eventuallyStatus(late, http.StatusOK)
+}
+
+// The next version has written records that these replicas cannot read whole, and was rolled back. Its envelopes refuse; a key that may
+// be good is never 401.
+func TestDirectory_RecordsOfTheNextVersion(t *testing.T) {
+	f := newFixture(t)
+	acme, books := f.merchant("acme"), f.merchant("books")
+	keys := map[string]string{}
+	for _, name := range []string{"active", "disabled", "revoked", "of suspended", "of active"} {
+		merchant := acme
+		if strings.HasPrefix(name, "of ") {
+			merchant = books
+		}
+		keys[name] = f.key(strings.ReplaceAll(name, " ", "-"), merchant)
+	}
+	running := f.start()
+	for _, key := range keys {
+		running.eventuallyStatus(key, http.StatusOK)
+	}
+	later := func(name string, replace ...string) {
+		t.Helper()
+		secret := f.secretOf(keys[name])
+		text := strings.NewReplacer(append(replace, `"version":1`, `"version":2`, `"lastRotation":`, `"rotations":[],"lastRotation":7,"was":`)...).Replace(string(secret.Data["record.json"]))
+		secret.Data["record.json"] = []byte(text)
+		f.updateSecret(secret)
+	}
+	later("active")
+	later("disabled", `"state":"Active"`, `"state":"Disabled"`)
+	later("revoked", `"state":"Active"`, `"state":"Active","revoked":true`)
+	configMap := f.configMap(books)
+	configMap.Data["merchant.json"] = strings.NewReplacer(`"version":1`, `"version":2`, `"state":"Active"`, `"state":"Suspended"`, `"rateLimit":`, `"rateLimit":9,"was":`).
+		Replace(configMap.Data["merchant.json"])
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	running.eventuallyStatus(keys["disabled"], http.StatusUnauthorized)
+	running.eventuallyStatus(keys["revoked"], http.StatusUnauthorized)
+	running.eventuallyStatus(keys["of suspended"], http.StatusForbidden)
+	running.call(http.MethodGet, me, keys["active"], "").want(t, http.StatusOK)
+	restarted := f.start()
+	restarted.call(http.MethodGet, me, keys["disabled"], "").want(t, http.StatusUnauthorized)
+	restarted.call(http.MethodGet, me, keys["revoked"], "").want(t, http.StatusUnauthorized)
+	for _, name := range []string{"active", "of active", "of suspended"} {
+		got := restarted.call(http.MethodGet, me, keys[name], "")
+		got.wantError(t, http.StatusServiceUnavailable, "temporarily unavailable; retry")
+		if got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", name)
+		}
+	}
+	restarted.call(http.MethodGet, me, f.newKey(published.ID("active")).Reveal(), "").want(t, http.StatusUnauthorized)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -144,6 +145,7 @@ var errorResponses = []struct {
 	{live.ErrTooManyFromAddress, errorResponse{http.StatusServiceUnavailable, codeTooManyStreams, "too many open streams of your address; close some, or poll"}},
 	{errKubernetes, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 	{errStale, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{directory.ErrNewerVersion, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 }
 
 const (

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -128,5 +129,46 @@ var _ = Describe("A published object of a newer version", func() {
 		f.awaitStalled(books, v1alpha1.ReasonNewerVersion)
 		f.read(configMap)
 		Expect(configMap.Data["merchant.json"]).To(Equal(newer))
+	})
+
+	It("is revoked by its envelope, and by nothing else of it", func() {
+		f := newFixture()
+		coffee := f.merchant(aMerchant("coffee"))
+		key, other := f.key(aKey("till", "coffee")), f.key(aKey("other", "coffee"))
+		later := strings.NewReplacer(`"version":1`, `"version":2`, `"lastRotation":`, `"rotations":[],"lastRotation":7,"was":`)
+		for _, k := range []*v1alpha1.ApiKey{key, other} {
+			change(f, f.publishedSecret(k), func(s *secretObject) { s.Data["record.json"] = []byte(later.Replace(string(s.Data["record.json"]))) })
+			f.awaitStalled(k, v1alpha1.ReasonNewerVersion)
+		}
+		envelope := func(k *v1alpha1.ApiKey) published.KeyRecord {
+			record, err := published.DecodeKeyEnvelope(f.publishedSecret(k))
+			Expect(err).NotTo(HaveOccurred())
+			return record
+		}
+		before := envelope(key)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		Eventually(func() bool { return envelope(key).Revoked }).Should(BeTrue())
+		Expect(envelope(key).Revision).To(BeNumerically(">", before.Revision))
+		Expect(string(f.publishedSecret(key).Data["record.json"])).To(ContainSubstring(`"rotations":[]`))
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
+		Eventually(func() bool { return envelope(key).Revoked }).Should(BeFalse())
+		Expect(envelope(other).Revoked).To(BeFalse())
+
+		configMap := &corev1.ConfigMap{}
+		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(coffee.UID))
+		laterMerchant := strings.NewReplacer(`"version":1`, `"version":2`, `"rateLimit":`, `"limits":[],"rateLimit":7,"was":`)
+		change(f, configMap, func(c *corev1.ConfigMap) { c.Data["merchant.json"] = laterMerchant.Replace(c.Data["merchant.json"]) })
+		f.awaitStalled(coffee, v1alpha1.ReasonNewerVersion)
+		change(f, coffee, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		Eventually(func() bool {
+			f.read(configMap)
+			record, err := published.DecodeMerchantEnvelope(configMap)
+			Expect(err).NotTo(HaveOccurred())
+			return record.Revoked
+		}).Should(BeTrue())
+		Expect(configMap.Data["merchant.json"]).To(ContainSubstring(`"limits":[]`))
+		f.delete(coffee)
+		f.awaitGone(coffee)
+		Eventually(func() bool { return envelope(key).Revoked && envelope(other).Revoked }).Should(BeTrue())
 	})
 })

@@ -33,6 +33,8 @@ type KeyRecord struct {
 	// Previous are older digests still in their overlap, the newest first.
 	Previous []Previous `json:"previous,omitempty"`
 
+	// Revoked: no key of the record is accepted, whatever its state. An older operator sets it in a record that it cannot read whole.
+	Revoked bool `json:"revoked,omitempty"`
 	// Superseded is set by the API on a restored record, if a newer key exists. No key is accepted by it, and the
 	// operator issues a new key.
 	Superseded bool `json:"superseded,omitempty"`
@@ -235,7 +237,7 @@ func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
 
 // Usable reports whether any key of the record is accepted at the time now.
 func (r KeyRecord) Usable(now time.Time) bool {
-	return !r.Superseded && r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
+	return !r.Superseded && !r.Revoked && r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
 }
 
 // Accepted is a digest with the end of its acceptance; zero: no end.

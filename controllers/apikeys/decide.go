@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
@@ -16,6 +18,8 @@ type plan struct {
 	facts
 	outcome conditions.Outcome
 
+	// revoke is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
+	revoke *corev1.Secret
 	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
 	// first is true if there was no key before, according to the caches.
@@ -34,7 +38,7 @@ type plan struct {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
+	return p.revoke == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
 // decide is pure. If a key cannot be replaced now, its state and expiry are still updated, so that a person can
@@ -42,6 +46,7 @@ func (p *plan) idle() bool {
 func decide(f facts) *plan {
 	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken)
 	p := &plan{facts: f, outcome: obstacle}
+	p.revoke = revocation(f)
 	p.claims = missingClaims(f, !blocked)
 	if !blocked {
 		p.outcome = usability(f)
@@ -111,7 +116,22 @@ func expiry(f facts) time.Time {
 	return f.apiKey.Spec.ExpiresAt.UTC()
 }
 
-// newerVersion: an older operator must not change what a newer one wrote.
+// revocation returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key; nil: it is so already,
+// or this version writes the whole record. Its envelope is all that an older operator changes.
+func revocation(f facts) *corev1.Secret {
+	if !f.newer {
+		return nil
+	}
+	record, err := published.DecodeKeyEnvelope(f.published)
+	if err != nil || record.Source.UID != f.apiKey.UID {
+		return nil
+	}
+	_, ended := first(f, disabled, expired)
+	secret, _ := published.RevokeKey(f.published, ended || record.MerchantID != f.merchantID, f.now) // the envelope is readable
+	return secret
+}
+
+// newerVersion: an older operator must not change what a newer one wrote, but for revoking it.
 func newerVersion(f facts) (conditions.Outcome, bool) {
 	c, _ := f.claimOf()
 	return conditions.Stalled(v1alpha1.ReasonNewerVersion,

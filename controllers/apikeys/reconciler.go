@@ -81,6 +81,9 @@ func (r *Reconciler) confirm(ctx context.Context, apiKey *v1alpha1.ApiKey) (*pla
 
 // apply executes the plan. After a new key nothing else is done in this reconciliation.
 func (r *Reconciler) apply(ctx context.Context, p *plan) error {
+	if err := r.revoke(ctx, p); err != nil {
+		return err
+	}
 	if err := r.writeClaims(ctx, p.facts, p.claims); err != nil {
 		return err
 	}

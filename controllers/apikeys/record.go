@@ -48,7 +48,7 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	spec := f.apiKey.Spec
 	record.Source.Namespace, record.Source.Name = f.apiKey.Namespace, f.apiKey.Name
 	record.Test = spec.Mode == v1alpha1.ModeTest
-	record.State = spec.State
+	record.State, record.Revoked = spec.State, false
 	if f.merchantID == "" { // for replicas that may not hear of the Merchant's end
 		record.State = v1alpha1.ApiKeyDisabled
 	}
@@ -86,6 +86,18 @@ func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record pu
 	if err != nil {
 		return fmt.Errorf("publish key %s: %w", record.KeyID, err)
 	}
+	return nil
+}
+
+// revoke writes the published Secret of a newer version that the plan revokes, or no longer revokes.
+func (r *Reconciler) revoke(ctx context.Context, p *plan) error {
+	if p.revoke == nil {
+		return nil
+	}
+	if err := writes.CreateOrUpdate(ctx, r.Client, p.revoke); err != nil {
+		return fmt.Errorf("revoke Secret %s, which a newer version wrote: %w", p.revoke.Name, err)
+	}
+	r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", p.apiKey.Spec.State)
 	return nil
 }
 

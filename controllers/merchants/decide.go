@@ -45,7 +45,11 @@ func decide(f facts) (*plan, error) {
 	if err != nil {
 		return p, fmt.Errorf("publish the Merchant: %w", err)
 	}
-	if f.published == nil || !f.newer && !sameContent(f.published, want) {
+	switch {
+	case f.newer: // its envelope is all that an older operator changes; a record without one stays
+		p.publish, _ = published.RevokeMerchant(f.published, f.merchant.Spec.State != v1alpha1.MerchantActive)
+		p.webhook = f.publishedWebhook
+	case f.published == nil || !sameContent(f.published, want):
 		p.publish = want
 	}
 	p.sign = signingFor(f)

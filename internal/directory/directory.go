@@ -75,6 +75,9 @@ var (
 	ErrMerchantMissing = errors.New("the merchant of the API key is not published")
 	ErrDisabled        = errors.New("the API key is disabled")
 	ErrExpired         = errors.New("the API key has expired")
+	// ErrNewerVersion: a newer program wrote the record of the key or of its merchant, and this one has never read another. The key may
+	// be good: this is no refusal.
+	ErrNewerVersion = errors.New("a newer version wrote the published object of the API key or its merchant")
 	// ErrWrongMode: somebody has claimed the digest of a generated key for an ApiKey of the other mode.
 	ErrWrongMode = errors.New("the label of the API key is of another mode than its ApiKey")
 )
@@ -151,6 +154,9 @@ type Merchant struct {
 	Page       v1alpha1.PageSettings
 	// EmitCreated: its webhook subscribes to session.created.
 	EmitCreated bool
+
+	// Unreadable: a newer program wrote it, and only its ID and State are known.
+	Unreadable bool
 }
 
 // Active reports whether the merchant may use the API.
@@ -192,20 +198,43 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		return refused, ErrExpired
 	}
 	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
+	if found.unreadable || merchant.Unreadable {
+		if !principal.Live {
+			return refused, ErrUnknown
+		}
+		return refused, ErrNewerVersion
+	}
 	principal.Current = principal.Live && record.Current.Digest.Equal(digest)
 	return principal, nil
 }
 
-// Merchant returns the merchant with an id, nil if it is not published.
+// Merchant returns the merchant with an id, nil if it is not published, or cannot be read.
 func (d *Directory) Merchant(id string) *Merchant {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.index.merchants[unique.Make(id)]
+	merchant := d.index.merchants[unique.Make(id)]
+	if merchant == nil || merchant.Unreadable {
+		return nil
+	}
+	return merchant
 }
 
-// decodeMerchant reads a published merchant.
+// merchantState returns the state of a published merchant. One that is revoked is not active.
+func merchantState(record published.MerchantRecord) v1alpha1.MerchantState {
+	if record.Revoked && record.State == v1alpha1.MerchantActive {
+		return v1alpha1.MerchantSuspended
+	}
+	return record.State
+}
+
+// decodeMerchant reads a published merchant. With ErrNewerVersion it returns what the envelope says, or nil.
 func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	record, err := published.DecodeMerchant(configMap)
+	if errors.Is(err, published.ErrNewerVersion) {
+		if envelope, envelopeErr := published.DecodeMerchantEnvelope(configMap); envelopeErr == nil {
+			return &Merchant{ID: envelope.MerchantID, State: merchantState(envelope), Unreadable: true}, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +249,7 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	return &Merchant{
 		ID:          record.MerchantID,
 		DisplayName: record.DisplayName,
-		State:       record.State,
+		State:       merchantState(record),
 		Currency:    string(record.Currency),
 		Allowlist:   allowed,
 		ReportOnly:  record.IPAllowlistMode == v1alpha1.IPAllowlistReport,

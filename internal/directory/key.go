@@ -2,6 +2,7 @@ package directory
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 	"unique"
@@ -34,6 +35,8 @@ type key struct {
 	external bool
 	// superseded: this record was restored after a newer one was published. It accepts nothing by itself.
 	superseded bool
+	// unreadable: a newer program wrote the record, of which this one knows the envelope alone. It can refuse by it, nothing else.
+	unreadable bool
 }
 
 // keyExtra has the fields that most keys do not need.
@@ -44,12 +47,21 @@ type keyExtra struct {
 	handled *apikey.Digest
 }
 
-// decodeKey reads a published key.
+// decodeKey reads a published key. With ErrNewerVersion it returns what the envelope says, or nil.
 func decodeKey(secret *corev1.Secret) (*key, error) {
 	record, err := published.DecodeKey(secret)
+	if errors.Is(err, published.ErrNewerVersion) {
+		if envelope, envelopeErr := published.DecodeKeyEnvelope(secret); envelopeErr == nil {
+			return newKey(secret, envelope), err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	return newKey(secret, record), nil
+}
+
+func newKey(secret *corev1.Secret, record published.KeyRecord) *key {
 	k := &key{
 		id:         published.KeyID(secret.Name),
 		merchant:   unique.Make(record.MerchantID),
@@ -60,14 +72,35 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 		issued:     record.Current.CreatedAt.UnixMicro(),
 		rotated:    record.LastRotation.Time.UnixMicro(),
 		test:       record.Test,
-		disabled:   record.State != v1alpha1.ApiKeyActive,
+		disabled:   record.Revoked || record.State != v1alpha1.ApiKeyActive,
 		external:   record.Current.Prefix == "",
 		superseded: record.Superseded,
 	}
 	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil {
 		k.extra = &keyExtra{record.Previous, record.ExpiresAt, record.HandledDigest}
 	}
-	return k, nil
+	return k
+}
+
+// following returns the key as it is after a newer program has changed its record to next: what the envelope says, and of all else what
+// was known. Digests that next may accept besides the current one are not known.
+func (k *key) following(next *key) *key {
+	out := *k
+	out.generation, out.revision, out.issued = next.generation, next.revision, next.issued
+	out.disabled, out.superseded, out.test, out.external = next.disabled, next.superseded, next.test, next.external
+	var extra keyExtra
+	if k.extra != nil {
+		extra = *k.extra
+	}
+	if next.digest != k.digest {
+		out.digest, out.rotated, extra.previous = next.digest, next.issued, nil
+	}
+	extra.expiresAt = nil
+	if next.extra != nil {
+		extra.expiresAt = next.extra.expiresAt
+	}
+	out.extra = &extra
+	return &out
 }
 
 // record is the part of the published record that decides about digests.

@@ -23,13 +23,13 @@ func (d *Directory) sources() []kube.Source {
 		{
 			Name: "merchant", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelMerchant,
 			Index: kube.IndexFuncs[*corev1.ConfigMap, *Merchant]{
-				DecodeFunc: decodeMerchant, PutFunc: d.putMerchant, DeleteFunc: d.deleteMerchant, NewerFunc: func(string) {}, NamesFunc: d.merchantNames,
+				DecodeFunc: decodeMerchant, PutFunc: d.putMerchant, DeleteFunc: d.deleteMerchant, NewerFunc: d.deferMerchant, NamesFunc: d.merchantNames,
 			},
 		},
 		{
 			Name: "tombstone", Resource: "configmaps", Object: &corev1.ConfigMap{}, Label: published.LabelTombstone,
 			Index: kube.IndexFuncs[*corev1.ConfigMap, published.Tombstone]{
-				DecodeFunc: published.DecodeTombstone, PutFunc: d.putTombstone, DeleteFunc: d.deleteTombstone, NewerFunc: func(string) {}, NamesFunc: d.tombstoneNames,
+				DecodeFunc: published.DecodeTombstone, PutFunc: d.putTombstone, DeleteFunc: d.deleteTombstone, NewerFunc: d.deferTombstone, NamesFunc: d.tombstoneNames,
 			},
 		},
 	}
@@ -50,13 +50,41 @@ func (d *Directory) deleteKey(name string) {
 	d.index.dropKey(name)
 }
 
-// deferKey keeps a key whose record has a newer version. An unknown key id is taken all the same.
-func (d *Directory) deferKey(name string) {
+// deferKey handles a record of a newer version. A known key goes on as its envelope permits; its digests are not written to Redis, as
+// some of them may be unknown here. An unknown one can only be refused, and its key id is taken. A nil key has no readable envelope.
+func (d *Directory) deferKey(name string, k *key) {
+	if k != nil {
+		d.mu.RLock()
+		earlier := d.index.keys[name]
+		d.mu.RUnlock()
+		switch {
+		case earlier == nil || earlier.unreadable || earlier.merchant != k.merchant:
+			k.unreadable = true
+		case k.order().Compare(earlier.order()) < 0 && !k.disabled:
+			return // a record that was put back
+		default:
+			k = earlier.following(k)
+		}
+		if k.disabled {
+			k = d.notify(name, k)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.index.putKey(name, k)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	id := published.KeyID(name)
 	if _, known := d.index.keys[name]; !known && !d.index.ended[id].tombstone {
 		d.index.ended[id] = ended{merchant: d.index.ended[id].merchant}
+	}
+}
+
+// deferTombstone handles a tombstone of a newer version. Its name says which ApiKey has ended.
+func (d *Directory) deferTombstone(name string, _ published.Tombstone) {
+	if id := published.TombstoneKeyID(name); published.ValidID(id) {
+		_ = d.putTombstone(name, published.Tombstone{Kind: published.TombstoneApiKey, ID: id})
 	}
 }
 
@@ -102,6 +130,22 @@ func (d *Directory) putMerchant(_ string, merchant *Merchant) error {
 	defer d.mu.Unlock()
 	d.index.merchants[id] = merchant
 	return nil
+}
+
+// deferMerchant handles a record of a newer version: a known merchant goes on as the envelope permits, an unknown one cannot be served.
+func (d *Directory) deferMerchant(_ string, merchant *Merchant) {
+	if merchant == nil { // it has no readable envelope
+		return
+	}
+	id := unique.Make(merchant.ID)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if earlier := d.index.merchants[id]; earlier != nil && !earlier.Unreadable {
+		following := *earlier
+		following.State = merchant.State
+		merchant = &following
+	}
+	d.index.merchants[id] = merchant
 }
 
 func (d *Directory) deleteMerchant(name string) {

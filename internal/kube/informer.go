@@ -120,7 +120,7 @@ func (f *Informer) put(decoded *item) {
 // skip handles an object that cannot be decoded.
 func (f *Informer) skip(decoded *item) {
 	if errors.Is(decoded.err, published.ErrNewerVersion) {
-		f.source.Index.Newer(decoded.name)
+		f.source.Index.Newer(decoded.name, decoded.record)
 	} else {
 		f.source.Index.Invalid(decoded.name)
 	}

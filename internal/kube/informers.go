@@ -133,7 +133,7 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 // Index holds the decoded objects of one kind. An informer calls its methods one at a time.
 type Index interface {
 	// Decode decodes an object. A whole list is decoded before the first Put, so the record should hold only what the index
-	// keeps. An error never quotes the object.
+	// keeps. An error never quotes the object. With published.ErrNewerVersion the record may have what every version can read.
 	Decode(object metav1.Object) (record any, err error)
 	// Put stores a record under the name. An error means that the index cannot use it; it never quotes it.
 	Put(name string, record any) error
@@ -141,8 +141,8 @@ type Index interface {
 	Delete(name string)
 	// Invalid is called in place of Put for an object that cannot be decoded.
 	Invalid(name string)
-	// Newer is called in place of Put for an object that a newer program wrote.
-	Newer(name string)
+	// Newer is called in place of Put for an object that a newer program wrote, with what Decode returned.
+	Newer(name string, record any)
 	// Names returns the names of all records.
 	Names() []string
 }
@@ -156,7 +156,7 @@ type IndexFuncs[O metav1.Object, R any] struct {
 	// InvalidFunc: nil calls DeleteFunc.
 	InvalidFunc func(name string)
 	// NewerFunc: nil does as for an invalid object.
-	NewerFunc func(name string)
+	NewerFunc func(name string, record R)
 }
 
 // Decode calls DecodeFunc.
@@ -190,12 +190,13 @@ func (f IndexFuncs[O, R]) Invalid(name string) {
 }
 
 // Newer calls NewerFunc, or Invalid.
-func (f IndexFuncs[O, R]) Newer(name string) {
-	if f.NewerFunc == nil {
+func (f IndexFuncs[O, R]) Newer(name string, record any) {
+	typed, ok := record.(R)
+	if f.NewerFunc == nil || !ok {
 		f.Invalid(name)
 		return
 	}
-	f.NewerFunc(name)
+	f.NewerFunc(name, typed)
 }
 
 // Names calls NamesFunc.

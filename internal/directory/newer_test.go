@@ -1,0 +1,177 @@
+package directory
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// laterVersion makes an object as the next version of this program may write it: the envelope, and other shapes of all else.
+func laterVersion(t testing.TB, data []byte, change map[string]any) []byte {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for name := range fields {
+		switch name {
+		case "previous", "lastRotation", "handledDigest", "ipAllowlist", "rateLimit", "sessions", "displayName":
+			fields[name] = []any{"another shape", 7}
+		}
+	}
+	fields["version"], fields["permissions"] = 2, []any{1}
+	for name, value := range change {
+		fields[name] = value
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func laterSecret(t testing.TB, record published.KeyRecord, change map[string]any) *corev1.Secret {
+	t.Helper()
+	secret := secretOf(t, record)
+	secret.ResourceVersion = "later"
+	secret.Data["record.json"] = laterVersion(t, secret.Data["record.json"], change)
+	return secret
+}
+
+func laterConfigMap(t testing.TB, uid types.UID, change map[string]any) *corev1.ConfigMap {
+	t.Helper()
+	configMap := configMapOf(t, merchantRecord(uid))
+	configMap.ResourceVersion = "later"
+	configMap.Data["merchant.json"] = string(laterVersion(t, []byte(configMap.Data["merchant.json"]), change))
+	return configMap
+}
+
+// A replica meets the record that the next version wrote of a key: it may know an earlier one, or have just started. It refuses what the
+// envelope refuses, goes on with what it knows, and never says of a key that may be good that it is not.
+func TestIdentify_RecordOfTheNextVersion(t *testing.T) {
+	long := now.Add(time.Hour)
+	for name, test := range map[string]struct {
+		change         map[string]any
+		known, unknown error
+		revocations    bool
+	}{
+		"Active":                  {nil, nil, ErrNewerVersion, false},
+		"Disabled":                {map[string]any{"state": "Disabled"}, ErrDisabled, ErrDisabled, true},
+		"in a state of that time": {map[string]any{"state": "Paused"}, ErrDisabled, ErrDisabled, true},
+		"revoked":                 {map[string]any{"revoked": true}, ErrDisabled, ErrDisabled, true},
+		"expired":                 {map[string]any{"expiresAt": now.Add(-time.Second)}, ErrExpired, ErrExpired, false},
+		"expires later":           {map[string]any{"expiresAt": long}, nil, ErrNewerVersion, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			started, restarted := newFixture(), newFixture()
+			for _, f := range []fixture{started, restarted} {
+				_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+			}
+			key, record := started.publish(t, "till", "acme")
+			record.Revision++
+			later := laterSecret(t, record, test.change)
+			_ = started.keyInformer.Update(later)
+			_ = restarted.keyInformer.Replace([]any{later}, "1")
+			if got, err := started.Identify(key, now); !errors.Is(err, test.known) || err == nil && !got.Live {
+				t.Errorf("a replica that knew it: live %t, %v; want %v", got.Live, err, test.known)
+			}
+			if _, err := restarted.Identify(key, now); !errors.Is(err, test.unknown) {
+				t.Errorf("a replica that has just started: %v, want %v", err, test.unknown)
+			}
+			wrong := reissue(t, "till")
+			if _, err := restarted.Identify(wrong, now); !errors.Is(err, ErrUnknown) && !errors.Is(err, test.unknown) || errors.Is(err, ErrNewerVersion) {
+				t.Errorf("a wrong key of the id: %v", err)
+			}
+			if revoked := len(started.events.calls) > 1; revoked != test.revocations { // the first is of the first sight
+				t.Errorf("key events: %v", started.events.calls)
+			}
+		})
+	}
+}
+
+// The next version rotates a key. A replica that knew the former record accepts the new key, and the old one no longer by itself:
+// whether it has an overlap is for Redis to say.
+func TestIdentify_RotatedByTheNextVersion(t *testing.T) {
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	old, record := f.publish(t, "till", "acme")
+	fresh, next := issue(t, "till", "acme")
+	next.Generation, next.Revision, next.Current.CreatedAt = 2, record.Revision+1, record.Current.CreatedAt.Add(time.Second)
+	_ = f.keyInformer.Update(laterSecret(t, next, nil))
+	if got, err := f.Identify(fresh, now); err != nil || !got.Live || got.Generation != 2 || got.Order != next.Order() {
+		t.Errorf("the new key: %+v, %v", got, err)
+	}
+	if got, err := f.Identify(old, now); err != nil || got.Live {
+		t.Errorf("the old key: live %t, %v", got.Live, err)
+	}
+	_ = f.keyInformer.Update(laterSecret(t, record, nil)) // put back from a backup
+	if got, err := f.Identify(old, now); err != nil || got.Live {
+		t.Errorf("the old key, put back: live %t, %v", got.Live, err)
+	}
+}
+
+// The same for the merchant of a key.
+func TestIdentify_MerchantOfTheNextVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		change map[string]any
+		known  v1alpha1.MerchantState
+	}{
+		"Active":                  {nil, v1alpha1.MerchantActive},
+		"Suspended":               {map[string]any{"state": "Suspended"}, v1alpha1.MerchantSuspended},
+		"Closed":                  {map[string]any{"state": "Closed"}, v1alpha1.MerchantClosed},
+		"in a state of that time": {map[string]any{"state": "Dormant"}, v1alpha1.MerchantSuspended},
+		"revoked":                 {map[string]any{"revoked": true}, v1alpha1.MerchantSuspended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			started, restarted := newFixture(), newFixture()
+			_ = started.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+			key, record := started.publish(t, "till", "acme")
+			_ = restarted.keyInformer.Add(secretOf(t, record))
+			later := laterConfigMap(t, "acme", test.change)
+			_ = started.merchantInformer.Update(later)
+			_ = restarted.merchantInformer.Replace([]any{later}, "1")
+			got, err := started.Identify(key, now)
+			if err != nil || !got.Live || got.Merchant.State != test.known || got.Merchant.DisplayName != "Acme" {
+				t.Errorf("a replica that knew it: %+v, %v; want %s", got.Merchant, err, test.known)
+			}
+			if _, err := restarted.Identify(key, now); !errors.Is(err, ErrNewerVersion) {
+				t.Errorf("a replica that has just started: %v", err)
+			}
+			if _, err := restarted.Identify(reissue(t, "till"), now); !errors.Is(err, ErrUnknown) {
+				t.Errorf("a wrong key: %v", err)
+			}
+			if restarted.Merchant(published.ID("acme")) != nil {
+				t.Error("a merchant that cannot be read is shown")
+			}
+			_ = restarted.merchantInformer.Update(configMapOf(t, merchantRecord("acme"))) // rolled forward or repaired
+			if got, err := restarted.Identify(key, now); err != nil || !got.Live {
+				t.Errorf("after a readable record: %v", err)
+			}
+		})
+	}
+}
+
+// A tombstone of the next version ends its key as one of this version does.
+func TestIdentify_TombstoneOfTheNextVersion(t *testing.T) {
+	f := newFixture()
+	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	key, record := f.publish(t, "till", "acme")
+	tombstone, err := published.EncodeTombstone(namespace, published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tombstone.Data["tombstone.json"] = `{"version":2,"anything":"else"}`
+	_ = f.Informer("tombstone").Add(tombstone)
+	if _, err := f.Identify(key, now); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%v, want ErrUnknown", err)
+	}
+}
