@@ -127,6 +127,7 @@ var errorResponses = []struct {
 	{errNoRoute, errorResponse{http.StatusNotFound, codePathNotFound, "path not found"}},
 	{authz.ErrUnauthenticated, errorResponse{http.StatusUnauthorized, codeNone, "missing or invalid token"}},
 	{authz.ErrForbidden, errorResponse{http.StatusForbidden, codeAccountNotAllowed, "account is not allowed to post to this path"}},
+	{authz.ErrTooManyRefused, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 	{authz.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 	{errPlainHTTP, errorResponse{http.StatusForbidden, codeTLSRequired, "API keys are issued over TLS only; start the API with --internal-cert-dir"}},
 	{errNoKey, errorResponse{http.StatusNotFound, codeKeyNotFound, "API key not found"}},

@@ -58,12 +58,16 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 
+	reviews, err := kube.Client(kube.Apart(cluster))
+	if err != nil {
+		return err
+	}
 	keys := publishedKeys{secrets: core.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
 	overrides := newOverrideWriter(sessions, keys, options.Log, registry)
 	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	const listeners = 3
 	r := &replica{
-		options: options, redis: client, store: sessions, core: core, keys: keys, directory: index, registry: registry, tracer: tracer,
+		options: options, redis: client, store: sessions, reviews: reviews, keys: keys, directory: index, registry: registry, tracer: tracer,
 		phase: ops.NewPhase(), draining: make(chan struct{}), failed: make(chan error, listeners),
 	}
 	r.unlisted = newAllowlistRefusals(sessions, options.Log, registry)
@@ -73,7 +77,7 @@ func Run(ctx context.Context, options Options) error {
 		MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: options.Log, Registerer: registry,
 	})
 	health := ops.Health{Phase: r.phase, Redis: client, Age: index.Age, MaxAge: store.OverrideLifetime}
-	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
+	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, reviews, options.Log, r.failed)
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ type replica struct {
 	options   Options
 	redis     *redis.Client
 	store     *store.Store
-	core      kubernetes.Interface
+	reviews   kubernetes.Interface
 	keys      publishedKeys
 	directory *directory.Directory
 	registry  *prometheus.Registry
@@ -208,8 +212,8 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		base: shared,
 		guardOf: func(path string) *authz.Guard {
 			return authz.New(authz.Options{
-				TokenReviews:         r.core.AuthenticationV1().TokenReviews(),
-				SubjectAccessReviews: r.core.AuthorizationV1().SubjectAccessReviews(),
+				TokenReviews:         r.reviews.AuthenticationV1().TokenReviews(),
+				SubjectAccessReviews: r.reviews.AuthorizationV1().SubjectAccessReviews(),
 				Verb:                 "post",
 				Path:                 path,
 				Audience:             r.options.InternalAudience,

@@ -34,7 +34,7 @@ type internalAPI struct {
 func (r *internalAPI) withToken(path string, next handler) handler {
 	guard := r.guardOf(path)
 	return func(w http.ResponseWriter, request *http.Request) error {
-		if err := guard.Check(request.Context(), bearerToken(request.Header)); err != nil {
+		if err := guard.Check(request.Context(), request.RemoteAddr, bearerToken(request.Header)); err != nil {
 			return err
 		}
 		return next(w, request)

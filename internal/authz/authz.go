@@ -6,9 +6,12 @@ package authz
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 )
 
 // Why a caller is refused. No error contains a token.
@@ -27,6 +32,8 @@ var (
 	ErrUnauthenticated = errors.New("the Kubernetes API does not accept the token")
 	// ErrForbidden means that the token's account may not access the path.
 	ErrForbidden = errors.New("the account is not authorized")
+	// ErrTooManyRefused means that the peer has sent too many tokens that were refused, so this one was not reviewed.
+	ErrTooManyRefused = errors.New("cannot authenticate: too many refused tokens from one address")
 	// ErrUnavailable means that the Kubernetes API did not respond, and no decision is cached.
 	ErrUnavailable = errors.New("cannot authenticate: the Kubernetes API is unavailable")
 )
@@ -54,7 +61,17 @@ type Guard struct {
 	// Two caches, so that invalid tokens cannot evict the valid ones.
 	allowed, refused *decisionCache
 	reviews          singleflight.Group
+
+	// refusals limits the reviewed and refused tokens of one peer, and slots all reviews at once.
+	refusals *ratelimit.Limiter
+	slots    chan struct{}
 }
+
+// RefusedTokens limits the refused tokens of one peer about which the Kubernetes API is asked.
+var RefusedTokens = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
+
+// MaxReviews is how many reviews of one Guard are under way at most.
+const MaxReviews = 16
 
 // reviewTimeout limits one check at the Kubernetes API, which is two requests.
 const reviewTimeout = 4 * time.Second
@@ -64,12 +81,16 @@ const maxTokens = 4096
 
 // New returns a Guard with empty caches.
 func New(options Options) *Guard {
-	return &Guard{Options: options, allowed: newDecisionCache(maxTokens), refused: newDecisionCache(maxTokens)}
+	return &Guard{
+		Options: options, allowed: newDecisionCache(maxTokens), refused: newDecisionCache(maxTokens),
+		refusals: ratelimit.NewLimiter(RefusedTokens, options.Now), slots: make(chan struct{}, MaxReviews),
+	}
 }
 
 // Check returns nil if the token's account is authorized, else an error of this package or of ctx. Concurrent checks of one
-// token share one review, which goes on when a caller leaves.
-func (g *Guard) Check(ctx context.Context, token string) error {
+// token share one review, which goes on when a caller leaves. peer is the address of the connection, with or without a port: the
+// Kubernetes API is not asked without end about what is refused to it.
+func (g *Guard) Check(ctx context.Context, peer, token string) error {
 	if !jwtShaped(token) {
 		return ErrUnauthenticated
 	}
@@ -77,14 +98,26 @@ func (g *Guard) Check(ctx context.Context, token string) error {
 	if decided, known := g.cached(digest); known {
 		return decided.err
 	}
+	if !plausible(token, g.Audience, g.Now()) && !g.allowed.wasAllowed(digest, g.Now().Add(-g.Grace)) {
+		return ErrUnauthenticated
+	}
+	if host, _, err := net.SplitHostPort(peer); err == nil {
+		peer = host
+	}
 	reviewed := g.reviews.DoChan(string(digest[:]), func() (any, error) {
 		if decided, known := g.cached(digest); known { // by a review that has just ended
 			return nil, decided.err
 		}
+		if _, allowed := g.refusals.Allow(peer); !allowed {
+			return nil, ErrTooManyRefused
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		started := g.Now()
-		err := g.review(ctx, token)
+		err := g.reviewInTurn(ctx, token)
+		if err == nil || errors.Is(err, ErrUnavailable) {
+			g.refusals.Refund(peer)
+		}
 		if errors.Is(err, ErrUnavailable) && g.allowed.wasAllowed(digest, started.Add(-g.Grace)) {
 			return nil, nil
 		}
@@ -96,6 +129,17 @@ func (g *Guard) Check(ctx context.Context, token string) error {
 		return result.Err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// reviewInTurn is review, once fewer than MaxReviews are under way.
+func (g *Guard) reviewInTurn(ctx context.Context, token string) error {
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+		return g.review(ctx, token)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -134,6 +178,38 @@ func jwtShaped(token string) bool {
 
 func notBase64URL(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_'
+}
+
+// clockLeeway is how far the clock of this process may be ahead of the one that a token's end is by.
+const clockLeeway = 5 * time.Minute
+
+// plausible reports whether the Kubernetes API could accept the token, by what the token says of itself: its end and its audience. The
+// issuer is not compared, because the API server may have several while one replaces another.
+func plausible(token, audience string, now time.Time) bool {
+	_, rest, _ := strings.Cut(token, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	text, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		return false
+	}
+	var claims struct {
+		Expiry   float64         `json:"exp"`
+		Audience json.RawMessage `json:"aud"`
+	}
+	if json.Unmarshal(text, &claims) != nil {
+		return false
+	}
+	if claims.Expiry > 0 && float64(now.Add(-clockLeeway).Unix()) > claims.Expiry {
+		return false
+	}
+	if audience == "" || claims.Audience == nil {
+		return audience == ""
+	}
+	var one string
+	var several []string
+	_ = json.Unmarshal(claims.Audience, &one)
+	_ = json.Unmarshal(claims.Audience, &several)
+	return one == audience || slices.Contains(several, audience)
 }
 
 // review authenticates and authorizes a token at the Kubernetes API.

@@ -2,7 +2,9 @@ package authz_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,14 @@ func forged(token string) string {
 		end = "Q"
 	}
 	return token[:len(token)-1] + end
+}
+
+// peer is where callers connect from.
+const peer = "192.0.2.1:1234"
+
+// jwt is a token with these claims, whose signature nobody has made.
+func jwt(claims, signature string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + "." + signature
 }
 
 func TestCheck(t *testing.T) {
@@ -44,6 +54,7 @@ func TestCheck(t *testing.T) {
 		"a forged token":                       {forged(rail), authz.ErrUnauthenticated},
 		"a token for another audience":         {f.token("rail", "somebody-else"), authz.ErrUnauthenticated},
 		"nonsense in the shape of a token":     {"a.b.c", authz.ErrUnauthenticated},
+		"nonsense with claims":                 {jwt(`{"sub":"rail"}`, "nonsense"), authz.ErrUnauthenticated},
 		"an unsigned token":                    {"eyJhbGciOiJub25lIn0.eyJzdWIiOiJyYWlsIn0.", authz.ErrUnauthenticated},
 		"a token with something in front":      {"x" + rail, authz.ErrUnauthenticated},
 		"a token that was cut off":             {rail[:len(rail)/2], authz.ErrUnauthenticated},
@@ -54,7 +65,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second is from memory
-				if err := guard.Check(t.Context(), test.token); !errors.Is(err, test.want) {
+				if err := guard.Check(t.Context(), peer, test.token); !errors.Is(err, test.want) {
 					t.Errorf("Check: %v, want %v", err, test.want)
 				}
 			}
@@ -80,7 +91,7 @@ func TestWhatCannotBeATokenIsNotPassedOn(t *testing.T) {
 		"a short password":     "hunter2",
 		"something endless":    strings.Repeat("a", 4000) + "." + strings.Repeat("b", 4000) + "." + strings.Repeat("c", 4000),
 	} {
-		if err := guard.Check(t.Context(), secret); !errors.Is(err, authz.ErrUnauthenticated) {
+		if err := guard.Check(t.Context(), peer, secret); !errors.Is(err, authz.ErrUnauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -103,8 +114,38 @@ func TestAudience(t *testing.T) {
 		"for another":            {f.token("rail", "others"), authz.ErrUnauthenticated},
 		"for the Kubernetes API": {general, authz.ErrUnauthenticated},
 	} {
-		if err := guard.Check(t.Context(), test.token); !errors.Is(err, test.want) {
+		if err := guard.Check(t.Context(), peer, test.token); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+// What a token says of itself is enough to refuse it.
+func TestCheck_ClaimsBeforeReview(t *testing.T) {
+	f := newFixture(t)
+	guard := f.guard(func(o *authz.Options) { o.Audience = "settlements" })
+	now := f.clock().Unix()
+	for name, test := range map[string]struct {
+		claims string
+		asked  int64
+	}{
+		"for this audience":                {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now+60), 1},
+		"for this audience only":           {fmt.Sprintf(`{"aud":"settlements","exp":%d}`, now+60), 1},
+		"ended, by a clock a little ahead": {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-60), 1},
+		"without an end":                   {`{"aud":["settlements"]}`, 1},
+		"ended":                            {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-600), 0},
+		"for another audience":             {fmt.Sprintf(`{"aud":["https://kubernetes.default.svc"],"exp":%d}`, now+60), 0},
+		"for nobody":                       {fmt.Sprintf(`{"exp":%d}`, now+60), 0},
+		"an audience that is none":         {`{"aud":7}`, 0},
+		"claims that are no object":        {`[]`, 0},
+		"claims that are no JSON":          {`{`, 0},
+	} {
+		before := f.asked.Load()
+		if err := guard.Check(t.Context(), peer, jwt(test.claims, "forged")); !errors.Is(err, authz.ErrUnauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := f.asked.Load() - before; got != test.asked {
+			t.Errorf("%s: the Kubernetes API was asked %d times, want %d", name, got, test.asked)
 		}
 	}
 }
@@ -117,7 +158,7 @@ func TestADecisionIsCachedForItsLifetime(t *testing.T) {
 	check := func(want error, asked int64) {
 		t.Helper()
 		before := f.asked.Load()
-		if err := guard.Check(t.Context(), rail); !errors.Is(err, want) {
+		if err := guard.Check(t.Context(), peer, rail); !errors.Is(err, want) {
 			t.Errorf("Check: %v, want %v", err, want)
 		}
 		if got := f.asked.Load() - before; got != asked {
@@ -146,7 +187,7 @@ func TestTheKubernetesAPIAway(t *testing.T) {
 	guard := f.guard()
 	check := func(token string, want error) {
 		t.Helper()
-		if err := guard.Check(t.Context(), token); !errors.Is(err, want) {
+		if err := guard.Check(t.Context(), peer, token); !errors.Is(err, want) {
 			t.Errorf("Check: %v, want %v", err, want)
 		}
 	}
@@ -178,12 +219,12 @@ func TestConcurrentChecksShareOneReview(t *testing.T) {
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := make(chan error, 1)
-	go func() { first <- guard.Check(ctx, rail) }()
+	go func() { first <- guard.Check(ctx, peer, rail) }()
 	<-asking
 	var others sync.WaitGroup
 	for range 20 {
 		others.Go(func() {
-			if err := guard.Check(t.Context(), rail); err != nil {
+			if err := guard.Check(t.Context(), peer, rail); err != nil {
 				t.Errorf("Check: %v", err)
 			}
 		})

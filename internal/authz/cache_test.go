@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
 // someGoodTokens accepts tokens by their suffix, fast enough for tens of thousands of reviews.
@@ -50,27 +54,85 @@ func TestAFloodOfBadTokens(t *testing.T) {
 		TokenReviews: tokens, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
 		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	})
-	check := func(token string, want error, asked int) {
+	from := 0
+	check := func(signature string, want error, asked int) {
 		t.Helper()
 		before := tokens.asked
-		if err := guard.Check(t.Context(), token); !errors.Is(err, want) {
-			t.Fatalf("%s: %v, want %v", token, err, want)
+		if err := guard.Check(t.Context(), fmt.Sprintf("10.0.%d.%d:1", from>>8, from&0xff), jwt("{}", signature)); !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", signature, err, want)
 		}
 		if got := tokens.asked - before; got != asked {
-			t.Fatalf("%s: asked %d times, want %d", token, got, asked)
+			t.Fatalf("%s: asked %d times, want %d", signature, got, asked)
 		}
 	}
-	check("first.rail.good", nil, 1)
+	check("first-good", nil, 1)
 	for i := range 20_000 {
-		check(fmt.Sprintf("bad.bad.%d", i), authz.ErrUnauthenticated, 1)
+		from = 1 + i/100
+		check(fmt.Sprintf("bad-%d", i), authz.ErrUnauthenticated, 1)
 	}
-	check("first.rail.good", nil, 0)
-	check("second.rail.good", nil, 1)
-	check("second.rail.good", nil, 0)
-	check("bad.bad.19999", authz.ErrUnauthenticated, 1) // there was no room for it
+	check("one-more-bad", authz.ErrTooManyRefused, 0)
+	check("first-good", nil, 0)
+	check("second-good", authz.ErrTooManyRefused, 0) // beside a flood from its own address
+	from = 0
+	check("second-good", nil, 1)
+	check("second-good", nil, 0)
+	check("bad-19999", authz.ErrUnauthenticated, 1) // there was no room for it
 	now = now.Add(lifetime)
-	check("bad.bad.19999", authz.ErrUnauthenticated, 1)
-	check("bad.bad.19999", authz.ErrUnauthenticated, 0) // now there is
+	check("bad-19999", authz.ErrUnauthenticated, 1)
+	check("bad-19999", authz.ErrUnauthenticated, 0) // now there is
+	from = 200
+	check("third-good", nil, 1) // the flood from there has paused
+}
+
+// Good tokens cost a peer nothing, however many it has.
+func TestCheck_GoodTokensAreNotCounted(t *testing.T) {
+	guard := authz.New(authz.Options{
+		TokenReviews: &someGoodTokens{suffix: "good"}, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	for i := range 1000 {
+		if err := guard.Check(t.Context(), peer, jwt("{}", fmt.Sprintf("%d-good", i))); err != nil {
+			t.Fatalf("token %d: %v", i, err)
+		}
+	}
+}
+
+// slowTokens reviews nothing before it is told to, and counts the reviews under way.
+type slowTokens struct {
+	someGoodTokens
+
+	goOn          chan struct{}
+	underWay, max atomic.Int64
+}
+
+func (s *slowTokens) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	s.max.Store(max(s.max.Load(), s.underWay.Add(1)))
+	<-s.goOn
+	s.underWay.Add(-1)
+	return review, nil
+}
+
+// Many peers together do not take the Kubernetes API for themselves either.
+func TestCheck_ReviewsUnderWay(t *testing.T) {
+	tokens := &slowTokens{goOn: make(chan struct{})}
+	guard := authz.New(authz.Options{
+		TokenReviews: tokens, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	var callers sync.WaitGroup
+	for i := range 10 * authz.MaxReviews {
+		callers.Go(func() {
+			err := guard.Check(t.Context(), fmt.Sprintf("10.1.0.%d:1", i), jwt("{}", strconv.Itoa(i)))
+			if !errors.Is(err, authz.ErrUnauthenticated) {
+				t.Errorf("Check: %v", err)
+			}
+		})
+	}
+	await.Until(t, patience, "all places are taken", func() bool { return tokens.underWay.Load() == authz.MaxReviews })
+	close(tokens.goOn)
+	callers.Wait()
+	if got := tokens.max.Load(); got != authz.MaxReviews {
+		t.Errorf("%d reviews were under way at once", got)
+	}
 }
 
 // An authenticator behind the Kubernetes API that knows no audiences says that a token is good, and not
@@ -80,7 +142,7 @@ func TestAnAudienceThatNobodyChecked(t *testing.T) {
 		TokenReviews: &someGoodTokens{suffix: "good"}, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if err := guard.Check(t.Context(), "a.rail.good"); !errors.Is(err, authz.ErrUnauthenticated) {
+	if err := guard.Check(t.Context(), peer, jwt(`{"aud":["settlements"]}`, "good")); !errors.Is(err, authz.ErrUnauthenticated) {
 		t.Errorf("Check: %v, want ErrUnauthenticated", err)
 	}
 }
@@ -95,7 +157,7 @@ func TestAnAllowedCallerStaysAllowedInAnOutage(t *testing.T) {
 	guard := f.guard(func(o *authz.Options) { o.Grace = grace })
 	check := func(when, token string, want error) {
 		t.Helper()
-		if err := guard.Check(t.Context(), token); !errors.Is(err, want) {
+		if err := guard.Check(t.Context(), peer, token); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", when, err, want)
 		}
 	}
@@ -110,7 +172,7 @@ func TestAnAllowedCallerStaysAllowedInAnOutage(t *testing.T) {
 	f.advance(lifetime)
 	check("in an outage", reader, nil)
 	check("in an outage, without the right", dismissed, authz.ErrUnavailable)
-	check("in an outage, never seen before", "a.b.c", authz.ErrUnavailable)
+	check("in an outage, never seen before", jwt(`{}`, "c"), authz.ErrUnavailable)
 	f.advance(grace - time.Second)
 	check("just within the grace", reader, nil)
 	f.advance(time.Second)

@@ -4,6 +4,8 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"net"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -27,6 +29,14 @@ func Load(path, role string) (*rest.Config, error) {
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
 	return config, nil
+}
+
+// Apart returns the config with a connection of its own: what waits behind others there delays nobody else.
+func Apart(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	const keepAlive = 30 * time.Second
+	config.Dial = (&net.Dialer{Timeout: keepAlive, KeepAlive: keepAlive}).DialContext // client-go shares connections of equal configs
+	return config
 }
 
 // CheckNamespace checks the name of a namespace, given by a flag.
