@@ -21,7 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// rotationTimeout limits reading and replacing the published key.
+// rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
 const rotationTimeout = 3 * time.Second
 
 // rotationLimit limits the rotations of one ApiKey over all replicas, by its key and on the internal port each. Each one is a write to the
@@ -45,6 +45,8 @@ type rotation struct {
 	overlap time.Duration
 	// actor is who asked for the rotation; empty: unknown.
 	actor string
+	// deadline is that of the swap; zero: rotationTimeout from its beginning.
+	deadline time.Time
 }
 
 // rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
@@ -54,7 +56,10 @@ type rotation struct {
 func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (apikey.Key, published.KeyRecord, error) {
 	// A client that disconnects must not prevent the override after the swap.
 	uncancelled := context.WithoutCancel(ctx)
-	swapping, cancel := context.WithTimeout(uncancelled, rotationTimeout)
+	if wanted.deadline.IsZero() {
+		wanted.deadline = time.Now().Add(rotationTimeout)
+	}
+	swapping, cancel := context.WithDeadline(uncancelled, wanted.deadline)
 	defer cancel()
 	key, record, swapErr := r.keys.rotate(swapping, keyID, wanted)
 	if record.KeyID == "" {
@@ -91,6 +96,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	if err != nil {
 		return err
 	}
+	wanted.deadline = time.Now().Add(rotationTimeout)
 	if err := r.limitRotation(w, request, keyID, wanted); err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 // names: the key may be newer than this replica's directory. One of another generation passes uncounted: rotate refuses it, after every
 // replica knows the newer key.
 func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted rotation) error {
-	ctx, cancel := context.WithTimeout(request.Context(), rotationTimeout)
+	ctx, cancel := context.WithDeadline(request.Context(), wanted.deadline)
 	defer cancel()
 	_, record, err := r.rotator.keys.read(ctx, keyID)
 	if err != nil {

@@ -33,11 +33,13 @@ var (
 	errNotPublished = errors.New("the key is not published yet")
 	// errTooOften means that the ApiKey was rotated too often. Nothing was rotated now.
 	errTooOften = errors.New("the key was rotated too often")
+	// errNoTime means that a rotation was not begun, because the request would end before its answer could be shown.
+	errNoTime = errors.New("too late to rotate the key in this request")
 	// errUnknownOutcome means that nobody knows whether the key was rotated.
 	errUnknownOutcome = errors.New("unknown whether the key was rotated")
 )
 
-// issuerTimeout is more than the API takes to write to the Kubernetes API and to Redis.
+// issuerTimeout is more than the API takes: 4 s to review the console's token, 3 s at the Kubernetes API, and Redis twice.
 const issuerTimeout = 10 * time.Second
 
 // newIssuer returns an issuer with the token of the console's account, which client-go reads again when it is renewed.
@@ -66,6 +68,9 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	})
 	if err != nil {
 		return rotation.Issued{}, err
+	}
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < issuerTimeout+eventTimeout {
+		return rotation.Issued{}, errNoTime
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
 	defer cancel()

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -135,19 +134,20 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login
 // firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
 const firstGeneration = 1
 
-// firstKey waits until the operator has published the ApiKey, and rotates it.
+// firstKey waits until the operator has published the ApiKey, and rotates it while there is time to show the key.
 func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, current login) (issued rotation.Issued, err error) {
-	const interval, patience = 100 * time.Millisecond, 8 * time.Second
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience+issuerTimeout)
-	defer cancel()
-	err = wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+	const interval = 100 * time.Millisecond
+	for {
 		issued, err = c.issuer.rotate(ctx, key, firstGeneration, 0, current.User)
-		if errors.Is(err, errNotPublished) {
-			return false, nil
+		if !errors.Is(err, errNotPublished) {
+			return issued, err
 		}
-		return true, err
-	})
-	return issued, err
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return issued, ctx.Err()
+		}
+	}
 }
 
 // notIssuedError means that the ApiKey was created, and nobody knows its key.

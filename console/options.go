@@ -61,7 +61,7 @@ type Options struct {
 
 	// DrainDelay is the time between becoming unready and closing the listener, for load balancers. Default 5 s.
 	DrainDelay time.Duration
-	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 20 s.
+	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 30 s.
 	ShutdownTimeout time.Duration
 
 	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
@@ -100,7 +100,7 @@ func DefaultOptions() Options {
 		LoginLifetime:   12 * time.Hour,
 		RightsLifetime:  10 * time.Second,
 		DrainDelay:      5 * time.Second,
-		ShutdownTimeout: 20 * time.Second,
+		ShutdownTimeout: 30 * time.Second,
 		Log:             slog.Default(),
 	}
 }

@@ -110,7 +110,7 @@ func (c *console) problemOf(err error) problem {
 		return problem{status: http.StatusBadRequest, Title: "Sign-in failed", Message: "The sign-in is too old, was used before, or was begun elsewhere. Sign in again.", SignIn: true}
 	case errors.Is(err, errClaims):
 		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, errNoTime), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working.", Again: true}
 	}
 	return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Message: "Try again. If it happens again, tell the platform team when it happened."}

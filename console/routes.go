@@ -83,8 +83,9 @@ func (c *console) handler() http.Handler {
 
 // Limits of a request.
 const (
-	maxForm        = 64 << 10         // bytes
-	requestTimeout = 14 * time.Second // less than the listener gives a response
+	maxForm        = 64 << 10 // bytes
+	requestTimeout = 25 * time.Second
+	writeTimeout   = requestTimeout + 3*time.Second
 )
 
 // protect sets the headers of every response, and refuses what a page of ours would not send.

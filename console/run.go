@@ -129,7 +129,7 @@ func (r role) serve(ctx context.Context) error {
 		return err
 	}
 	listener := httpserver.Options{
-		Name: "console", Address: options.Address, Handler: r.console.handler(), Log: options.Log, Registerer: r.registry,
+		Name: "console", Address: options.Address, Handler: r.console.handler(), WriteTimeout: writeTimeout, Log: options.Log, Registerer: r.registry,
 	}
 	if options.CertificateDir != "" {
 		var err error

@@ -47,7 +47,9 @@ type Options struct {
 	TLS *tls.Config
 	// MaxConnections is the maximum of concurrent connections, default 1000; the longest idle is closed first.
 	MaxConnections int
-	Log            *slog.Logger
+	// WriteTimeout is how long a request may take until its response is written. Default 15 s.
+	WriteTimeout time.Duration
+	Log          *slog.Logger
 	// Registerer takes the metrics of the connections.
 	Registerer prometheus.Registerer
 }
@@ -80,7 +82,7 @@ func Serve(ctx context.Context, options Options, failed chan<- error) (*Server, 
 		Handler:                      abortDropped(options.Handler),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
+		WriteTimeout:                 cmp.Or(options.WriteTimeout, writeTimeout),
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		ConnState:                    connections.onStateChange,
