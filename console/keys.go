@@ -29,6 +29,7 @@ type keyForm struct {
 	Test     bool             // chosen: a test key
 	Error    string
 	Overlaps []overlap
+	Manager  gitops.Manager // of the key; the zero Manager: none
 }
 
 // overlap is how long the old key stays valid.
@@ -80,6 +81,9 @@ func (c *console) newKeyForm(w http.ResponseWriter, r *http.Request, current log
 
 func (c *console) renderKeyForm(w http.ResponseWriter, status int, current login, page string, form keyForm) error {
 	form.Overlaps = overlaps()
+	if form.Key != nil {
+		form.Manager = gitops.ManagerOf(form.Key)
+	}
 	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
 }
 
@@ -223,7 +227,7 @@ func knownOverlap(seconds int64) bool {
 	return false
 }
 
-// disableKey and deleteKey are refused for a key that Git manages: its tool would undo them.
+// disableKey and deleteKey are refused for a key that Git manages, whose tool would undo them; a person may disable it all the same.
 func (c *console) disableKey(w http.ResponseWriter, r *http.Request, current login) error {
 	return c.endKey(w, r, current, actionDisable, "key-disable", func(ctx context.Context, key *v1alpha1.ApiKey) error {
 		changed := key.DeepCopy()
@@ -247,7 +251,9 @@ func (c *console) endKey(w http.ResponseWriter, r *http.Request, current login, 
 	if err != nil {
 		return err
 	}
-	if owner := gitops.ManagerOf(key); owner.Tool != "" {
+	// Labels and annotations are anybody's: they must not keep a leaked key alive.
+	override := action == actionDisable && r.PostFormValue("override") == "yes"
+	if owner := gitops.ManagerOf(key); owner.Tool != "" && !override {
 		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 	}
 	if r.PostFormValue("name") != key.Name {

@@ -284,5 +284,15 @@ func TestManagedByGit(t *testing.T) {
 		}
 	}
 	form := s.alice.Get(t, s.page+"/keys/till-1/rotate")
-	keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
+	leaked := keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
+
+	// Whoever sets a label must not keep a leaked key alive.
+	if page := s.alice.Get(t, s.page+"/keys/till-1/disable"); !strings.Contains(page.Text, `name="override"`) || !strings.Contains(page.Text, "Flux") {
+		t.Errorf("the form does not offer to override Git: %s", page.Text)
+	}
+	s.alice.Post(t, s.page+"/keys/till-1/disable", url.Values{"name": {"till-1"}, "override": {"yes"}})
+	s.Eventually("the key is refused", func() bool { return s.status(leaked) == http.StatusUnauthorized })
+	if page := s.alice.Post(t, s.page+"/keys/till-1/delete", url.Values{"name": {"till-1"}, "override": {"yes"}}); page.Status != http.StatusConflict {
+		t.Errorf("deleting what Git manages: %d", page.Status)
+	}
 }
