@@ -97,38 +97,54 @@ type activity struct {
 const (
 	// maxActivity is how many Events the page shows.
 	maxActivity = 12
-	// maxEvents bounds what is read for that.
-	maxEvents = 500
+	// maxEvents bounds what is read for that, eventsPage what of it is in memory as a tenant may have written it.
+	maxEvents, eventsPage = 500, 20
 )
 
 // activityOf returns the newest Events of a Merchant and its keys, the newest first.
-func (c *console) activityOf(ctx context.Context, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) ([]activity, error) {
+func (c *console) activityOf(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) ([]activity, error) {
 	ours := map[types.UID]string{merchant.UID: "merchant"}
 	for i := range keys {
 		ours[keys[i].UID] = keys[i].Name
 	}
-	var lists [2]eventsv1.EventList
+	var lists [2][]activity
 	reads, ctx := errgroup.WithContext(ctx)
 	for i, kind := range []string{"Merchant", "ApiKey"} {
-		reads.Go(func() error {
-			return c.kube.List(ctx, &lists[i], client.InNamespace(merchant.Namespace), client.MatchingFields{"regarding.kind": kind}, client.Limit(maxEvents))
+		reads.Go(func() (err error) {
+			lists[i], err = c.readActivity(ctx, merchant.Namespace, kind, ours)
+			return err
 		})
 	}
 	if err := reads.Wait(); err != nil {
 		return nil, kubernetesError("list Events", err)
 	}
+	found := slices.Concat(lists[:]...)
+	slices.SortStableFunc(found, func(a, b activity) int { return b.Time.Compare(a.Time) })
+	return found[:min(len(found), maxActivity)], nil
+}
+
+// readActivity reads the Events about objects of a kind, of those whose UIDs are given with their names.
+func (c *console) readActivity(ctx context.Context, namespace, kind string, ours map[types.UID]string) ([]activity, error) {
 	var found []activity
-	for _, list := range lists {
-		for i := range list.Items {
-			event := &list.Items[i]
+	options := client.ListOptions{Namespace: namespace, Limit: eventsPage}
+	client.MatchingFields{"regarding.kind": kind}.ApplyToList(&options)
+	for range maxEvents / eventsPage {
+		var page eventsv1.EventList
+		if err := c.kube.List(ctx, &page, &options); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			event := &page.Items[i]
 			object, ok := ours[event.Regarding.UID]
 			if text := activityText(event); ok && text != "" {
 				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
 	}
-	slices.SortStableFunc(found, func(a, b activity) int { return b.Time.Compare(a.Time) })
-	return found[:min(len(found), maxActivity)], nil
+	return found, nil
 }
 
 // lastTime is when an Event happened last.

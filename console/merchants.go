@@ -176,26 +176,37 @@ func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, all
 	}
 	page := merchantPage{
 		Merchant: merchant, Rights: allowed, Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL), Activity: events,
-		Allowlist: check, Webhook: health, DeadLetters: letters,
-	}
-	for _, key := range keys {
-		page.Keys = append(page.Keys, newKeyRow(key, c.now()))
+		Allowlist: check, Webhook: health, DeadLetters: letters, Keys: keys,
 	}
 	return page, nil
 }
 
+// keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
+const keysPage = 20
+
 // keysOf returns the ApiKeys of a Merchant by name. They are read from the Kubernetes API, not from a cache, so that a person sees
 // what they have just done.
-func (c *console) keysOf(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
-	var list v1alpha1.ApiKeyList
-	if err := c.kube.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
-		return nil, kubernetesError("list ApiKeys", err)
+func (c *console) keysOf(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
+	var keys []keyRow
+	for options := (client.ListOptions{Namespace: merchant.Namespace, Limit: keysPage}); ; {
+		var page v1alpha1.ApiKeyList
+		if err := c.kube.List(ctx, &page, &options); err != nil {
+			return nil, kubernetesError("list ApiKeys", err)
+		}
+		for i := range page.Items {
+			if page.Items[i].Spec.MerchantRef.Name == merchant.Name {
+				keys = append(keys, newKeyRow(page.Items[i], c.now()))
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
 	}
-	keys := slices.DeleteFunc(list.Items, func(key v1alpha1.ApiKey) bool { return key.Spec.MerchantRef.Name != merchant.Name })
-	slices.SortFunc(keys, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
 	return keys, nil
 }
 
+// newKeyRow keeps no more of the metadata than a page shows.
 func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 	row := keyRow{ApiKey: key, Manager: gitops.ManagerOf(&key)}
 	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
@@ -210,5 +221,7 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
 	}
+	row.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID, CreationTimestamp: key.CreationTimestamp}
+	row.Status.Conditions = nil
 	return row
 }

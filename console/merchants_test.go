@@ -1,0 +1,69 @@
+package console
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+)
+
+// A namespace full of ApiKeys with a megabyte each is never in memory as a whole, and none of them is left out.
+func TestKeysOf_Pages(t *testing.T) {
+	const keys = 2*keysPage + 3
+	list := func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+		var asked client.ListOptions
+		asked.ApplyOptions(options)
+		if asked.Limit != keysPage || asked.Namespace != "shops" {
+			t.Errorf("asked for %d objects of namespace %q", asked.Limit, asked.Namespace)
+		}
+		page := into.(*v1alpha1.ApiKeyList)
+		first, _ := strconv.Atoi(asked.Continue)
+		for i := first; i < min(first+keysPage, keys); i++ {
+			key := v1alpha1.ApiKey{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "shops", Name: "till-" + strconv.Itoa(1000+i), Finalizers: []string{strings.Repeat("x", 1<<10)},
+					Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shop:x"},
+				},
+				Spec:   v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
+				Status: v1alpha1.ApiKeyStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Message: strings.Repeat("x", 1<<10)}}},
+			}
+			if i == 1 {
+				key.Spec.MerchantRef.Name = "books"
+			}
+			page.Items = append(page.Items, key)
+		}
+		if page.Continue = ""; first+keysPage < keys {
+			page.Continue = strconv.Itoa(first + keysPage)
+		}
+		return nil
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &console{now: time.Now, kube: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()}
+	rows, err := c.keysOf(t.Context(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee"}})
+	if err != nil || len(rows) != keys-1 {
+		t.Fatalf("%d keys (%v), want those of the merchant: %d", len(rows), err, keys-1)
+	}
+	for _, row := range rows {
+		want := metav1.ObjectMeta{Namespace: "shops", Name: row.Name}
+		if diff := cmp.Diff(want, row.ObjectMeta); diff != "" || row.Status.Conditions != nil {
+			t.Fatalf("kept of the metadata (-want +got):\n%s", diff)
+		}
+		if row.Problem != "" || row.Manager != (gitops.Manager{Tool: "Argo CD", Source: "application shop"}) {
+			t.Fatalf("problem %q, managed by %+v", row.Problem, row.Manager)
+		}
+	}
+}
