@@ -234,6 +234,11 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		ValidArgsFunction: p.completeKeys,
 	}
 	write.addWithoutReveal(cmd)
+	force, hint := false, "Change spec.state to "+string(state)+" in Git."
+	if state == v1alpha1.ApiKeyDisabled {
+		cmd.Flags().BoolVar(&force, "force", false, "disable the key now, even if Argo CD or Flux manages it and can undo that")
+		hint += " If it must not work a minute longer, also add --force."
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		kube, err := write.connect(p)
 		if err != nil {
@@ -243,8 +248,10 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		if err != nil {
 			return err
 		}
-		if err := notInGit(key, "Change spec.state to "+string(state)+" in Git."); err != nil {
+		if err := notInGit(key, hint); err != nil && !force {
 			return err
+		} else if err != nil {
+			fmt.Fprintf(p.ErrOut, "Warning: %v. Change spec.state to Disabled in Git too, now.\n", err)
 		}
 		if state == v1alpha1.ApiKeyActive {
 			if err := kube.checkMerchant(cmd.Context(), key); err != nil {

@@ -167,7 +167,10 @@ func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
 	run(t, n.Namespace, "keys rotate external").want(t, exitError, "externally generated")
 	run(t, n.Namespace, "keys reveal external").want(t, exitError, "only its SHA-256")
 	run(t, n.Namespace, "keys rotate git --trigger two").want(t, exitError, "managed by Flux (Kustomization flux-system/shops)", `to "two"`)
-	run(t, n.Namespace, "keys disable git").want(t, exitError, "Change spec.state to Disabled in Git")
+	run(t, n.Namespace, "keys disable git").want(t, exitError, "Change spec.state to Disabled in Git", "--force")
+	run(t, n.Namespace, "keys disable git --force").want(t, exitDone, "Warning: ", "managed by Flux (Kustomization flux-system/shops)", "in Git too", "disabled")
+	run(t, n.Namespace, "keys enable git").want(t, exitError, "Change spec.state to Active in Git.")
+	run(t, n.Namespace, "keys enable git --force").want(t, exitUsage, "unknown flag")
 }
 
 func TestRevealSaysWhatToDoWithoutASecret(t *testing.T) {
