@@ -12,7 +12,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // payerPages are the pages of payers.
@@ -131,9 +130,7 @@ func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Paym
 	if err != nil {
 		return nil, err
 	}
-	quota, read, err := a.store.PublicSession(r.Context(),
-		store.PublicAdmission{Subject: clientaddr.LimitKey(address), Limit: a.publicLimit}, id)
-	a.setQuotaHeaders(w, addressQuota, quota, err)
+	read, err := a.readPublic(w, r, clientaddr.LimitKey(address), id)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -67,8 +68,7 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 			}
 		}()
 	}
-	quota, read, err := a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
-	a.setQuotaHeaders(w, addressQuota, quota, err)
+	read, err := a.readPublic(w, r, subject, id)
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,18 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	watched := watch
 	watch = nil // the stream stops it
 	return a.streamStatus(w, watched, &read, expires)
+}
+
+// readPublic reads what a payer may see, in turn with other payers.
+func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject string, id session.ID) (read store.PublicSession, err error) {
+	if err := a.payers.enter(r.Context()); err != nil {
+		return store.PublicSession{}, err
+	}
+	defer func() { a.payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
+	var quota ratelimit.Quota
+	quota, read, err = a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	a.setQuotaHeaders(w, addressQuota, quota, err)
+	return read, err
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.

@@ -142,6 +142,7 @@ var errorResponses = []struct {
 	{errSettlementUnknown, errorResponse{http.StatusServiceUnavailable, codeReportUnknown, reportAgain}},
 	{redis.ErrUnavailable, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
 	{redis.ErrCorrupt, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
+	{errPayersWaiting, errorResponse{http.StatusServiceUnavailable, codeUnavailable, "too many payers are waiting; retry after the time in Retry-After"}},
 	{live.ErrTooMany, errorResponse{http.StatusServiceUnavailable, codeTooManyStreams, "too many open streams; poll, or retry after the time in Retry-After"}},
 	{live.ErrTooManyFromAddress, errorResponse{http.StatusServiceUnavailable, codeTooManyStreams, "too many open streams of your address; close some, or poll"}},
 	{errKubernetes, errorResponse{http.StatusServiceUnavailable, codeUnavailable, retryLater}},
@@ -218,7 +219,7 @@ func (b base) beginError(w http.ResponseWriter, r *http.Request, err error) (res
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", unavailableSeconds)
 	}
-	if errors.Is(err, live.ErrTooMany) || errors.Is(err, live.ErrTooManyFromAddress) {
+	if errors.Is(err, errPayersWaiting) || errors.Is(err, live.ErrTooMany) || errors.Is(err, live.ErrTooManyFromAddress) {
 		refuseStream(w)
 	} else if response.status >= http.StatusInternalServerError {
 		b.log.Error("request failed", "method", r.Method, "route", r.Pattern,

@@ -26,6 +26,7 @@ type publicAPI struct {
 	rotator     rotator
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
+	payers      *payerQueue
 	live        *live.Hub
 	streams     *streams
 	wrongKeys   *wrongKeys

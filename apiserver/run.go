@@ -198,6 +198,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
 		unlisted:    r.unlisted,
+		payers:      newPayerQueue(r.options.MaxConnections, r.registry),
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
@@ -24,6 +25,11 @@ const bound = time.Second
 type outage struct {
 	name       string
 	begin, end func(*deployment)
+}
+
+// pausedRedis lets callers wait for answers that do not come, so it is also tried under load.
+var pausedRedis = outage{
+	"Redis paused (SIGSTOP)", func(s *deployment) { s.redis.Pause() }, func(s *deployment) { s.redis.Resume() },
 }
 
 func outages() []outage {
@@ -48,7 +54,7 @@ func outages() []outage {
 		{"Redis resets each connection", reset, kept},
 		{"Redis breaks off amid its answers", cutShort, whole},
 		{"Redis unreachable (refused)", func(s *deployment) { s.toRedis.cut() }, func(s *deployment) { s.toRedis.mend(s.t) }},
-		{"Redis paused (SIGSTOP)", func(s *deployment) { s.redis.Pause() }, func(s *deployment) { s.redis.Resume() }},
+		pausedRedis,
 		{"Redis full (OOM)", full, roomy},
 		{"Redis without its replicas (NOREPLICAS)", alone, joined},
 		{
@@ -79,6 +85,12 @@ func outageFaults() []fault {
 		all = append(all, fault{
 			"P6", o.name, "503 with Retry-After within 1 s, nothing grows, ready all the time, back by itself",
 			func(t *testing.T) (int, string) { t.Helper(); return tryOutage(t, o) },
+		})
+	}
+	for _, rate := range []int{100, 800, 1500} {
+		all = append(all, fault{
+			"P6", fmt.Sprintf("%s, %d requests/s", pausedRedis.name, rate), "503 with Retry-After within 1 s, memory flat, ready all the time, back by itself",
+			func(t *testing.T) (int, string) { t.Helper(); return tryLoadedOutage(t, pausedRedis, rate) },
 		})
 	}
 	return all
@@ -141,6 +153,87 @@ func tryOutage(t *testing.T, o outage) (tried int, seen string) {
 	return rounds, fmt.Sprintf("%d calls, all 503, the slowest after %d ms; served again after %d ms; goroutines %.0f, %.0f during, memory %.0f MB, %.0f during",
 		calls.Load(), slowest.Milliseconds(), slowestReturn.Milliseconds(), before[goroutines], during[goroutines],
 		before[resident]/1e6, during[resident]/1e6)
+}
+
+// tryLoadedOutage has new requests come all the time, as tills and payers do, whether or not the earlier ones were answered.
+func tryLoadedOutage(t *testing.T, o outage, rate int) (tried int, seen string) {
+	t.Helper()
+	s := deploy(t, 1, 1)
+	s.Merchant("coffee", func(m *v1alpha1.Merchant) {
+		m.Spec.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 10_000}
+	})
+	key := s.apiKey("till", "coffee")
+	api := s.replicas[0]
+	id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")
+	client := caller{&http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: rate, IdleConnTimeout: 5 * time.Second}}}
+	ask := func(n int) (fixture.Answer, error) {
+		switch n % 4 {
+		case 0:
+			return client.call(api.public, http.MethodGet, sessions+"/"+id, key, "")
+		case 1:
+			return client.call(api.public, http.MethodGet, "/api/v1/public/sessions/"+id, "", "")
+		default:
+			return client.call(api.public, http.MethodPost, sessions, key, `{"amountCents":100}`)
+		}
+	}
+	before := gauges(t, api.ops)
+	stopProbing := probe(t, api.process, s.dispatchers[0])
+	defer stopProbing()
+
+	const lasts, tick = 4 * time.Second, 10 * time.Millisecond
+	var mu sync.Mutex
+	var slowest time.Duration
+	var wrong fixture.Answer
+	var failed error
+	calls, others := 0, 0
+	take := func(got fixture.Answer, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		slowest = max(slowest, got.Took)
+		if err != nil || !unavailable(got) || got.Header.Get("Retry-After") == "" || got.Text("error") == "" {
+			others++
+			wrong, failed = got, err
+		}
+	}
+	o.begin(s)
+	var asking sync.WaitGroup
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var during map[string]float64
+	for sent, began := 0, time.Now(); time.Since(began) < lasts; <-ticker.C {
+		due := int(time.Since(began).Seconds() * float64(rate))
+		for n := sent; n < due; n++ {
+			asking.Go(func() { take(ask(n)) })
+		}
+		sent = due
+		if during == nil && time.Since(began) > lasts/2 {
+			during = gauges(t, api.ops)
+		}
+	}
+	asking.Wait()
+	o.end(s)
+	back := time.Now()
+	eventually(t, "the API serves again", func() bool {
+		got, err := ask(2)
+		return err == nil && got.Status == http.StatusCreated
+	})
+	served := time.Since(back)
+	stopProbing()
+	client.http.CloseIdleConnections()
+	if others > 0 {
+		t.Errorf("%d of %d calls were answered otherwise, such as %d %v, %v; want 503 with Retry-After", others, calls, wrong.Status, wrong.Header, failed)
+	}
+	if slowest > bound {
+		t.Errorf("the slowest answer took %s, want at most %s", slowest, bound)
+	}
+	// A request has a connection and two goroutines; those of the time that one may take are held at once.
+	held := 2 * float64(rate) * bound.Seconds()
+	checkFlat(t, api.ops, map[string]float64{
+		goroutines: before[goroutines] + held, resident: before[resident], openFiles: before[openFiles],
+	}, during)
+	return 1, fmt.Sprintf("%d calls, all 503, the slowest after %d ms; served again after %d ms; goroutines %.0f, %.0f during, memory %.0f MB, %.0f during",
+		calls, slowest.Milliseconds(), served.Milliseconds(), before[goroutines], during[goroutines], before[resident]/1e6, during[resident]/1e6)
 }
 
 // many lets callers ask this often each, at once.

@@ -1,0 +1,109 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/test/await"
+)
+
+// crowd fills the places of a queue, and has so many more payers wait, whose errors the channel gets.
+func crowd(t *testing.T, q *payerQueue, waiting int) <-chan error {
+	t.Helper()
+	for range payersServed {
+		if err := q.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entered := make(chan error, waiting)
+	for i := range waiting {
+		go func() { entered <- q.enter(t.Context()) }()
+		q.wantWaiting(t, i+1)
+	}
+	return entered
+}
+
+func (q *payerQueue) wantWaiting(t *testing.T, want int) {
+	t.Helper()
+	await.Until(t, 20*time.Second, fmt.Sprint(want, " payers wait"), func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.waiting == want
+	})
+}
+
+// However many payers come, only some are served at a time, and each of the others in turn.
+func TestPayerQueue_Crowd(t *testing.T) {
+	q := newPayerQueue(2000, prometheus.NewRegistry())
+	entered := crowd(t, q, 500)
+	for left := 499; left >= 0; left-- {
+		q.leave(nil)
+		if err := <-entered; err != nil {
+			t.Fatal(err)
+		}
+		q.wantWaiting(t, left)
+	}
+	if served := len(q.places); served != payersServed {
+		t.Errorf("%d payers are served at a time, want %d", served, payersServed)
+	}
+}
+
+// Nobody waits for a Redis that does not answer: the error of one read is that of all who wait.
+func TestPayerQueue_Outage(t *testing.T) {
+	q := newPayerQueue(2000, prometheus.NewRegistry())
+	entered := crowd(t, q, 200)
+	q.leave(fmt.Errorf("read: %w", redis.ErrUnavailable))
+	unavailable := 0
+	for range 200 {
+		if err := <-entered; errors.Is(err, redis.ErrUnavailable) {
+			unavailable++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if unavailable < 199 { // one may have taken the place
+		t.Errorf("%d of 200 payers were told at once, want all", unavailable)
+	}
+}
+
+// Half of the connections are left for tills: a payer beyond the other half is refused at once.
+func TestPayerQueue_Full(t *testing.T) {
+	q := newPayerQueue(20, prometheus.NewRegistry())
+	entered := crowd(t, q, 10)
+	if err := q.enter(t.Context()); !errors.Is(err, errPayersWaiting) {
+		t.Errorf("the eleventh who waits: %v, want errPayersWaiting", err)
+	}
+	for range 10 {
+		q.leave(nil)
+		if err := <-entered; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPayerQueue_ClientLeaves(t *testing.T) {
+	q := newPayerQueue(20, prometheus.NewRegistry())
+	entered := crowd(t, q, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	var left sync.WaitGroup
+	left.Go(func() {
+		if err := q.enter(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that left: %v, want context.Canceled", err)
+		}
+	})
+	q.wantWaiting(t, 2)
+	leave()
+	left.Wait()
+	q.wantWaiting(t, 1)
+	q.leave(nil)
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+}
