@@ -2,6 +2,7 @@ package published_test
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -172,9 +173,7 @@ func wantEdited(t *testing.T, before, after []byte, fields map[string]any) {
 	if err := json.Unmarshal(after, &got); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range fields {
-		want[name] = value
-	}
+	maps.Copy(want, fields)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package directory
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -27,9 +28,7 @@ func laterVersion(t testing.TB, data []byte, change map[string]any) []byte {
 		}
 	}
 	fields["version"], fields["permissions"] = 2, []any{1}
-	for name, value := range change {
-		fields[name] = value
-	}
+	maps.Copy(fields, change)
 	out, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
