@@ -161,7 +161,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "NAME is missing"}, {"Till", "is not the name"}, {"till --overlap=-1s", "--overlap must be whole seconds from 0s to 8760h"}, {"till --overlap=1500ms", "--overlap must be whole seconds"},
 		{"till --trigger=" + strings.Repeat("x", 257), "--trigger has 257 characters, at most 256"},
 	}, badWrites("till ")...),
-	"keys disable":    append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
+	"keys disable":    append([]struct{ args, want string }{{"", "NAME is missing"}, {"till --force=maybe", "--force must be true or false"}}, badWrites("till ")[:4]...),
 	"keys enable":     append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
 	"keys reveal":     {{"", "NAME is missing"}, {"Till", "is not the name"}},
 	"explain-401":     {{"--key-stdin=maybe", "--key-stdin must be true or false"}, {"--key-stdin --from=x", "--from must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
