@@ -116,6 +116,7 @@ func (d *dispatcher) prepare() {
 		attempt:   d.attempt,
 		deferJobs: d.deferJobs,
 		drained:   func() { wake(d.drained) },
+		tenants:   map[string]*tenant{},
 	}
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)

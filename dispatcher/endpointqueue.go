@@ -1,7 +1,10 @@
 package dispatcher
 
 import (
+	"cmp"
+	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,23 +30,57 @@ type endpointQueues struct {
 	now       func() time.Time
 	attempt   func(ctx context.Context, j job) attemptResult
 	deferJobs func(ctx context.Context, delay time.Duration, reason string, jobs ...job)
-	// drained is called when a queue that was full is half empty.
+	// drained is called when there is room again in a queue that was full.
 	drained func()
 
 	mu       sync.Mutex
 	queues   [session.Buckets]map[string]*endpointQueue // by account
-	ready    []*endpointQueue                           // may start an attempt; they take turns
+	tenants  map[string]*tenant                         // by namespace
+	ready    []*tenant                                  // with a queue that may start an attempt; they take turns
+	turns    uint64
 	inFlight int
 	waiting  int
 	closed   bool
 	attempts sync.WaitGroup
 }
 
-// queueLimits bound attempts in progress, of one endpoint and of all, and the jobs that wait for each. With so many nothing more is
-// leased, for that endpoint or for any; what was leased already is taken.
+// tenant is what a dispatcher holds for the merchants of a namespace.
+type tenant struct {
+	namespace string
+	queues    int // of its merchants
+	inFlight  int
+	ready     readyQueues
+}
+
+// queueLimits bound attempts in progress, of one endpoint and of all, and the jobs that wait for each.
 type queueLimits struct {
 	endpointAttempts, attempts int
 	jobsPerAttempt             int
+}
+
+// kept is how many attempts are kept for namespaces that have none in progress, and as many again for endpoints.
+func (l queueLimits) kept() int { return l.attempts / 16 }
+
+// workedOff is the time in which an endpoint should work off its waiting jobs.
+const workedOff = 500 * time.Millisecond
+
+// waiting is how many jobs may wait for an endpoint: fewer if it is slow, for they would only keep others' out.
+func (l queueLimits) waiting(queue *endpointQueue) int {
+	each := l.jobsPerAttempt
+	if queue.pace > 0 {
+		each = min(each, int(workedOff/queue.pace))
+	}
+	return each * queue.attempts(l.endpointAttempts)
+}
+
+// room is for how many more jobs of an endpoint there is room, waiting or in progress; 0 until it is worth a lease.
+func (l queueLimits) room(queue *endpointQueue) int {
+	waiting := l.waiting(queue)
+	room := waiting + queue.attempts(l.endpointAttempts) - queue.inFlight - len(queue.jobs)
+	if room < max(1, waiting/2) {
+		return 0
+	}
+	return room
 }
 
 // attemptResult is what an attempt says about its endpoint.
@@ -55,35 +92,61 @@ const (
 	failed
 )
 
-// jobLimit is the number of waiting jobs with which a queue is full.
-func (q *endpointQueues) jobLimit(queue *endpointQueue) int {
-	return q.limits.jobsPerAttempt * queue.attempts(q.limits.endpointAttempts)
-}
-
-// room reports whether there is room for more jobs, and which accounts of the bucket may have none: their queue is full, or their
-// breaker is open.
-func (q *endpointQueues) room(bucket session.Bucket) (blocked []string, ok bool) {
+// room returns for how many more jobs of the bucket's accounts there is room; 0: the queue is full, or its breaker is open. each is
+// the room for any other account; 0: nothing may be leased. With many waiting jobs there is room for one of an account that has none here,
+// so that what waits for slow endpoints keeps nobody's events in Redis.
+func (q *endpointQueues) room(bucket session.Bucket) (room map[string]int, each int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
+	now, limit := q.now(), q.limits.jobsPerAttempt*q.limits.attempts
+	room = make(map[string]int, len(q.queues[bucket]))
 	for account, queue := range q.queues[bucket] {
-		if queue.full || queue.breaker.remaining(now) > 0 {
-			blocked = append(blocked, account)
+		free := q.limits.room(queue)
+		queue.full = free == 0 || q.waiting >= limit
+		switch {
+		case queue.forgettable(now):
+			q.forget(account, bucket, queue)
+		case queue.full || queue.breaker.remaining(now) > 0:
+			room[account] = 0
+		default:
+			room[account] = free
 		}
 	}
-	return blocked, q.waiting < q.limits.jobsPerAttempt*q.limits.attempts
+	switch {
+	case q.waiting < limit:
+		return room, q.limits.jobsPerAttempt
+	case q.waiting < 2*limit:
+		return room, 1
+	}
+	return room, 0
 }
 
-// queue returns the queue of the event's account, which may be a new one.
-func (q *endpointQueues) queue(event outbox.Event) *endpointQueue {
-	bucket, account := event.Bucket(), event.Account()
+// queue returns the queue of the job's account, which may be a new one.
+func (q *endpointQueues) queue(j job) *endpointQueue {
+	bucket, account, namespace := j.lease.Event.Bucket(), j.lease.Event.Account(), j.endpoint.Merchant.Namespace
+	if known := q.queues[bucket][account]; known != nil {
+		return known
+	}
 	if q.queues[bucket] == nil {
 		q.queues[bucket] = map[string]*endpointQueue{}
 	}
-	if q.queues[bucket][account] == nil {
-		q.queues[bucket][account] = &endpointQueue{}
+	owner := q.tenants[namespace]
+	if owner == nil {
+		owner = &tenant{namespace: namespace}
+		q.tenants[namespace] = owner
 	}
-	return q.queues[bucket][account]
+	owner.queues++
+	queue := &endpointQueue{tenant: owner}
+	q.queues[bucket][account] = queue
+	return queue
+}
+
+// forget forgets an idle queue.
+func (q *endpointQueues) forget(account string, bucket session.Bucket, queue *endpointQueue) {
+	delete(q.queues[bucket], account)
+	if queue.tenant.queues--; queue.tenant.queues == 0 {
+		delete(q.tenants, queue.tenant.namespace)
+	}
 }
 
 // offer queues a job, or returns for how long to defer it, and why. ctx is of attempts.
@@ -93,7 +156,7 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	if q.closed {
 		return 0, deferredStopping, false
 	}
-	queue := q.queue(j.lease.Event)
+	queue := q.queue(j)
 	if open := queue.breaker.remaining(q.now()); open > 0 {
 		return open, deferredBreaker, false
 	}
@@ -101,16 +164,62 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 	q.waiting++
 	q.enlist(queue)
 	q.startAttempts(ctx)
-	queue.full = queue.full || len(queue.jobs) >= q.jobLimit(queue)
 	return 0, "", true
 }
 
-// enlist puts a queue behind the ready ones if it may start an attempt.
+// enlist puts a queue where it belongs among the ready ones: there it is while it may start an attempt. It must follow each change of what
+// the queue has waiting and in progress. If there is room again in a full queue, more may be leased.
 func (q *endpointQueues) enlist(queue *endpointQueue) {
-	if !queue.enlisted && queue.mayStart(q.limits.endpointAttempts) {
-		queue.enlisted = true
-		q.ready = append(q.ready, queue)
+	if queue.full && q.limits.room(queue) > 0 {
+		queue.full = false
+		q.drained()
 	}
+	owner, ready := queue.tenant, queue.mayStart(q.limits.endpointAttempts)
+	switch {
+	case ready && queue.enlisted:
+		heap.Fix(&owner.ready, queue.index)
+	case ready:
+		q.turns++
+		queue.turn, queue.enlisted = q.turns, true
+		heap.Push(&owner.ready, queue)
+		if len(owner.ready) == 1 {
+			q.ready = append(q.ready, owner)
+		}
+	case queue.enlisted:
+		queue.enlisted = false
+		heap.Remove(&owner.ready, queue.index)
+		if len(owner.ready) == 0 {
+			at := slices.Index(q.ready, owner)
+			q.ready = slices.Delete(q.ready, at, at+1)
+		}
+	}
+}
+
+// next returns the queue that has the next attempt: of the namespace with the fewest in progress, the endpoint with the fewest. Slow
+// attempts stay in progress, so this shares the time of attempts, not their number, and only while others wait. nil: nobody may have one.
+func (q *endpointQueues) next() *endpointQueue {
+	var next *tenant
+	for _, candidate := range q.ready {
+		if (next == nil || candidate.inFlight < next.inFlight) && q.mayTake(candidate, candidate.ready[0]) {
+			next = candidate
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	return next.ready[0]
+}
+
+// mayTake reports whether there is a free place for an attempt that is not kept for others.
+func (q *endpointQueues) mayTake(owner *tenant, queue *endpointQueue) bool {
+	free := q.limits.attempts - q.inFlight
+	if owner.inFlight > 0 {
+		free -= q.limits.kept()
+	}
+	if queue.inFlight > 0 {
+		free -= q.limits.kept()
+	}
+	return free > 0
 }
 
 // startAttempts starts attempts while there are free places.
@@ -120,39 +229,37 @@ func (q *endpointQueues) startAttempts(ctx context.Context) {
 	}
 }
 
-// take takes a place and a job for it, from each ready queue in turn. false: there is no place, or no job.
+// take takes a place and a job for it. false: there is no place, or no job.
 func (q *endpointQueues) take() (queue *endpointQueue, next job, ok bool) {
-	for q.inFlight < q.limits.attempts && len(q.ready) > 0 {
-		queue = q.ready[0]
-		q.ready = q.ready[1:]
-		queue.enlisted = false
-		if !queue.mayStart(q.limits.endpointAttempts) {
-			continue
-		}
-		next = queue.pop()
-		q.waiting--
-		q.noteRoom(queue)
-		queue.inFlight++
-		q.inFlight++
-		q.enlist(queue)
-		return queue, next, true
+	queue = q.next()
+	if queue == nil {
+		return nil, job{}, false
 	}
-	return nil, job{}, false
+	next = queue.pop()
+	q.waiting--
+	q.count(queue, 1)
+	q.turns++
+	queue.turn = q.turns
+	q.enlist(queue)
+	if at := slices.Index(q.ready, queue.tenant); at >= 0 { // the next turn is another namespace's
+		q.ready = append(slices.Delete(q.ready, at, at+1), queue.tenant)
+	}
+	return queue, next, true
+}
+
+// count counts attempts in progress.
+func (q *endpointQueues) count(queue *endpointQueue, attempts int) {
+	queue.inFlight += attempts
+	queue.tenant.inFlight += attempts
+	q.inFlight += attempts
 }
 
 // work makes an attempt, and further ones while there are any: the stack of a new goroutine would have to grow for each.
 func (q *endpointQueues) work(ctx context.Context, queue *endpointQueue, j job) {
 	for ok := true; ok; {
+		started := time.Now() // a jump of the clock is no slow attempt
 		result := q.run(ctx, j)
-		queue, j, ok = q.finish(ctx, queue, j, result)
-	}
-}
-
-// noteRoom notes that there is room for more jobs in a full queue, once it is half empty.
-func (q *endpointQueues) noteRoom(queue *endpointQueue) {
-	if queue.full && len(queue.jobs) <= q.jobLimit(queue)/2 {
-		queue.full = false
-		q.drained()
+		queue, j, ok = q.finish(ctx, queue, j, result, time.Since(started))
 	}
 }
 
@@ -167,10 +274,12 @@ func (q *endpointQueues) run(ctx context.Context, j job) attemptResult {
 
 // finish frees the place of an attempt, and takes the next job. If the result opens the breaker, it defers the waiting jobs of the
 // endpoint.
-func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job, result attemptResult) (*endpointQueue, job, bool) {
+func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job, result attemptResult, took time.Duration) (*endpointQueue, job, bool) {
 	q.mu.Lock()
-	queue.inFlight--
-	q.inFlight--
+	q.count(queue, -1)
+	if result != inconclusive {
+		queue.note(took)
+	}
 	var rest []job
 	var delay time.Duration
 	switch result {
@@ -180,14 +289,13 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 		if queue.breaker.failed(q.now()) {
 			rest, delay = queue.clear(), queue.breaker.remaining(q.now())
 			q.waiting -= len(rest)
-			q.noteRoom(queue)
 		}
 	case inconclusive:
 	}
-	if queue.idle() {
-		delete(q.queues[j.lease.Event.Bucket()], j.lease.Event.Account())
-	}
 	q.enlist(queue)
+	if queue.idle() && !queue.breaker.failing() {
+		q.forget(j.lease.Event.Account(), j.lease.Event.Bucket(), queue)
+	}
 	next, nextJob, ok := q.take()
 	q.startAttempts(ctx)
 	q.mu.Unlock()
@@ -205,6 +313,7 @@ func (q *endpointQueues) close(ctx context.Context) {
 	for _, queues := range q.queues {
 		for _, queue := range queues {
 			rest = append(rest, queue.clear()...)
+			q.enlist(queue)
 		}
 	}
 	q.waiting = 0
@@ -237,11 +346,43 @@ func (q *endpointQueues) attemptsInFlight() int {
 
 // endpointQueue is what a dispatcher holds for one account.
 type endpointQueue struct {
+	tenant   *tenant
 	jobs     []job // wait for an attempt
 	inFlight int
 	breaker  breaker
-	enlisted bool // among the ready ones
-	full     bool // until it is half empty
+	pace     time.Duration // of its attempts, a moving average; 0: not known
+	full     bool          // its merchant was blocked, until there is room again
+
+	// Among the ready ones of the tenant.
+	enlisted bool
+	index    int
+	turn     uint64
+}
+
+// readyQueues is a heap of queues that may start an attempt: those with the fewest in progress first, and then in turn.
+type readyQueues []*endpointQueue
+
+func (r readyQueues) Len() int { return len(r) }
+func (r readyQueues) Less(a, b int) bool {
+	return cmp.Or(cmp.Compare(r[a].inFlight, r[b].inFlight), cmp.Compare(r[a].turn, r[b].turn)) < 0
+}
+
+func (r readyQueues) Swap(a, b int) {
+	r[a], r[b] = r[b], r[a]
+	r[a].index, r[b].index = a, b
+}
+
+func (r *readyQueues) Push(queue any) {
+	added := queue.(*endpointQueue) //nolint:forcetypeassert // container/heap has no types
+	added.index = len(*r)
+	*r = append(*r, added)
+}
+
+func (r *readyQueues) Pop() any {
+	last := (*r)[len(*r)-1]
+	(*r)[len(*r)-1] = nil // free its memory
+	*r = (*r)[:len(*r)-1]
+	return last
 }
 
 // attempts is how many may be in progress: one at first and after a failure, and one more with each success, up to the limit. So
@@ -267,9 +408,20 @@ func (q *endpointQueue) clear() []job {
 	return jobs
 }
 
-// idle reports whether there is nothing to remember of the queue.
-func (q *endpointQueue) idle() bool {
-	return len(q.jobs) == 0 && q.inFlight == 0 && !q.breaker.failing()
+// note notes how long an attempt took.
+func (q *endpointQueue) note(took time.Duration) {
+	if q.pace == 0 {
+		q.pace = took
+	}
+	q.pace += (took - q.pace) / 4
+}
+
+// idle reports whether nothing waits or is in progress.
+func (q *endpointQueue) idle() bool { return len(q.jobs) == 0 && q.inFlight == 0 }
+
+// forgettable reports whether the queue is idle and its last failure is long ago.
+func (q *endpointQueue) forgettable(now time.Time) bool {
+	return q.idle() && now.Sub(q.breaker.failedAt) > maxIdle
 }
 
 const (
@@ -277,6 +429,8 @@ const (
 	breakerThreshold = 5
 	// A breaker stays open for minOpen at first, twice as long each time, at most for maxOpen.
 	minOpen, maxOpen = 5 * time.Second, time.Minute
+	// maxIdle is how long the failures of an endpoint without events are remembered.
+	maxIdle = time.Hour
 )
 
 // breaker is a circuit breaker: it stops attempts to an endpoint that only fails. The zero breaker is closed. After it
@@ -284,7 +438,7 @@ const (
 // dispatcher; what all must agree on is in Redis.
 type breaker struct {
 	failures, successes int // in a row
-	openUntil           time.Time
+	failedAt, openUntil time.Time
 }
 
 // remaining is how long the breaker stays open.
@@ -298,7 +452,7 @@ func (b *breaker) succeeded() { *b = breaker{successes: b.successes + 1} }
 // failed counts a failure and reports whether the breaker is open now.
 func (b *breaker) failed(now time.Time) bool {
 	b.failures++
-	b.successes = 0
+	b.successes, b.failedAt = 0, now
 	if b.failures < breakerThreshold {
 		return false
 	}

@@ -3,11 +3,16 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -26,7 +31,7 @@ type queueFixture struct {
 func newQueueFixture(limits queueLimits) *queueFixture {
 	f := &queueFixture{clock: noon, answers: map[string]chan attemptResult{}}
 	f.endpointQueues = &endpointQueues{limits: limits, now: f.now, attempt: f.attempt, deferJobs: f.deferJobs,
-		drained: func() { f.drains++ }}
+		drained: func() { f.drains++ }, tenants: map[string]*tenant{}}
 	return f
 }
 
@@ -68,19 +73,25 @@ func (f *queueFixture) deferJobs(_ context.Context, _ time.Duration, reason stri
 	}
 }
 
+// jobOf returns a job of a merchant. What is before a slash in its name is the namespace; else it has one of its own.
+func (f *queueFixture) jobOf(merchant string, n int) job {
+	namespace, _, _ := strings.Cut(merchant, "/")
+	return job{
+		lease:    outbox.Lease{Event: outbox.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
+		endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace}},
+		startBy:  f.now().Add(13 * time.Second), leaseEnd: f.now().Add(30 * time.Second),
+	}
+}
+
 func (f *queueFixture) offerOf(merchant string, n int) (delay time.Duration, reason string) {
-	id := fmt.Sprintf("%s%d", merchant, n)
-	delay, reason, _ = f.offer(context.Background(), job{
-		lease:   outbox.Lease{Event: outbox.Event{ID: id, MerchantID: merchant}},
-		startBy: f.now().Add(13 * time.Second), leaseEnd: f.now().Add(30 * time.Second),
-	})
+	delay, reason, _ = f.offer(context.Background(), f.jobOf(merchant, n))
 	return delay, reason
 }
 
 // prove makes endpoints that have had a success, so that two attempts of each may be in progress.
 func (f *queueFixture) prove(merchants ...string) {
 	for _, merchant := range merchants {
-		f.queue(outbox.Event{MerchantID: merchant}).breaker.successes = 1
+		f.queue(f.jobOf(merchant, 0)).breaker.successes = 1
 	}
 }
 
@@ -93,6 +104,11 @@ func (f *queueFixture) seen(of *[]string) []string {
 func (f *queueFixture) awaitStarted(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("started are %v", want), func() bool { return slices.Equal(f.seen(&f.started), want) })
+}
+
+func (f *queueFixture) awaitInFlight(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d attempts are in progress", want), func() bool { return f.attemptsInFlight() == want })
 }
 
 func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
@@ -126,6 +142,9 @@ func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
 		if len(queues) != 0 || f.attemptsInFlight() != 0 || f.waiting != 0 {
 			t.Errorf("left are %d queues, %d attempts, %d events", len(queues), f.attemptsInFlight(), f.waiting)
 		}
+	}
+	if len(f.tenants) != 0 {
+		t.Errorf("left are %d namespaces", len(f.tenants))
 	}
 }
 
@@ -205,29 +224,34 @@ func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
 func TestWhatWaitsIsBounded(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 2, jobsPerAttempt: 2})
 	bucket := outbox.Event{MerchantID: "a"}.Bucket()
-	want := func(when string, wantFull []string, wantRoom bool) {
+	want := func(when string, wantRoom map[string]int, wantEach int) {
 		t.Helper()
-		if full, room := f.room(bucket); !slices.Equal(full, wantFull) || room != wantRoom {
-			t.Errorf("%s: full are %v, room for others: %t", when, full, room)
+		if room, each := f.room(bucket); !maps.Equal(room, wantRoom) || each != wantEach {
+			t.Errorf("%s: room for %v, and for %d of each other", when, room, each)
 		}
 	}
+	want("nothing here", map[string]int{}, 2)
 	f.offerOf("a", 0)
 	f.offerOf("a", 1)
-	want("one attempt and one waiting event", nil, true)
+	want("one attempt and one waiting event", map[string]int{"a": 1}, 2)
 	f.offerOf("a", 2)
-	want("two waiting events", []string{"a"}, true)
-	if full, _ := f.room(bucket + 1); full != nil {
+	want("two waiting events", map[string]int{"a": 0}, 2)
+	if full, _ := f.room(bucket + 1); len(full) != 0 {
 		t.Errorf("in another bucket %v are full", full)
 	}
 	for _, merchant := range []string{"b", "c", "d"} {
 		f.offerOf(merchant, 0) // one of them has the other place
 	}
-	want("four waiting events", []string{"a"}, false)
-	for _, id := range []string{"a0", "b0", "c0"} {
+	want("four waiting events", map[string]int{"a": 0}, 1)
+	for n := range 4 {
+		f.offerOf("e", n)
+	}
+	want("eight waiting events", map[string]int{"a": 0}, 0)
+	for _, id := range []string{"b0", "c0", "d0", "e0", "e1", "e2", "e3", "a0"} {
 		f.answer(id) <- succeeded
 	}
-	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0")
-	want("half of the queue", nil, true)
+	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0", "e0", "e1", "e2", "e3")
+	want("half of the queue", map[string]int{"a": 1}, 2)
 	if f.drains != 1 {
 		t.Errorf("%d polls were requested", f.drains)
 	}
@@ -237,8 +261,135 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
 	f.answer("a1") <- succeeded
-	f.answer("d0") <- succeeded
 	f.wait(patience)
+}
+
+// An endpoint that answers slowly has fewer events waiting here: they would keep others' out. Its free attempts are always filled.
+func TestQueueLimits_Room(t *testing.T) {
+	limits := queueLimits{endpointAttempts: 8, attempts: 512, jobsPerAttempt: 16}
+	for name, row := range map[string]struct {
+		took              time.Duration
+		inFlight, waiting int
+		want              int
+	}{
+		"not known":            {0, 0, 0, 8 * 17},
+		"quick":                {10 * time.Millisecond, 8, 20, 8*16 - 20},
+		"quick, nearly full":   {10 * time.Millisecond, 8, 65, 0},
+		"100 ms":               {100 * time.Millisecond, 8, 0, 8 * 5},
+		"slow":                 {10 * time.Second, 0, 0, 8},
+		"slow, one place left": {10 * time.Second, 7, 0, 1},
+		"slow, no place left":  {10 * time.Second, 8, 0, 0},
+		"slow, nothing begun":  {10 * time.Second, 0, 9, 0},
+	} {
+		queue := &endpointQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]job, row.waiting)}
+		queue.note(row.took)
+		if got := limits.room(queue); got != row.want {
+			t.Errorf("%s: room for %d, want %d", name, got, row.want)
+		}
+	}
+}
+
+// Sixteen merchants answer slowly, and well: each may have eight attempts. All of them together do not keep others waiting, of the same
+// namespace or of another.
+func TestTake_SlowEndpoints(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 8, attempts: 64, jobsPerAttempt: 16})
+	const kept = 64 / 16
+	slow := func(i int) string { return fmt.Sprintf("slow/%c", 'a'+i) }
+	for i := range 16 {
+		f.queue(f.jobOf(slow(i), 0)).breaker.successes = 7
+	}
+	for n := range 8 {
+		for i := range 16 {
+			f.offerOf(slow(i), n)
+		}
+	}
+	f.awaitInFlight(t, 64-2*kept) // the rest is for endpoints and namespaces that have none in progress
+	for i := range kept + 3 {
+		f.offerOf(fmt.Sprintf("slow/quick%d-", i), 0)
+	}
+	f.awaitInFlight(t, 64-kept)
+	for i := range kept + 2 {
+		f.offerOf(fmt.Sprintf("other%d/quick-", i), 0)
+	}
+	f.awaitInFlight(t, 64)
+
+	// The next places go to those who have the fewest in progress: namespaces first, then endpoints.
+	for i, want := range []string{"other4/quick-0", "other5/quick-0"} {
+		f.answer(slow(i) + "0") <- succeeded
+		eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
+	}
+	for i := range kept + 3 {
+		f.answer(slow(2+i) + "0") <- succeeded
+	}
+	for i := range kept + 3 {
+		want := fmt.Sprintf("slow/quick%d-0", i)
+		eventually(t, want+" has a place", func() bool { return slices.Contains(f.seen(&f.started), want) })
+	}
+	f.awaitInFlight(t, 64-kept)
+	f.finishAll(t)
+}
+
+// finishAll ends all attempts, and looks for what is left.
+func (f *queueFixture) finishAll(t *testing.T) {
+	t.Helper()
+	f.close(t.Context())
+	eventually(t, "all attempts have ended", func() bool {
+		for _, id := range f.seen(&f.started) {
+			select {
+			case f.answer(id) <- succeeded:
+			default: // it was answered before
+			}
+		}
+		return f.attemptsInFlight() == 0
+	})
+	f.wait(patience)
+	if len(f.ready) != 0 || f.inFlight != 0 || f.waiting != 0 {
+		t.Errorf("left are %d ready namespaces, %d attempts, %d events", len(f.ready), f.inFlight, f.waiting)
+	}
+}
+
+// A namespace alone has all places but those that are kept. While another one waits, it gets no more until they have equally many.
+func TestTake_NamespacesShare(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
+	for i := range 20 {
+		f.offerOf(fmt.Sprintf("big/%02d-", i), 0)
+	}
+	eventually(t, "it has all places", func() bool { return len(f.seen(&f.started)) == 8 })
+	for i := range 6 {
+		f.offerOf(fmt.Sprintf("small/%02d-", i), 0)
+	}
+	for _, id := range f.seen(&f.started)[:8] {
+		f.answer(id) <- succeeded
+	}
+	eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
+	f.mu.Lock()
+	inFlight := map[string]int{}
+	for _, id := range f.started[8:] {
+		namespace, _, _ := strings.Cut(id, "/")
+		inFlight[namespace]++
+	}
+	f.mu.Unlock()
+	if inFlight["big"] != 4 || inFlight["small"] != 4 {
+		t.Errorf("in progress are %v, want 4 of each", inFlight)
+	}
+	f.finishAll(t)
+}
+
+// An endpoint that failed and gets no more events is forgotten, and so is its namespace.
+func TestRoom_ForgetsOldFailures(t *testing.T) {
+	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
+	bucket := outbox.Event{MerchantID: "a"}.Bucket()
+	f.offerOf("a", 0)
+	f.answer("a0") <- failed
+	f.awaitInFlight(t, 0)
+	f.pass(maxIdle)
+	if room, _ := f.room(bucket); len(room) != 1 {
+		t.Error("the failure is forgotten already")
+	}
+	f.pass(time.Second)
+	if room, _ := f.room(bucket); len(room) != 0 || len(f.tenants) != 0 {
+		t.Errorf("after an hour there are %v, and %d namespaces", room, len(f.tenants))
+	}
 }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -18,13 +18,13 @@ import (
 // lease leases due events of a bucket and decides about each. ctx must outlive the shutdown of the loops: events that
 // were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	blocked, ok := d.queues.room(bucket)
-	if !ok {
+	room, each := d.queues.room(bucket)
+	if each == 0 {
 		return false, nil // the next poll tries again
 	}
 	asked := d.now()
 	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{
-		HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch, Blocked: blocked,
+		HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
 	})
 	for _, id := range leased.Undecodable {
 		d.metrics.deadLettered(outbox.Event{}, outbox.ReasonDecodeError)

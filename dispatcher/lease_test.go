@@ -288,7 +288,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	touched()
 	eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
 	eventually(t, "the events that were leased wait in Redis", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= leaseBatch-breakerThreshold
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= jobsPerAttempt-breakerThreshold
 	})
 	const seconds = 60
 	for second := range seconds {

@@ -23,9 +23,11 @@ type LeaseRequest struct {
 	For time.Duration
 	// Limit is the largest number of events.
 	Limit int
-	// Blocked are accounts whose events the dispatcher cannot try now. They stay where they are, and the account's turn is put off for a
-	// second, until one of them ends or another one comes. So a backlog costs the same whatever its length.
-	Blocked []string
+	// Each is the largest number of events of one account; 0: the limit.
+	Each int
+	// Room is the same for accounts of which it is another. 0: the dispatcher cannot try their events now. These stay where they are, and
+	// the account's turn is put off for a second, until one of them ends or another one comes. So a backlog costs the same whatever its length.
+	Room map[string]int
 }
 
 // blockedDelay is for how long the turn of a blocked account is put off. It is short because another dispatcher may try its events.
@@ -78,7 +80,7 @@ type Leased struct {
 // ReasonDecodeError is why an event that cannot be decoded is a dead letter.
 const ReasonDecodeError = "decode_error"
 
-// Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, its
+// Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, if there is room for it, its
 // longest due ones first, so that nobody's backlog delays another's. An event that cannot be read does not stand in the way of the
 // others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
@@ -86,9 +88,10 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	token := request.HolderIdentity + ":" + rand.Text()
 	args := []any{
 		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), blockedDelay.Milliseconds(),
+		cmp.Or(request.Each, request.Limit),
 	}
-	for _, account := range request.Blocked {
-		args = append(args, account)
+	for account, room := range request.Room {
+		args = append(args, account, room)
 	}
 	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)
 	if err != nil {

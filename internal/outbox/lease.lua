@@ -1,20 +1,24 @@
 -- Takes events that are due, a share for each merchant whose turn it is.
 -- KEYS[1] is the bucket's queue, KEYS[2] its due merchants.
 -- ARGV[1] how long to take them for in ms, ARGV[2] how many at most, ARGV[3] the token of the lease, ARGV[4] and ARGV[5] what the keys
--- of the bucket's endpoints and events begin with, ARGV[6] for how long in ms to put off the turn of the merchants that
--- are blocked, from ARGV[7] on.
+-- of the bucket's endpoints and events begin with, ARGV[6] for how long in ms to put off the turn of a merchant without room, ARGV[7] how
+-- many events of one merchant at most, from ARGV[8] on the merchants for which it is another number, and that number, in turn.
 -- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
 -- leased it looks again with its key declared (forget).
 
-for i = 7, #ARGV do
-  call('ZADD', due_key, 'XX', 'GT', now_ms + ARGV[6], ARGV[i])
+local room = {}
+for i = 8, #ARGV, 2 do
+  room[ARGV[i]] = tonumber(ARGV[i + 1])
+  if room[ARGV[i]] == 0 then
+    call('ZADD', due_key, 'XX', 'GT', now_ms + ARGV[6], ARGV[i])
+  end
 end
 
 local merchants = call('ZRANGEBYSCORE', due_key, '-inf', now_us / 1000, 'LIMIT', 0, ARGV[2])
 local left, more = tonumber(ARGV[2]), #merchants == tonumber(ARGV[2])
 local rows, endpoints = {}, {}
 for i, merchant in ipairs(merchants) do
-  local share = math.max(1, math.floor(left / (#merchants - i + 1)))
+  local share = math.max(1, math.min(math.floor(left / (#merchants - i + 1)), room[merchant] or ARGV[7]))
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
   if #waiting > 0 then

@@ -265,7 +265,7 @@ func TestAccountsWithoutRoomArePutOffTogether(t *testing.T) {
 	neighbour := s
 	neighbour.asks = storetest.MerchantOf(s.bucket())
 	other := neighbour.event(t)
-	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Blocked: []string{s.asks.MerchantID, "unknown"}})
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Room: map[string]int{s.asks.MerchantID: 0, "unknown": 0}})
 	must(t, err)
 	if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
 		t.Errorf("leased %v, and there are more: %t; want only %s", got, leased.More, other)
@@ -277,5 +277,32 @@ func TestAccountsWithoutRoomArePutOffTogether(t *testing.T) {
 	must(t, s.Delivered(t.Context(), held[0], "here")) // there is room again
 	if got := append(idsOf(held), idsOf(s.leaseFor(t, time.Hour, 10))...); !sameSet(got, ids) {
 		t.Errorf("leased %v, want each of %v", got, ids)
+	}
+}
+
+// What a dispatcher has no room for stays in Redis, and the others share what is left of the limit.
+func TestLease_Room(t *testing.T) {
+	s := newFixture(t)
+	slow, other := s, s
+	other.asks = storetest.MerchantOf(s.bucket())
+	for range 9 {
+		slow.event(t)
+		other.event(t)
+	}
+	request := outbox.LeaseRequest{For: time.Hour, Limit: 10, Each: 6, Room: map[string]int{slow.asks.MerchantID: 1}}
+	counts := map[string]int{}
+	for round := range 3 {
+		leased, err := s.Lease(t.Context(), s.bucket(), request)
+		must(t, err)
+		before := counts[other.asks.MerchantID]
+		for _, lease := range leased.Leases {
+			counts[lease.Event.MerchantID]++
+		}
+		if counts[slow.asks.MerchantID] != round+1 || counts[other.asks.MerchantID] > before+6 || !leased.More {
+			t.Errorf("round %d: leased %v, more: %t; want one of the slow one in each, at most 6 of the other", round, counts, leased.More)
+		}
+	}
+	if counts[other.asks.MerchantID] != 9 {
+		t.Errorf("leased %v, want all 9 of the other one", counts)
 	}
 }

@@ -110,14 +110,14 @@ func (s *deployment) addReplica(n int) {
 	s.replicas = append(s.replicas, r)
 }
 
-func (s *deployment) addDispatcher(n int) {
+func (s *deployment) addDispatcher(n int, flags ...string) {
 	s.t.Helper()
 	toKube, kubeconfig := s.proxy(fixture.DispatcherAccount)
 	ops := s.address()
-	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: []string{
+	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
 		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--ops-address", ops,
 		"--lease", "20s", "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
-	}}
+	}, flags...)}
 	s.t.Cleanup(d.kill)
 	d.restart(s.t)
 	s.dispatchers = append(s.dispatchers, d)

@@ -1,5 +1,5 @@
 // Package dispatcher is `bench dispatcher`: it measures the dispatcher's CPU for an event beside a bare HTTP client that posts the same
-// bytes to the same receivers, the delay until the first attempt, also while endpoints hang, and the cost of an idle dispatcher.
+// bytes to the same receivers, the delay until the first attempt, also while endpoints hang or are slow, and the cost of an idle dispatcher.
 package dispatcher
 
 import (
@@ -25,9 +25,12 @@ import (
 const (
 	merchants   = 64
 	perEndpoint = 8
-	// manyMerchants are those of the measurement in which some endpoints hang.
-	manyMerchants, hangingEndpoints = 1000, 100
-	isolationTime                   = 20 * time.Second
+	// manyMerchants are those of the measurement in which some endpoints hang or are slow.
+	manyMerchants, hangingEndpoints, slowEndpoints = 1000, 100, 64
+	isolationTime                                  = 20 * time.Second
+	// hangs is longer than the timeout of an attempt, and slowAnswer shorter. slowBacklog are the events that wait for each slow endpoint.
+	hangs, slowAnswer = time.Hour, 10 * time.Second
+	slowBacklog       = 500
 	// constantRate is the rate in events per second for which docs/performance promises a delay.
 	constantRate = 500
 )
@@ -61,6 +64,7 @@ type results struct {
 	TLS        []throughput  `json:"throughputTLS"`
 	NoneHang   []isolation   `json:"noneHang"`
 	SomeHang   []isolation   `json:"someHang"`
+	SomeSlow   []isolation   `json:"someSlow"`
 	Lag        []lag         `json:"lag"`
 	Idle       []idle        `json:"idle"`
 	Ratios     report.Ratios `json:"ratios"`
@@ -101,9 +105,10 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	r.Idle = []idle{b.measureIdle(ctx, rest)}
 	b.publishPlain(ctx, manyMerchants-merchants)
 	for round := range b.Rounds {
-		b.Progress("%d endpoints, of which %d hang, and the same with none, round %d of %d", manyMerchants, hangingEndpoints, round+1, b.Rounds)
-		r.NoneHang = append(r.NoneHang, b.measureIsolation(ctx, 0))
-		r.SomeHang = append(r.SomeHang, b.measureIsolation(ctx, hangingEndpoints))
+		b.Progress("%d endpoints, of which %d hang, %d are slow, and none, round %d of %d", manyMerchants, hangingEndpoints, slowEndpoints, round+1, b.Rounds)
+		r.NoneHang = append(r.NoneHang, b.measureIsolation(ctx, 0, 0, 0))
+		r.SomeHang = append(r.SomeHang, b.measureIsolation(ctx, hangingEndpoints, hangs, 0))
+		r.SomeSlow = append(r.SomeSlow, b.measureIsolation(ctx, slowEndpoints, slowAnswer, slowBacklog))
 	}
 	r.Machine = report.DescribeMachine()
 	r.print(out)
@@ -198,7 +203,8 @@ func (r *results) print(out io.Writer) {
 		report.Compare(r.Ratios, name, dispatchers, floors, func(d delivering) float64 { return d.PerCore })
 	}
 	report.Compare(r.Ratios, "lag_p99_hanging_vs_none", r.SomeHang, r.NoneHang, func(i isolation) float64 { return float64(i.P99) })
-	for _, i := range slices.Concat(r.NoneHang, r.SomeHang) {
+	report.Compare(r.Ratios, "lag_p99_slow_vs_none", r.SomeSlow, r.NoneHang, func(i isolation) float64 { return float64(i.P99) })
+	for _, i := range slices.Concat(r.NoneHang, r.SomeHang, r.SomeSlow) {
 		r.Ratios["healthy_delivered_again"] += float64(i.Repeated)
 	}
 	r.Ratios["events_delivered_again"] = float64(report.Medians(r.Throughput).Repeated)
@@ -224,10 +230,14 @@ func (r *results) print(out io.Writer) {
 	fmt.Fprintf(out, "\nat %d events/s: first attempts after %s (p50), %s (p99), %s (max); load up to %s behind schedule; CPU µs per event: %.1f, Redis %.1f\n",
 		constantRate, rounded(lag.P50), rounded(lag.P99), rounded(lag.Max), rounded(lag.Late), lag.CPU, lag.RedisCPU)
 	for i := range r.SomeHang {
-		none, some := r.NoneHang[i], r.SomeHang[i]
-		fmt.Fprintf(out, "none of %d endpoints hang: p50 %s, p99 %s, max %s of %d events; %d hang: p50 %s, p99 %s, max %s of %d events of the others\n",
-			manyMerchants, rounded(none.P50), rounded(none.P99), rounded(none.Max), none.Events,
-			hangingEndpoints, rounded(some.P50), rounded(some.P99), rounded(some.Max), some.Events)
+		fmt.Fprintf(out, "lag of the good ones of %d endpoints:", manyMerchants)
+		for _, row := range []struct {
+			what string
+			isolation
+		}{{"all are good", r.NoneHang[i]}, {fmt.Sprintf("%d hang", hangingEndpoints), r.SomeHang[i]}, {fmt.Sprintf("%d answer after %s", slowEndpoints, slowAnswer), r.SomeSlow[i]}} {
+			fmt.Fprintf(out, " %s: p50 %s, p99 %s, max %s of %d events;", row.what, rounded(row.P50), rounded(row.P99), rounded(row.Max), row.Events)
+		}
+		fmt.Fprintln(out)
 	}
 	fmt.Fprintf(out, "idle: %.2f %% of a core, Redis %.2f %%; %.1f scripts/s, %.1f commands/s\n", idle.CPU, idle.RedisCPU, idle.Scripts, idle.Commands)
 	r.Ratios.Print(out)

@@ -135,28 +135,29 @@ func lagOf(events []delivery) lag {
 	return lag{Events: len(events), P50: at(0.5), P99: at(0.99), Max: at(1)}
 }
 
-// isolation is the lag of endpoints that answer, while others hang or none does.
+// isolation is the lag of endpoints that answer at once, while others hang or are slow, or none is.
 type isolation struct {
 	lag
 
 	Repeated int `json:"repeated"` // duplicate deliveries
 }
 
-// measureIsolation begins with an empty Redis and a new dispatcher: no breaker is open, and no retry is due. The first endpoints hang
-// from the first event on. It is longer than the timeout of an attempt.
-func (b *bench) measureIsolation(ctx context.Context, hanging int) isolation {
+// measureIsolation begins with an empty Redis and a new dispatcher: no breaker is open, and no retry is due. The first endpoints answer
+// only after this time, from the first event on, and each has a backlog of events. It is longer than the timeout of an attempt.
+func (b *bench) measureIsolation(ctx context.Context, slow int, after time.Duration, backlog int) isolation {
 	b.dispatcher.Stop()
 	fixture.Check(b.redis.FlushAll(ctx).Err())
 	b.startDispatcher(ctx)
 	count := int(constantRate * isolationTime.Seconds())
-	sessions := b.create(ctx, b.plain, count)
-	healthy := count - count/len(b.plain)*hanging
+	sessions, waiting := b.create(ctx, b.plain, count), b.create(ctx, b.plain[:slow], slow*backlog)
+	good := count - count/len(b.plain)*slow
 	b.receiver.reset()
-	release := b.receiver.hang(b.hosts[:hanging])
+	release := b.receiver.slowDown(b.hosts[:slow], after)
+	b.cancelAll(ctx, waiting)
 	late := b.cancelSteadily(ctx, sessions)
-	b.receiver.await(ctx, healthy)
+	b.receiver.await(ctx, good)
 	measured := isolation{lag: lagOf(b.receiver.deliveries())}
-	measured.Late, measured.Repeated = late, measured.Events-healthy
+	measured.Late, measured.Repeated = late, measured.Events-good
 	release()
 	return measured
 }

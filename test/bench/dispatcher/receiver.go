@@ -29,9 +29,9 @@ type receiver struct {
 	mu          sync.Mutex
 	received    []delivery
 	connections int
-	distinct    map[string]bool // by webhook-id
-	hanging     map[string]bool // hosts that never answer, until released
-	released    chan struct{}
+	distinct    map[string]bool          // by webhook-id
+	slow        map[string]time.Duration // hosts that answer after this time, and whose events are not recorded
+	released    chan struct{}            // they answer no more
 }
 
 // delivery is one POST of an event.
@@ -70,10 +70,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if err != nil {
 		return // the connection was closed; the event will be repeated
 	}
-	if released := r.hangs(request.Host); released != nil {
+	if after, released := r.slowness(request.Host); after > 0 {
 		select {
 		case <-request.Context().Done(): // its timeout
 		case <-released:
+		case <-time.After(after):
+			w.WriteHeader(http.StatusNoContent)
 		}
 		return
 	}
@@ -95,30 +97,27 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// hang makes hosts hang. The returned function has them answer.
-func (r *receiver) hang(hosts []string) (release func()) {
+// slowDown makes hosts answer after a time. The returned function ends that.
+func (r *receiver) slowDown(hosts []string, after time.Duration) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hanging, r.released = map[string]bool{}, make(chan struct{})
+	r.slow, r.released = map[string]time.Duration{}, make(chan struct{})
 	for _, host := range hosts {
-		r.hanging[host] = true
+		r.slow[host] = after
 	}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.hanging = nil
+		r.slow = nil
 		close(r.released)
 	}
 }
 
-// hangs returns what ends the hang of a host; nil: it does not hang.
-func (r *receiver) hangs(host string) <-chan struct{} {
+// slowness returns after what time a host answers, and what ends that; 0: at once.
+func (r *receiver) slowness(host string) (time.Duration, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.hanging[host] {
-		return nil
-	}
-	return r.released
+	return r.slow[host], r.released
 }
 
 func (r *receiver) reset() {
