@@ -77,7 +77,7 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
 		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{key},
-			skip, deadPage, space.Key(redis.EventKey), retention.Milliseconds())
+			skip, deadPage, space.Key(redis.EventKey))
 		if err != nil {
 			return nil, err
 		}

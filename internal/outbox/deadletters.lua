@@ -1,24 +1,35 @@
---- deadletters
--- Expects clock and queue. Defines held(), dead_letter() and dead_keep_ms. dead_letter() returns the oldest ones of a merchant that has
--- more than MAX_DEAD_LETTERS: their events are known here alone, so whoever runs this drops them (drop_dead_letters).
+--- forget_dead_letters
+-- Expects clock. Defines forget_dead_letters() and dead_keep_ms.
 
 -- Dead letters are kept for 30 days, and so are their events.
 local dead_keep_ms = 2592000000
+
+-- Forgets dead letters whose time is over, the oldest first. Not all of a million at once, which would hold up Redis.
+local function forget_dead_letters(key)
+  local old = call('ZRANGEBYSCORE', key, '-inf', now_ms - dead_keep_ms, 'LIMIT', 0, 100)
+  if #old > 0 then
+    call('ZREM', key, unpack(old))
+  end
+end
+
+--- deadletters
+-- Expects clock, queue and forget_dead_letters. Defines held() and dead_letter(), which returns the oldest ones of a merchant that has
+-- more than MAX_DEAD_LETTERS: their events are known here alone, so whoever runs this drops them (drop_dead_letters).
 
 -- Whether a lease is still held, and its event is there.
 local function held(key, leased)
   return call('ZSCORE', queue_key, leased) and call('EXISTS', key) == 1
 end
 
--- Makes a leased event a dead letter of its bucket and of its merchant, and forgets those whose time is over.
+-- Makes a leased event a dead letter of its bucket and of its merchant, and forgets some whose time is over.
 local function dead_letter(bucket_key, merchant_key, key, leased, reason, answer, merchant)
   call('HSET', key, 'why', reason, 'answer', answer, 'merchant', merchant)
   call('PEXPIRE', key, dead_keep_ms)
   for _, dead_key in ipairs({bucket_key, merchant_key}) do
     call('ZADD', dead_key, now_ms, string.match(key, ':event:(.*)'))
-    call('ZREMRANGEBYSCORE', dead_key, '-inf', now_ms - dead_keep_ms)
+    call('PEXPIRE', dead_key, dead_keep_ms)
+    forget_dead_letters(dead_key)
   end
-  call('PEXPIRE', merchant_key, dead_keep_ms)
   events.release(leased)
   local excess = math.min(call('ZCARD', merchant_key) - MAX_DEAD_LETTERS, 100)
   return excess > 0 and call('ZRANGE', merchant_key, 0, excess - 1) or {}
@@ -41,13 +52,14 @@ return {'OK', dropped}
 --- list_dead_letters
 -- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.
 -- KEYS[1] is the dead letters of a bucket or of a merchant. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
--- events begin with, ARGV[4] how long dead letters are kept in ms.
+-- events begin with.
 
-call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[4])
+local skip, limit, event_prefix = unpack(ARGV)
+forget_dead_letters(KEYS[1])
 local letters = {}
-local page = call('ZREVRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
+local page = call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '(' .. format('%.0f', now_ms - dead_keep_ms), 'WITHSCORES', 'LIMIT', skip, limit)
 for i = 1, #page, 2 do
-  local key = ARGV[3] .. page[i]
+  local key = event_prefix .. page[i]
   local fields = redis.pcall('HGETALL', key)
   if not fields.err then
     local state = call('HMGET', key, 'why', 'attempts', 'answer', 'merchant')

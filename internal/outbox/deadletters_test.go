@@ -185,6 +185,33 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 	}
 }
 
+// A million of them must not hold up Redis: each call forgets some, and none is listed.
+func TestDeadLetters_ManyExpired(t *testing.T) {
+	s := newFixture(t)
+	const expired, once = 1000, 100
+	long := float64(time.Now().Add(-30*24*time.Hour - time.Minute).UnixMilli())
+	for _, key := range []string{s.tag + "dead", s.tag + "dead:" + s.asks.MerchantID} {
+		for i := range expired {
+			must(t, s.redis.ZAdd(t.Context(), key, goredis.Z{Score: long, Member: fmt.Sprint("evt_", i)}).Err())
+		}
+	}
+	letter := s.deadLetter(t, "dns")
+	for _, key := range []string{s.tag + "dead", s.tag + "dead:" + s.asks.MerchantID} {
+		if n := s.redis.ZCard(t.Context(), key).Val(); n != expired-once+1 {
+			t.Errorf("after a new one %d are left in %s, want %d", n, key, expired-once+1)
+		}
+		if left := s.redis.PTTL(t.Context(), key).Val(); left <= 0 || left > 30*24*time.Hour {
+			t.Errorf("%s ends after %s, want 30 days", key, left)
+		}
+	}
+	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{letter}) {
+		t.Errorf("listed %v, want %s", got, letter)
+	}
+	if n := s.redis.ZCard(t.Context(), s.tag+"dead").Val(); n != expired-2*once+1 {
+		t.Errorf("after a look %d are left, want %d", n, expired-2*once+1)
+	}
+}
+
 func TestTheBacklogIsCounted(t *testing.T) {
 	s := newFixture(t)
 	s.deadLetter(t, "dns")

@@ -41,7 +41,8 @@ var Budget = part("endpoint") + part("pay_report")
 var (
 	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
 	endpoint    = part("endpoint")
-	deadLetters = strings.ReplaceAll(part("deadletters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
+	forget      = part("forget_dead_letters")
+	deadLetters = forget + strings.ReplaceAll(part("deadletters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
 )
 
 // The scripts and their parts. A part uses what those before it define.
@@ -56,7 +57,7 @@ var (
 	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
 	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
 	dropDeadLettersScript   = redis.NewScript("drop_dead_letters", redis.Clock, part("drop_dead_letters"))
-	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, part("list_dead_letters"))
+	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, forget, part("list_dead_letters"))
 	findDeadLettersScript   = redis.NewScript("find_dead_letters", redis.Clock, findDeadLettersLua)
 	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))
 	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))

@@ -85,7 +85,7 @@ func Monitored(t *testing.T, server *redistest.Server, do func()) []Command {
 
 // Every command a script runs reads, or writes the key that follows its name.
 var (
-	reading = strings.Fields("time get mget exists type hget hmget hgetall lrange zcard zcount zlexcount zrange zrangebyscore zrangebylex zrevrange zscore")
+	reading = strings.Fields("time get mget exists type hget hmget hgetall lrange zcard zcount zlexcount zrange zrangebyscore zrangebylex zrevrange zrevrangebyscore zscore")
 	// A message is no key; its channel is in the slot of the keys.
 	publishing = strings.Fields("publish spublish")
 	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zrem zremrangebyscore")
