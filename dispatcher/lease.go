@@ -74,7 +74,7 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 	case resume:
 		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
 			d.logRedisError(err)
-			return 0, deferredBusy, false
+			return decided.delay, deferredUnreadable, false
 		}
 		wake(d.healthChanged)
 	case send:
@@ -99,7 +99,7 @@ const (
 	deferEvent        // until more is known
 )
 
-// decision is an action; reason belongs to deferEvent and drop, delay to deferEvent.
+// decision is an action; reason belongs to deferEvent and drop, delay to deferEvent and to a resume that fails.
 type decision struct {
 	action action
 	reason string
@@ -115,6 +115,7 @@ const (
 	deferredUnknown     = "unknown_merchant"
 	deferredUndecodable = "merchant_decode_error"
 	deferredRemoved     = "webhook_removed"
+	deferredUnreadable  = "endpoint_decode_error"
 	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
 )
@@ -140,12 +141,14 @@ func decide(lease outbox.Lease, endpoint endpoints.Endpoint, now time.Time) deci
 		return decision{action: drop, reason: outcomeRemoved}
 	case !endpoint.Wants(lease.Event.Kind): // this includes a withdrawn merchant
 		return decision{action: drop}
+	case lease.Endpoint.Unreadable && lease.Endpoint.Target == endpoint.Target:
+		return decision{deferEvent, deferredUnreadable, delay}
 	case lease.Endpoint.Disabled() && lease.Endpoint.Target == endpoint.Target:
 		return decision{action: deadLetter}
 	case len(endpoint.Secrets) == 0:
 		return decision{deferEvent, deferredUnsigned, delay}
-	case lease.Endpoint.Disabled():
-		return decision{action: resume}
+	case lease.Endpoint.Disabled() || lease.Endpoint.Unreadable:
+		return decision{action: resume, delay: delay}
 	}
 	return decision{action: send}
 }
@@ -164,6 +167,7 @@ var deferralCauses = map[string]string{
 	deferredUnknown:     "no object of their merchant is published, and its Merchant was not deleted",
 	deferredUndecodable: "the published object of their merchant cannot be decoded",
 	deferredRemoved:     "the webhook of their merchant was removed; they are dropped 24 hours after that",
+	deferredUnreadable:  "the state of their endpoint in Redis cannot be decoded; change webhook.resumeTrigger",
 	deferredUnsigned:    "their merchant has no readable signing secret",
 	deferredUnsupported: "a newer version wrote them; upgrade the dispatcher",
 }

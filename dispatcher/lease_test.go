@@ -197,6 +197,8 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 	givenUp := endpoints.Endpoint{State: endpoints.Published, RemovedAt: noon, Dropped: true}
 	disabled := outbox.EndpointState{Target: "here", DisabledAt: noon}
 	elsewhere := outbox.EndpointState{Target: "there", DisabledAt: noon}
+	unreadable := outbox.EndpointState{Target: "here", Unreadable: true}
+	unreadableElsewhere := outbox.EndpointState{Unreadable: true}
 	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
 	newer := outbox.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
 	const month = 30 * 24 * time.Hour
@@ -226,8 +228,11 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
 		"no secret yet":                 {lease(completed, outbox.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
 		"disabled":                      {lease(completed, disabled), signed, 0, decision{action: deadLetter}},
+		"unreadable":                    {lease(completed, unreadable), signed, time.Minute, decision{deferEvent, deferredUnreadable, 30 * time.Second}},
+		"unreadable, not asked for":     {lease(created, unreadable), signed, 0, decision{action: drop}},
+		"unreadable, another target":    {lease(completed, unreadableElsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
 		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{action: deadLetter}},
-		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume}},
+		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
 		"disabled elsewhere, no secret": {lease(completed, elsewhere), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
 	} {
 		if got := decide(test.lease, test.endpoint, noon.Add(test.age)); got != test.want {
@@ -312,4 +317,25 @@ func TestLease_OpenBreaker(t *testing.T) {
 	}
 	eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
 	d.queues.close(t.Context())
+}
+
+// One unreadable field of an endpoint's state makes no dead letter of its events. They are delivered once the state is repaired.
+func TestLease_UnreadableEndpoint(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	const events = 5
+	for range events {
+		f.event(t, acme.MerchantID)
+	}
+	must(t, f.redis(t).HSet(t.Context(), tag(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
+	d := f.dispatcher(t)
+	start(t, d)
+	eventually(t, "they are deferred", func() bool {
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnreadable)) >= events
+	})
+	f.awaitBacklog(t, 7, outbox.Backlog{Due: events})
+	f.moved(acme, "resumed")
+	f.event(t, acme.MerchantID)
+	shop.await(t, 1)
 }

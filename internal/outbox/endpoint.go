@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,6 +43,8 @@ type EndpointState struct {
 	// DisabledAt is since when no events are sent, and Cause why; zero: they are.
 	DisabledAt time.Time
 	Cause      string
+	// Unreadable: nobody knows whether it is disabled, so events wait.
+	Unreadable bool
 	// ChangedAt is when the target was changed, until the next attempt; else zero.
 	ChangedAt time.Time
 	// HealthySince is the first delivery after the endpoint was last unhealthy, or another; zero: none yet.
@@ -122,25 +125,36 @@ call('ZREM', KEYS[2], ARGV[1])
 return {'OK'}
 `
 
-// endpointOf decodes the fields.
+// endpointOf decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
-	state := EndpointState{
-		MerchantID:     merchantID,
-		Target:         fields.OptionalText(),
-		FailingSince:   fields.OptionalMillis(),
-		PermanentSince: fields.OptionalMillis(),
-		DisabledAt:     fields.OptionalMillis(),
-		Cause:          fields.OptionalText(),
-		ChangedAt:      fields.OptionalMillis(),
-		HealthySince:   fields.OptionalMillis(),
-		RecoveredAt:    fields.OptionalMillis(),
-		LastDelivery:   fields.OptionalMillis(),
-		LastFailure:    AttemptFailure{fields.OptionalMillis(), fields.OptionalText(), fields.OptionalText()},
-		Reported:       Report{fields.OptionalText(), fields.OptionalMillis(), fields.OptionalInt(), fields.OptionalInt()},
-		paid:           fields.OptionalMillis(),
+	number := func() (n int64, readable bool) {
+		text := fields.OptionalText()
+		n, err := strconv.ParseInt(cmp.Or(text, "0"), 10, 64)
+		return n, err == nil
 	}
+	integer := func() int64 {
+		n, _ := number()
+		return n
+	}
+	millis := func() time.Time {
+		if n := integer(); n != 0 {
+			return time.UnixMilli(n).UTC()
+		}
+		return time.Time{}
+	}
+	state := EndpointState{MerchantID: merchantID, Target: fields.OptionalText(), FailingSince: millis(), PermanentSince: millis()}
+	if disabled, readable := number(); readable && disabled != 0 {
+		state.DisabledAt = time.UnixMilli(disabled).UTC()
+	} else {
+		state.Unreadable = !readable
+	}
+	state.Cause, state.ChangedAt, state.HealthySince, state.RecoveredAt = fields.OptionalText(), millis(), millis(), millis()
+	state.LastDelivery = millis()
+	state.LastFailure = AttemptFailure{millis(), fields.OptionalText(), fields.OptionalText()}
+	state.Reported = Report{fields.OptionalText(), millis(), integer(), integer()}
+	state.paid = millis()
 	if err := fields.Err(); err != nil {
-		return EndpointState{}, err
+		return EndpointState{MerchantID: merchantID, Unreadable: true}, err
 	}
 	return state, nil
 }

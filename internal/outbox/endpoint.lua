@@ -12,7 +12,8 @@ local function read_endpoint(key)
 end
 
 local function unhealthy(endpoint)
-  return endpoint[DISABLED] or endpoint[PERMANENT] or endpoint[SINCE] and now_ms - endpoint[SINCE] >= unhealthy_after_ms
+  local since = tonumber(endpoint[SINCE])
+  return endpoint[DISABLED] or endpoint[PERMANENT] or since and now_ms - since >= unhealthy_after_ms
 end
 
 --- pay_report

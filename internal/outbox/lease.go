@@ -103,13 +103,11 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	if err := reply.Err(); err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}
-	states := map[string]EndpointState{} // of an endpoint that cannot be decoded there is none
+	states := map[string]EndpointState{}
 	for endpoints.More() {
 		endpoint := endpoints.List()
 		account, fields := endpoint.Text(), endpoint.List()
-		if state, err := endpointOf(account, &fields); err == nil && endpoint.Err() == nil {
-			states[account] = state
-		}
+		states[account], _ = endpointOf(account, &fields) // one that cannot be read says so, and its events wait
 	}
 	var lost, undecodable []Lease
 	for rows.More() {
@@ -166,10 +164,9 @@ func leaseOf(row *redis.Reply, bucket session.Bucket, states map[string]Endpoint
 		lease.Event, lease.Unsupported = event, true
 		return lease, there, nil
 	}
-	endpoint, decoded := states[merchantID]
-	if err != nil || !decoded || event.Account() != merchantID || event.Bucket() != bucket {
+	if err != nil || event.Account() != merchantID || event.Bucket() != bucket {
 		return lease, there, redis.ErrCorrupt
 	}
-	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, endpoint
+	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, states[merchantID]
 	return lease, there, nil
 }

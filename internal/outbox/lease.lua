@@ -22,7 +22,8 @@ for i, merchant in ipairs(merchants) do
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
   if #waiting > 0 then
-    endpoints[#endpoints + 1] = {merchant, read_endpoint(ARGV[4] .. merchant)}
+    local state = redis.pcall('HMGET', ARGV[4] .. merchant, ENDPOINT_FIELDS)
+    endpoints[#endpoints + 1] = {merchant, state.err and {} or state}
   end
   for _, member in ipairs(waiting) do
     local id = string.match(member, '^[^:]*:%d+:([^:]+)') or ''

@@ -306,3 +306,51 @@ func TestLease_Room(t *testing.T) {
 		t.Errorf("leased %v, want all 9 of the other one", counts)
 	}
 }
+
+// Nobody knows whether an endpoint is disabled whose state cannot be read. Its events wait, as any other's are leased.
+func TestLease_UnreadableEndpoint(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage         func(t *testing.T, s fixture, key string) error
+		wantUnreadable bool
+	}{
+		"when it was disabled": {func(t *testing.T, s fixture, key string) error {
+			return s.redis.HSet(t.Context(), key, "disabled", "soon").Err()
+		}, true},
+		"not a hash": {func(t *testing.T, s fixture, key string) error { return s.redis.Set(t.Context(), key, "x", 0).Err() }, true},
+		"since when it fails": {func(t *testing.T, s fixture, key string) error {
+			return s.redis.HSet(t.Context(), key, "since", "soon").Err()
+		}, false},
+		"its last delivery": {func(t *testing.T, s fixture, key string) error {
+			return s.redis.HSet(t.Context(), key, "delivered", "soon").Err()
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			for range 5 {
+				s.event(t)
+			}
+			other := s
+			other.asks = storetest.MerchantOf(s.bucket())
+			other.event(t)
+			must(t, test.damage(t, s, s.tag+"endpoint:"+s.asks.MerchantID))
+			leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 64})
+			must(t, err)
+			if len(leased.Leases) != 6 || len(leased.Undecodable) != 0 {
+				t.Fatalf("leased %d events, undecodable are %v", len(leased.Leases), leased.Undecodable)
+			}
+			for _, lease := range leased.Leases {
+				if want := test.wantUnreadable && lease.Event.MerchantID == s.asks.MerchantID; lease.Endpoint.Unreadable != want {
+					t.Errorf("leased %+v, want unreadable: %t", lease, want)
+				}
+			}
+			if dead := s.redis.ZCard(t.Context(), s.tag+"dead").Val(); dead != 0 {
+				t.Errorf("%d dead letters", dead)
+			}
+			if !test.wantUnreadable { // the attempt goes on as usual, and mends it
+				for _, lease := range leased.Leases {
+					must(t, s.Delivered(t.Context(), lease, "here"))
+				}
+			}
+		})
+	}
+}
