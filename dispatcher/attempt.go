@@ -29,7 +29,8 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	}
 	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
-		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets, Now: started,
+		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets,
+		Now: j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	d.metrics.attempted(event, result.Reason, d.now().Sub(started))

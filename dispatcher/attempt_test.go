@@ -110,3 +110,17 @@ func (f fixture) takeOver(t *testing.T, id, merchantID string) {
 		t.Fatalf("took over %d events: %v", len(leased.Leases), err)
 	}
 }
+
+// Receivers refuse a timestamp that is minutes off, so it is of Redis, not of this machine's clock.
+func TestAttempt_ClockAhead(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.endpointAt(shop.URL, 7)
+	d := f.dispatcher(t)
+	d.now = func() time.Time { return time.Now().Add(time.Hour) }
+	start(t, d)
+	f.event(t, acme.MerchantID)
+	if seen := shop.await(t, 1); !seen[0].Verified {
+		t.Errorf("the receiver refused %+v", seen[0])
+	}
+}

@@ -17,6 +17,8 @@ import (
 type job struct {
 	lease    outbox.Lease
 	endpoint endpoints.Endpoint
+	// asked is when the lease was requested, by this program's clock, and redisNow the same by that of Redis.
+	asked, redisNow time.Time
 	// occurred is the time of the event, by this program's clock.
 	occurred time.Time
 	// startBy is the last time to start an attempt that ends before the lease, at leaseEnd.

@@ -82,6 +82,8 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 	return d.queues.offer(ctx, job{
 		lease:    lease,
 		endpoint: endpoint,
+		asked:    asked,
+		redisNow: redisNow,
 		occurred: asked.Add(-redisNow.Sub(lease.Event.OccurredAt)),
 		startBy:  asked.Add(d.options.Lease - delivery.Timeout - attemptMargin),
 		leaseEnd: asked.Add(d.options.Lease),
