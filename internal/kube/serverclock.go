@@ -47,6 +47,7 @@ type observer struct {
 	clock *ServerClock
 }
 
+// RoundTrip sends the request, and compares the clocks.
 func (o observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	sent := o.clock.now()
 	response, err := o.next.RoundTrip(request)
