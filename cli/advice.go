@@ -10,7 +10,7 @@ import (
 )
 
 // advice is what to do next about a merchant, the most urgent first. Conditions say what to do in their messages.
-func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
+func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) []string {
 	next := []string{}
 	add := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
 	if !s.Ready.Status {
@@ -40,6 +40,9 @@ func advice(s merchantStatus, keys []v1alpha1.ApiKey, now time.Time) []string {
 	}
 	if s.Webhook != nil && s.Webhook.Dead > 0 {
 		add("List the dead letters: kubectl merchant webhooks dead-letters --merchant %s/%s", s.Namespace, s.Name)
+	}
+	if reduced := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.RateLimitReducedCondition); reduced != nil {
+		add("Rate limit: %s", reduced.Message)
 	}
 	return next
 }

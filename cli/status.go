@@ -138,7 +138,7 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 			s.Keys[i].Secret = secretName(&key)
 		}
 	}
-	s.Next = advice(s, keys, now)
+	s.Next = advice(s, merchant, keys, now)
 	return s
 }
 

@@ -116,6 +116,7 @@ func TestAdvice(t *testing.T) {
 	}
 	merchant.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished},
+		{Type: v1alpha1.RateLimitReducedCondition, Status: metav1.ConditionTrue, Message: "The platform's maximum is published."},
 		{Type: v1alpha1.WebhookHealthyCondition, Status: metav1.ConditionFalse, Reason: "ServerError", Message: "The receiver answers with errors."},
 	}
 	key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till"}}
@@ -139,6 +140,7 @@ func TestAdvice(t *testing.T) {
 		"till: an old key still works for 59m. Give the new one to every till and server until then.",
 		"Webhook: The receiver answers with errors.",
 		"List the dead letters: kubectl merchant webhooks dead-letters --merchant shops/acme",
+		"Rate limit: The platform's maximum is published.",
 	}
 	if strings.Join(s.Next, "\n") != strings.Join(want, "\n") {
 		t.Errorf("next:\n%s", strings.Join(s.Next, "\n"))
