@@ -219,6 +219,38 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	report(3, 1)
 }
 
+// A refresh that finds events waiting is corrected as soon as they are delivered.
+func TestRefreshHealth_PendingEventsDelivered(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("https://shop.example/", 7)
+	d := f.dispatcher(t)
+	d.prepare()
+	deliver := func() {
+		leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+		must(t, err)
+		must(t, f.outbox.Delivered(t.Context(), leased.Leases[0], acme.Target))
+	}
+	f.event(t, acme.MerchantID)
+	deliver()
+	must(t, second(d.reportHealth(t.Context())))
+	f.event(t, acme.MerchantID)
+	f.event(t, acme.MerchantID)
+	deliver()
+	f.setBack(t, acme, "reported_at", refreshAge)
+	d.nextRefresh = 7
+	must(t, second(d.refreshHealth(t.Context())))
+	deliver()
+	must(t, second(d.reportHealth(t.Context())))
+	var pending []int64
+	for _, report := range f.reports.all() {
+		pending = append(pending, report.state.Pending)
+	}
+	if !slices.Equal(pending, []int64{0, 1, 0}) {
+		t.Errorf("reported as pending: %v", pending)
+	}
+	f.awaitUnwatched(t)
+}
+
 // Merchants whose counts change all the time leave room for those whose endpoint breaks.
 func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 	f := newFixture(t)

@@ -63,7 +63,8 @@ end
 return {'OK', now_ms, rows}
 
 --- report_endpoint
--- Remembers what was reported of an endpoint, and stops watching one that is healthy and has nothing left to report.
+-- Remembers what was reported of an endpoint, and watches it while events were reported as pending. Stops watching one that is healthy and
+-- has nothing left to report.
 -- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints, KEYS[3] the merchant's dead letters. The last six arguments are of a
 -- report: the reason and the time of the one before it, '1' if it is of a change, its reason, and its numbers of events and dead letters.
 
@@ -82,6 +83,9 @@ if reported == '1' then
     pay_report(KEYS[1])
   end
   call('PEXPIRE', KEYS[1], endpoint_keep_ms)
+  if tonumber(pending) > 0 then
+    call('ZADD', KEYS[2], 'NX', now_ms, merchant)
+  end
 end
 if healthy ~= '1' or endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
   return {'OK'}
