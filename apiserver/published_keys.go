@@ -104,7 +104,7 @@ func (p publishedKeys) supersede(ctx context.Context, keyID string, newer publis
 	case record.Superseded || record.Order().Compare(newer) >= 0:
 		return keyCurrent, nil
 	}
-	record.Superseded, record.Revision = true, record.NextRevision(p.now())
+	record.Superseded, record.NewerIssued, record.Revision = true, newer.Issued, record.NextRevision(p.now())
 	switch err := p.replace(ctx, secret, record); {
 	case apierrors.IsConflict(err):
 		return keyCurrent, err

@@ -47,17 +47,39 @@ var _ = Describe("A published key of an earlier generation that is put back", fu
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "leaked" })
 		f.awaitGeneration(key, 2)
 		f.awaitReady(key)
-		backup.ResourceVersion, backup.UID, backup.CreationTimestamp = "", "", metav1.Time{}
-		f.stop()
-		f.delete(f.publishedSecret(key))
-		Expect(f.kube.Create(context.Background(), backup)).To(Succeed())
+		restored, err := published.DecodeKey(backup)
+		Expect(err).NotTo(HaveOccurred())
+		f.rewrite(key, func(r *published.KeyRecord) { *r = restored })
 
-		f.startOperator()
 		record := f.awaitGeneration(key, 3)
 		Expect(f.live(record, revoked)).To(BeFalse())
 		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
 		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationRecovery))
 		Expect(record.Previous).To(BeEmpty())
+	})
+
+	It("counts as lost once the API, which knows a newer one, says so, if no operator has seen it", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(0))
+		revoked, backup := f.delivered("till-key"), f.publishedSecret(key)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "leaked" })
+		newest := f.awaitGeneration(key, 2)
+		f.awaitReady(key)
+		backup.ResourceVersion, backup.UID, backup.CreationTimestamp = "", "", metav1.Time{}
+		f.stop()
+		f.delete(f.publishedSecret(key))
+		Expect(f.kube.Create(context.Background(), backup)).To(Succeed())
+		f.rewrite(key, func(r *published.KeyRecord) { r.Superseded, r.NewerIssued = true, newest.Order().Issued })
+
+		f.startOperator()
+		Eventually(func() bool { return f.record(key).Superseded }).Should(BeFalse())
+		record := f.record(key)
+		f.awaitReady(key)
+		Expect(f.live(record, revoked)).To(BeFalse())
+		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
+		Expect(record.Order().Compare(newest.Order())).To(BeNumerically(">", 0), "replicas that know the newest one accept it")
+		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationRecovery))
 	})
 
 	It("opens nothing while no new key can take its place", func() {

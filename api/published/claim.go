@@ -20,6 +20,8 @@ type DigestClaim struct {
 	Source    Source    `json:"source"`
 	KeyID     string    `json:"keyID"`
 	ClaimedAt time.Time `json:"claimedAt"`
+	// Replaced: the key of the digest was replaced over HTTP, so that it must not be published again if the record is lost.
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // digestNameLength is in characters: 130 bits of a hash.

@@ -38,6 +38,8 @@ type KeyRecord struct {
 	// Superseded is set by the API on a restored record, if a newer key exists. No key is accepted by it, and the
 	// operator issues a new key.
 	Superseded bool `json:"superseded,omitempty"`
+	// NewerIssued is when the newer key was issued, in Unix milliseconds, beside Superseded: the replacement must be newer still.
+	NewerIssued int64 `json:"newerIssued,omitempty"`
 
 	// Test: it is a test key.
 	Test      bool                 `json:"test,omitempty"`
@@ -295,7 +297,7 @@ func (r KeyRecord) Rotated(next Current, cause v1alpha1.RotationCause, overlap t
 		next.CreatedAt = after
 	}
 	out.Current = next
-	out.Superseded = false
+	out.Superseded, out.NewerIssued = false, 0
 	out.LastRotation = RotationEvent{Time: next.CreatedAt, Cause: cause}
 	return out
 }

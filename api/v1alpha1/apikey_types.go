@@ -210,7 +210,7 @@ type ApiKeyStatus struct {
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
-	// keyGeneration counts the keys issued for this ApiKey, for any cause. It never decreases.
+	// keyGeneration counts the keys issued for this ApiKey, for any cause. It begins anew if the published record is lost.
 	// +optional
 	KeyGeneration int64 `json:"keyGeneration,omitempty"`
 

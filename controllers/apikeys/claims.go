@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,6 +97,12 @@ func (f facts) handled(digest apikey.Digest) bool {
 	return known && sameDigest(record.HandledDigest, &digest)
 }
 
+// replaced reports whether the externally generated key of that digest is the last handled one, and another key has replaced it over HTTP.
+func (f facts) replaced(digest apikey.Digest) bool {
+	record, known := f.ownRecord()
+	return known && sameDigest(record.HandledDigest, &digest) && !record.Current.Digest.Equal(digest)
+}
+
 // claimOf returns the claim to spec.keyDigest; ok is false without one.
 func (f facts) claimOf() (state claimState, ok bool) {
 	if f.digest == nil || len(f.claims) == 0 {
@@ -117,7 +122,7 @@ func (c claimState) taken(f facts) bool {
 // complete reports whether the claim is this ApiKey's and up to date.
 func (c claimState) complete(f facts) bool {
 	return c.claim != nil && sameSource(c.claim.Source, f.apiKey) && c.claim.Source.UID == f.apiKey.UID &&
-		c.secret.Labels[published.Label] == published.LabelDigest
+		c.secret.Labels[published.Label] == published.LabelDigest && (c.claim.Replaced == f.replaced(c.digest) || !f.handled(c.digest))
 }
 
 // missingClaims returns the claims to write: for a key to issue, and for a current key whose claim somebody removed.
@@ -141,6 +146,7 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 			Source:    published.Source{Namespace: f.apiKey.Namespace, Name: f.apiKey.Name, UID: f.apiKey.UID},
 			KeyID:     published.ID(f.apiKey.UID),
 			ClaimedAt: f.now,
+			Replaced:  f.replaced(c.digest),
 		}
 		if c.claim != nil && c.claim.Source.UID == f.apiKey.UID {
 			claim.ClaimedAt = c.claim.ClaimedAt
@@ -193,11 +199,9 @@ func digestReplaced(f facts) (conditions.Outcome, bool) {
 	if _, known := f.ownRecord(); known || f.digest == nil {
 		return outcome, false
 	}
-	last := f.apiKey.Status.LastRotation
-	overHTTP := last != nil && last.Cause == v1alpha1.RotationAPI
 	if f.outdated() {
-		return outcome, sameDigest(f.digest, f.record.HandledDigest) && (f.record.Superseded || overHTTP)
+		return outcome, sameDigest(f.digest, f.record.HandledDigest)
 	}
 	c, ok := f.claimOf()
-	return outcome, ok && overHTTP && c.complete(f) && c.claim.ClaimedAt.Before(last.Time.Add(time.Second))
+	return outcome, ok && c.claim != nil && c.claim.Source.UID == f.apiKey.UID && c.claim.Replaced
 }

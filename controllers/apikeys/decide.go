@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
 // plan is what to do for an ApiKey.
@@ -41,10 +42,9 @@ func (p *plan) idle() bool {
 	return p.revoke == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
-// decide is pure. If a key cannot be replaced now, its state and expiry are still updated, so that a person can
-// always disable it.
+// decide is pure. What only restricts the key was written before: see restrict.
 func decide(f facts) *plan {
-	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken)
+	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 	p := &plan{facts: f, outcome: obstacle}
 	p.revoke = revocation(f)
 	p.claims = missingClaims(f, !blocked)
@@ -210,6 +210,14 @@ func nameTaken(f facts) (conditions.Outcome, bool) {
 	}
 	return conditions.Stalled(v1alpha1.ReasonSecretConflict,
 		"Secret %s %s; choose another spec.delivery.secretName", f.target(), f.targetHolder), true
+}
+
+// nameEnding: a key that is written into a Secret that is being deleted would go with it.
+func nameEnding(f facts) (conditions.Outcome, bool) {
+	if f.targetEnding.IsZero() || wantedKey(f) == nil && misplaced(f) == nil {
+		return conditions.Outcome{}, false
+	}
+	return tenantsecret.Ending(f.target(), f.targetEnding, f.now), true
 }
 
 // conflictRecheck is how often a taken name or digest is checked again, because no watch reports when another owner's

@@ -60,8 +60,12 @@ func TestDecide(t *testing.T) {
 
 		// Reasons for a new key.
 		"the first issue": {
-			facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, version{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
+		},
+		"a record that was lost while no operator ran": {
+			facts: upToDate().lost().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.seen = version{} },
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 1},
 		},
 		"a record that is lost": {
 			facts: upToDate().lost(),
@@ -73,17 +77,29 @@ func TestDecide(t *testing.T) {
 			},
 			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 9},
 		},
-		"record and status lost, and a delivery that has its generation": {
-			facts: upToDate().lost().with(deliveredSecret("till-key", 6)), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
-			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 7},
+		"a lost record, and what a tenant claims to be its generation": {
+			facts: upToDate().lost().with(deliveredSecret("till-key", 1<<53-1)), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 1 << 53 },
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
 		},
-		"a record behind the status": {
-			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.apiKey.Spec.Rotation.Trigger = "b" },
-			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 10},
+		"a record behind the one that was seen": {
+			facts: upToDate(), edit: func(f *facts) {
+				f.seen = version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}
+				f.apiKey.Spec.Rotation.Trigger = "b"
+			},
+			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 9},
+		},
+		"a record behind the status, which decides nothing": {
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 1 << 53 },
 		},
 		"a record of the status's generation with another prefix": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.Prefix = "mk_live_y" },
-			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 3},
+		},
+		"a rotation, and what a tenant claims to be the generation": {
+			facts: upToDate().with(deliveredSecret("till-key", 1<<53-1)), edit: func(f *facts) {
+				f.apiKey.Spec.Rotation.Trigger, f.apiKey.Status.KeyGeneration = "b", 1<<53
+				f.apiKey.Status.LastRotation = &v1alpha1.RotationStatus{Time: metav1.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+			},
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a superseded record": {
 			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true },
@@ -95,9 +111,12 @@ func TestDecide(t *testing.T) {
 		"a record with a lost status": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: 5} },
 		},
-		"a record behind the status, and no Merchant": {
-			facts: upToDate(), edit: func(f *facts) { f.apiKey.Status.KeyGeneration = 9; f.merchantID = "" },
-			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Repair: true, Warnings: []string{reasonKeyLost}},
+		"a record behind the one that was seen, and no Merchant": {
+			facts: upToDate(), edit: func(f *facts) {
+				f.seen = version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}
+				f.merchantID = ""
+			},
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Warnings: []string{reasonKeyLost}},
 		},
 		"a superseded record, and no Merchant": {
 			facts: upToDate(), edit: func(f *facts) { f.record.Superseded = true; f.merchantID = "" },

@@ -38,6 +38,8 @@ type facts struct {
 	record *published.KeyRecord
 	// newer is true if a newer operator wrote the published Secret. This version cannot read it.
 	newer bool
+	// seen is the newest version of the record that this operator has seen vanish, or replaced by an older one; zero: none.
+	seen version
 	// claims are those to the digests of externally generated keys, spec.keyDigest first.
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
@@ -46,6 +48,8 @@ type facts struct {
 	// server knows, because the cache has no such Secrets.
 	targetTaken  bool
 	targetHolder string
+	// targetEnding is since when a Secret of the name to deliver to is being deleted; zero: none is.
+	targetEnding time.Time
 }
 
 // ownRecord returns the record if it is this ApiKey's and up to date.
@@ -56,15 +60,13 @@ func (f facts) ownRecord() (published.KeyRecord, bool) {
 	return *f.record, true
 }
 
-// outdated reports whether somebody restored an older record. It counts as lost, because its key may have been
-// revoked.
+// outdated reports whether somebody restored an older record: the API says so, or this operator has seen a newer one. It counts as
+// lost, because its key may have been revoked. The status of the ApiKey, which its tenant may write, decides nothing.
 func (f facts) outdated() bool {
 	if f.record == nil || f.recordOfAnother() {
 		return false
 	}
-	status := f.apiKey.Status
-	return f.record.Superseded || f.record.Generation < status.KeyGeneration ||
-		f.record.Generation == status.KeyGeneration && f.record.Current.Prefix != status.Prefix
+	return f.record.Superseded || f.record.Order().Compare(f.seen.order) < 0
 }
 
 func (f facts) recordOfAnother() bool { return f.record != nil && f.record.Source.UID != f.apiKey.UID }
@@ -122,7 +124,10 @@ func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts
 
 // read reads all but the delivered Secrets.
 func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey}
+	f, err := r.readPublished(ctx, from, apiKey)
+	if err != nil {
+		return f, err
+	}
 	if text := apiKey.Spec.KeyDigest; text != "" {
 		digest, err := apikey.ParseDigest(text)
 		if err != nil {
@@ -130,6 +135,17 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 		}
 		f.digest = &digest
 	}
+	if f.merchantID == "" {
+		if f.merchants, err = r.merchantNames(ctx, apiKey.Namespace); err != nil {
+			return f, err
+		}
+	}
+	return f, r.gatherClaims(ctx, from, &f)
+}
+
+// readPublished reads the Merchant and the published record: what a restriction needs.
+func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
+	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(published.ID(apiKey.UID))}
 	var merchant v1alpha1.Merchant
 	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
 	switch err := from.Get(ctx, merchantKey, &merchant); {
@@ -137,10 +153,6 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 		f.merchantID, f.merchantState = published.ID(merchant.UID), merchant.Spec.State
 	case client.IgnoreNotFound(err) != nil:
 		return f, fmt.Errorf("read Merchant %s: %w", merchantKey, err)
-	default:
-		if f.merchants, err = r.merchantNames(ctx, apiKey.Namespace); err != nil {
-			return f, err
-		}
 	}
 	secretKey := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(apiKey.UID))}
 	secret := new(corev1.Secret)
@@ -155,9 +167,8 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
-	err := r.gatherClaims(ctx, from, &f)
 	f.clockWrong = r.ClockWrong() // after the reads, which compare the clocks if they are live
-	return f, err
+	return f, nil
 }
 
 // merchantNames returns the sorted names of the Merchants of a namespace, from the cache.
@@ -189,6 +200,10 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 	return found, nil
 }
 
+// maxDelivered is how many delivered Secrets one reconciliation reads from the API server. Whoever may write Secrets beside the ApiKey
+// can make more; the next reconciliation, which the watch of a deleted one starts, reads others.
+const maxDelivered = 16
+
 // gatherLive reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows.
 func (r *Reconciler) gatherLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
 	f, err := r.read(ctx, r.Live, apiKey)
@@ -199,12 +214,17 @@ func (r *Reconciler) gatherLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (f
 	if err != nil {
 		return f, err
 	}
-	for _, name := range f.secretNames(cached) {
+	names := f.secretNames(cached)
+	for _, name := range names[:min(len(names), maxDelivered)] {
 		secret, err := r.Secrets.Get(ctx, apiKey.Namespace, name)
 		switch {
 		case err != nil:
 			return f, err
 		case secret == nil:
+		case secret.DeletionTimestamp != nil: // what is written into it goes with it
+			if name == f.target() {
+				f.targetEnding = secret.DeletionTimestamp.Time
+			}
 		case tenantsecret.OwnedBy(secret, apiKey.UID):
 			f.delivered = append(f.delivered, delivered{secret.ObjectMeta})
 		case name == f.target():

@@ -90,8 +90,9 @@ func (f facts) unissued() facts {
 	return f
 }
 
-// lost takes the published Secret away.
+// lost takes the published Secret away, which this operator sees.
 func (f facts) lost() facts {
+	f.seen = version{f.record.Order(), f.record.Generation}
 	f.published, f.record = nil, nil
 	return f
 }

@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,37 +49,34 @@ func wantedKey(f facts) *newKey {
 	base = asSpecified(base, f)
 	base.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	pending := f.deliveredAs(f.target())
-	return &newKey{rotationReason: reason, base: base, resume: pending != nil && pending.generation() == generation}
+	// A lost key must not come back from the Secret that it was delivered to.
+	resume := pending != nil && pending.generation() == generation && reason.cause != v1alpha1.RotationRecovery
+	return &newKey{rotationReason: reason, base: base, resume: resume}
 }
 
 // lastKnown returns the revision and creation time that a new record must exceed, because replicas order versions by
 // them.
 func (f facts) lastKnown() (revision int64, created time.Time) {
+	newest := f.seen.order
 	if f.outdated() {
-		revision, created = f.record.Revision, f.record.Current.CreatedAt
-	}
-	if last := f.apiKey.Status.LastRotation; last != nil {
-		if reported := last.Time.Add(time.Second).UTC(); reported.After(created) { // a status holds whole seconds
-			created = reported
+		for _, order := range []published.Order{f.record.Order(), {Issued: f.record.NewerIssued}} {
+			newest.Issued, newest.Revision = max(newest.Issued, order.Issued), max(newest.Revision, order.Revision)
 		}
 	}
-	return revision, created
+	if newest.Issued > 0 {
+		created = time.UnixMilli(newest.Issued).UTC()
+	}
+	return newest.Revision, created
 }
 
-// nextGeneration is above every known generation, because a replica that knows a higher one would refuse the key. A
-// delivered Secret counts only if it is further ahead than an interrupted reconciliation explains: then record and
-// status are both lost.
+// nextGeneration is above every generation that the credentials namespace tells of: the published record, readable or not, and those that
+// this operator has seen there. What a tenant may write does not count.
 func nextGeneration(f facts) int64 {
-	last := f.apiKey.Status.KeyGeneration
+	last := f.seen.generation
 	if f.record != nil {
 		last = max(last, f.record.Generation)
 	} else if f.published != nil {
 		last = max(last, published.ReadableGeneration(f.published))
-	}
-	for _, d := range f.delivered {
-		if d.generation() > last+1 {
-			last = d.generation()
-		}
 	}
 	return last + 1
 }
@@ -167,14 +165,17 @@ func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, e
 	return published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: p.now}, nil
 }
 
-// resume returns the key that an interrupted reconciliation delivered. It refuses any other content of the Secret.
+// resume returns the key that an interrupted reconciliation delivered. It refuses any other content of the Secret, and a key that is or
+// was in force.
 func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
 	if !p.newKey.resume {
 		return apikey.Key{}, false, nil
 	}
 	key, err = r.readKey(ctx, p.facts, p.target())
 	base := p.newKey.base
-	return key, err == nil && key.ID() == base.KeyID && apikey.IsTest(key.Prefix()) == base.Test, err
+	used := base.Current.Digest.Equal(key.Digest()) ||
+		slices.ContainsFunc(base.Previous, func(p published.Previous) bool { return p.Digest.Equal(key.Digest()) })
+	return key, err == nil && !used && key.ID() == base.KeyID && apikey.IsTest(key.Prefix()) == base.Test, err
 }
 
 func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {

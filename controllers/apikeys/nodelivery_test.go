@@ -19,7 +19,7 @@ func TestKeysThatAreNotDelivered(t *testing.T) {
 		"no delivery, and a key issued over HTTP": {facts: upToDate().undelivered()},
 		"no delivery, and nobody has a key":       {facts: upToDate().unissued()},
 		"no delivery, the first key": {
-			facts: upToDate().unissued().lost(), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} },
+			facts: upToDate().unissued().lost(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, version{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
 		},
 		"no delivery, and the record is lost": {

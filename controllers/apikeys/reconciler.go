@@ -31,6 +31,8 @@ import (
 type Reconciler struct {
 	*reconciler.Base
 	Metrics *Metrics
+
+	versions versions
 }
 
 // Rights: ApiKeys are read, and only their finalizer and status are written. Delivered Secrets are created, read to
@@ -47,6 +49,7 @@ type Reconciler struct {
 // Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
 func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
 	return reconciler.Reconcile(ctx, r.Base, apiKey, reconciler.Steps[*v1alpha1.ApiKey, *plan]{
+		Restrict: r.restrict,
 		Plan:     r.plan,
 		Confirm:  r.confirm,
 		Apply:    r.apply,
@@ -143,6 +146,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 			return err
 		}
 	}
+	r.versions.forget(published.ID(apiKey.UID))
 	return r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen))
 }
 
@@ -175,7 +179,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Named("apikey").
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
 		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(merchantChanges())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf), builder.WithPredicates(r.rememberVersions())).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))

@@ -19,7 +19,7 @@ import (
 func repair(f facts) *published.KeyRecord {
 	record, known := f.ownRecord()
 	if !known {
-		return supersede(f)
+		return nil
 	}
 	want := asSpecified(record, f)
 	if triggerWithoutEffect(f) {
@@ -32,15 +32,50 @@ func repair(f facts) *published.KeyRecord {
 	return &want
 }
 
-// supersede marks a restored record as superseded while no new key can replace it; nil: not needed.
-func supersede(f facts) *published.KeyRecord {
-	if !f.outdated() || f.record.Superseded {
+// restrict publishes what only restricts the key, and nothing else: it is disabled, expires earlier, or its record was restored.
+func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
+	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restriction(f) == nil {
+		return false, err
+	}
+	live, err := reconciler.ReadLive(ctx, r.Base, cached)
+	if err != nil {
+		return false, err
+	}
+	f, err := r.readPublished(ctx, r.Live, live)
+	if err != nil {
+		return false, err
+	}
+	record := restriction(f)
+	if record == nil {
+		return false, nil
+	}
+	if err := r.publish(ctx, f.published, *record); err != nil {
+		return false, err
+	}
+	r.Emit(live, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
+	return true, nil
+}
+
+// restriction returns the record with what only restricts the key; nil: it has that, or opens nothing.
+func restriction(f facts) *published.KeyRecord {
+	if f.record == nil || f.recordOfAnother() {
 		return nil
 	}
-	closed := *f.record
-	closed.Superseded = true
-	closed.Revision = closed.NextRevision(f.now)
-	return &closed
+	want := *f.record
+	want.Superseded = f.outdated()
+	spec := asSpecified(want, f)
+	want.Previous = spec.Previous
+	if spec.State == v1alpha1.ApiKeyDisabled {
+		want.State = v1alpha1.ApiKeyDisabled
+	}
+	if end := spec.ExpiresAt; end != nil && (want.ExpiresAt == nil || end.Before(*want.ExpiresAt)) {
+		want.ExpiresAt = end
+	}
+	if want.Equal(*f.record) {
+		return nil
+	}
+	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.published))
+	return &want
 }
 
 // asSpecified returns the record with everything that follows from the ApiKey.
@@ -101,13 +136,14 @@ func (r *Reconciler) revoke(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// lost reports whether there was a key without a usable published record now.
+// lost reports whether there was a key without a usable published record now. The status counts, because it only words what is
+// reported: without a record a new key is issued in any case.
 func lost(f facts) bool {
 	if f.recordOfAnother() {
 		return f.apiKey.Status.KeyGeneration > 0
 	}
 	_, known := f.ownRecord()
-	return !known && !f.newer && nextGeneration(f) > 1
+	return !known && !f.newer && (nextGeneration(f) > 1 || f.apiKey.Status.KeyGeneration > 0)
 }
 
 // keyLost returns the condition KeyLost; nil: absent. It is derived from the record, so a lost status does not end it.

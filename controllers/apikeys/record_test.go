@@ -70,6 +70,92 @@ func TestTheModeOfARecord(t *testing.T) {
 	}
 }
 
+// What only restricts a key is written whatever else the ApiKey wants, and nothing else with it.
+func TestRestriction(t *testing.T) {
+	early, late := now.Add(time.Hour), now.Add(48*time.Hour)
+	expires := func(at time.Time) *metav1.Time { return &metav1.Time{Time: at} }
+	for name, test := range map[string]struct {
+		edit func(*facts)
+		want func(*published.KeyRecord) // nil: nothing is written
+	}{
+		"nothing": {},
+		"disabled": {
+			edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled },
+			want: func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled },
+		},
+		"disabled, with a trigger, a mode and a rename": {
+			edit: func(f *facts) {
+				f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, "b"
+				f.apiKey.Spec.Mode, f.record.Source.Name = v1alpha1.ModeTest, "former"
+			},
+			want: func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled },
+		},
+		"enabled":     {edit: func(f *facts) { f.record.State = v1alpha1.ApiKeyDisabled }},
+		"no Merchant": {edit: func(f *facts) { f.merchantID = "" }, want: func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
+		"it expires":  {edit: func(f *facts) { f.apiKey.Spec.ExpiresAt = expires(early) }, want: func(r *published.KeyRecord) { r.ExpiresAt = &early }},
+		"it expires earlier": {
+			edit: func(f *facts) { f.apiKey.Spec.ExpiresAt, f.record.ExpiresAt = expires(early), &late },
+			want: func(r *published.KeyRecord) { r.ExpiresAt = &early },
+		},
+		"it expires later":     {edit: func(f *facts) { f.apiKey.Spec.ExpiresAt, f.record.ExpiresAt = expires(late), &early }},
+		"it expires no longer": {edit: func(f *facts) { f.record.ExpiresAt = &early }},
+		"an overlap that ended": {edit: func(f *facts) {
+			f.record.Previous = []published.Previous{{ValidUntil: now.Add(-reconciler.EndedMargin)}}
+		}, want: func(r *published.KeyRecord) { r.Previous = nil }},
+		"a newer record was seen": {
+			edit: func(f *facts) { f.seen = version{published.Order{Issued: now.UnixMilli()}, 9} },
+			want: func(r *published.KeyRecord) { r.Superseded = true },
+		},
+		"the record of another ApiKey": {edit: func(f *facts) {
+			f.record.Source.UID, f.apiKey.Spec.State = "another", v1alpha1.ApiKeyDisabled
+		}},
+		"no record": {edit: func(f *facts) { f.record, f.apiKey.Spec.State = nil, v1alpha1.ApiKeyDisabled }},
+		"what a tenant may write says otherwise": {edit: func(f *facts) {
+			f.apiKey.Status = v1alpha1.ApiKeyStatus{KeyGeneration: 1 << 53, Prefix: "mk_live_y"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := upToDate()
+			if test.edit != nil {
+				test.edit(&f)
+			}
+			got := restriction(f)
+			if (got != nil) != (test.want != nil) {
+				t.Fatalf("writes %+v", got)
+			}
+			if got == nil {
+				return
+			}
+			want := *f.record
+			test.want(&want)
+			want.Revision = now.UnixMilli()
+			if diff := cmp.Diff(want, *got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if f.record = got; restriction(f) != nil {
+				t.Error("it is written again")
+			}
+		})
+	}
+}
+
+// A replacement is newer than what the API knows of, and than what this operator has seen.
+func TestTheRecordThatReplacesARestoredOne(t *testing.T) {
+	for name, edit := range map[string]func(*facts){
+		"the API knows": func(f *facts) { f.record.NewerIssued = now.Add(time.Hour).UnixMilli() },
+		"seen":          func(f *facts) { f.seen.order.Issued = now.Add(time.Hour).UnixMilli() },
+	} {
+		f := upToDate()
+		f.record.Superseded = true
+		edit(&f)
+		key := decide(f).newKey
+		record := key.base.Rotated(published.Current{Digest: apikey.DigestOf("next"), CreatedAt: now}, key.cause, key.overlap, now)
+		if !record.Current.CreatedAt.After(now.Add(time.Hour)) || record.Superseded || record.NewerIssued != 0 {
+			t.Errorf("%s: issued at %s, %+v", name, record.Current.CreatedAt, record)
+		}
+	}
+}
+
 // A repair touches nothing but what follows from the ApiKey.
 func TestRepairKeepsTheTruth(t *testing.T) {
 	f := upToDate()

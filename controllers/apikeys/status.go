@@ -49,8 +49,8 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome))
 }
 
-// statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, because the
-// generation in it must not be lost.
+// statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
+// a lost key from a first one.
 func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
@@ -68,7 +68,7 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	}
 	if record, known := f.ownRecord(); known {
 		status.Prefix = record.Current.Prefix
-		status.KeyGeneration = max(status.KeyGeneration, record.Generation)
+		status.KeyGeneration = record.Generation
 		status.ObservedTrigger = record.HandledTrigger
 		status.LastRotation = &v1alpha1.RotationStatus{
 			Time:  metav1.NewTime(record.LastRotation.Time.Truncate(time.Second)), // what a status can hold

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
 // plan is what to do for a Merchant.
@@ -74,6 +75,9 @@ func outcomeFor(f facts) conditions.Outcome {
 		return conditions.Stalled(v1alpha1.ReasonSecretConflict,
 			"Secret %s %s; choose another spec.webhook.secretName. Until then events are signed with a secret that the merchant cannot read",
 			f.targetName(), f.targetHolder)
+	}
+	if !f.targetEnding.IsZero() {
+		return tenantsecret.Ending(f.targetName(), f.targetEnding, f.now)
 	}
 	return conditions.Ready("Merchant is published and up to date")
 }

@@ -20,7 +20,7 @@ const dataSecret = "secret"
 // delivered again at any time.
 func needsDelivery(f facts, sign signingAction) bool {
 	switch {
-	case f.targetName() == "" || f.targetTaken || f.newerSigning:
+	case f.targetName() == "" || f.targetTaken || !f.targetEnding.IsZero() || f.newerSigning:
 		return false
 	case f.target == nil || sign == issueSigning || sign == reissueSigning || sign == rotateSigning:
 		return true
@@ -66,7 +66,7 @@ func (r *Reconciler) deliver(ctx context.Context, p *plan) error {
 	if p.target != nil {
 		secret = p.target.DeepCopy()
 	}
-	secret.Data = deliveredData(*p.record)
+	secret.Data, secret.Type, secret.Immutable = deliveredData(*p.record), corev1.SecretTypeOpaque, nil
 	if err := r.Secrets.Deliver(ctx, p.merchant, tenantsecret.LabelWebhook, secret); err != nil {
 		return err
 	}

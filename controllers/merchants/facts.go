@@ -42,6 +42,8 @@ type facts struct {
 	// targetTaken is true if another owner's Secret has that name; targetHolder is the owner.
 	targetTaken  bool
 	targetHolder string
+	// targetEnding is since when a Secret of that name is being deleted; zero: none is.
+	targetEnding time.Time
 	// delivered are the Secrets of this Merchant, from the cache.
 	delivered []metav1.ObjectMeta
 }
@@ -123,6 +125,8 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	switch {
 	case err != nil || target == nil:
 		return f, err
+	case target.DeletionTimestamp != nil: // what is written into it goes with it
+		f.targetEnding = target.DeletionTimestamp.Time
 	case tenantsecret.OwnedBy(target, merchant.UID):
 		f.target = target
 	default:

@@ -49,12 +49,56 @@ type Reconciler struct {
 // Reconcile updates the published ConfigMap, the signing secret and the status of the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	return reconciler.Reconcile(ctx, r.Base, merchant, reconciler.Steps[*v1alpha1.Merchant, *plan]{
+		Restrict: r.restrict,
 		Plan:     r.plan,
 		Confirm:  r.confirm,
 		Apply:    r.apply,
 		Report:   r.report,
 		Withdraw: r.withdraw,
 	})
+}
+
+// restrict publishes that the Merchant is Active no longer, and nothing else.
+func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
+	if configMap, err := r.restriction(ctx, r.Client, cached); err != nil || configMap == nil {
+		return false, err
+	}
+	live, err := reconciler.ReadLive(ctx, r.Base, cached)
+	if err != nil {
+		return false, err
+	}
+	configMap, err := r.restriction(ctx, r.Live, live)
+	if err != nil || configMap == nil {
+		return false, err
+	}
+	if err := writes.CreateOrUpdate(ctx, r.Client, configMap); err != nil {
+		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)
+	}
+	r.Emit(live, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", live.Spec.State)
+	return true, nil
+}
+
+// restriction returns the published ConfigMap with the state of a Merchant that is Active no longer; nil: it has that, or there is none
+// that is usable.
+func (r *Reconciler) restriction(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
+	if merchant.Spec.State == v1alpha1.MerchantActive {
+		return nil, nil
+	}
+	configMap, err := read(ctx, from, r.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), new(corev1.ConfigMap))
+	if err != nil || configMap == nil {
+		return nil, err
+	}
+	record, err := published.DecodeMerchant(configMap)
+	if err != nil || record.State == merchant.Spec.State {
+		return nil, nil //nolint:nilerr // nobody accepts a key of a merchant that cannot be read
+	}
+	record.State = merchant.Spec.State
+	want, err := published.EncodeMerchant(r.CredentialsNamespace, record)
+	if err != nil {
+		return nil, fmt.Errorf("restrict the Merchant: %w", err)
+	}
+	want.UID, want.ResourceVersion = configMap.UID, configMap.ResourceVersion
+	return want, nil
 }
 
 // plan decides from the caches. It is certain for a new Merchant, because all writes are creations, which fail if

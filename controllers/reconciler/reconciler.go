@@ -37,7 +37,8 @@ type Base struct {
 	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 
-	written versions
+	written  versions
+	failures failures
 }
 
 // Object is a custom resource, as a pointer type.
@@ -49,6 +50,9 @@ type Object[T any] interface {
 
 // Steps are the steps for one kind of object. O is the object, P the plan with its facts.
 type Steps[O client.Object, P any] struct {
+	// Restrict writes what only restricts a published object, alone, and reports whether it wrote something. It comes first: nothing that
+	// a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays it.
+	Restrict func(ctx context.Context, object O) (restricted bool, err error)
 	// Plan decides from the caches. The plan is certain if it needs no confirmation: there is nothing to do, or the
 	// object is new (added) and all writes are creations, which fail if anything exists.
 	Plan func(ctx context.Context, object O, added bool) (plan P, certain bool, err error)
@@ -68,8 +72,16 @@ func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O
 	if !object.GetDeletionTimestamp().IsZero() {
 		return Finish(withdraw(ctx, b, object, steps))
 	}
+	if restricted, err := steps.Restrict(ctx, object); err != nil {
+		return Finish(err)
+	} else if restricted {
+		return reconcile.Result{RequeueAfter: afterWrite}, nil
+	}
 	if b.written.behind(object, b.Clock.Now()) {
 		return reconcile.Result{RequeueAfter: afterWrite}, nil
+	}
+	if wait := b.failures.wait(object, b.Clock.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
 	added, unfinalized := addFinalizer(ctx, b, object)
@@ -77,7 +89,9 @@ func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O
 	if err == nil {
 		err = steps.Apply(ctx, plan)
 	}
-	return report(ctx, plan, errors.Join(err, unfinalized), steps)
+	result, err := report(ctx, plan, errors.Join(err, unfinalized), steps)
+	b.failures.note(object, err != nil, b.Clock.Now())
+	return result, err
 }
 
 // decide uses the plan from the caches only if it is certain. Otherwise it asks the API server, so that a late cache,
@@ -87,15 +101,15 @@ func decide[T any, O Object[T], P any](ctx context.Context, b *Base, object O, a
 	if err != nil || certain {
 		return plan, err
 	}
-	live, err := readLive(ctx, b, object)
+	live, err := ReadLive(ctx, b, object)
 	if err != nil {
 		return plan, err
 	}
 	return steps.Confirm(ctx, live)
 }
 
-// readLive returns the object from the API server. The error is errGone if it needs no reconciliation.
-func readLive[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
+// ReadLive returns the object from the API server. The error, for Finish, says if it needs no reconciliation.
+func ReadLive[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
 	live := O(new(T))
 	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -222,5 +236,6 @@ func withdraw[T any, O Object[T], P any](ctx context.Context, b *Base, object O,
 	if err := steps.Withdraw(ctx, object); err != nil {
 		return err
 	}
+	b.failures.note(object, false, b.Clock.Now())
 	return client.IgnoreNotFound(removeFinalizer(ctx, b, object))
 }

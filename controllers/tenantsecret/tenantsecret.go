@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -69,6 +71,18 @@ func HeldBy(secret metav1.Object, object client.Object, kind string) string {
 	}
 }
 
+// endingWait is how long a Secret that is being deleted is waited for, before somebody is asked to remove its finalizers.
+const endingWait = time.Minute
+
+// Ending is the outcome if the Secret to deliver to is being deleted since a time: what is written into it goes with it.
+func Ending(name string, since, now time.Time) conditions.Outcome {
+	if now.Sub(since) < endingWait {
+		return conditions.Waiting(v1alpha1.ReasonSecretConflict, "Secret %s is being deleted; waiting until it is gone", name)
+	}
+	return conditions.Stalled(v1alpha1.ReasonSecretConflict,
+		"Secret %s is being deleted since %s and its finalizers hold it; remove them, or choose another name", name, since.UTC().Format(time.RFC3339))
+}
+
 // ByOwner finds the metadata of the delivered Secrets of an owner by its UID.
 var ByOwner = index.Index[*metav1.PartialObjectMetadata]{
 	Field: "metadata.controller.uid",
@@ -102,7 +116,7 @@ type Secrets struct {
 	Cache cache.Cache
 }
 
-// List returns the owner's Secrets of any name, from the cache.
+// List returns the owner's Secrets of any name, from the cache. One that is being deleted counts as gone.
 func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.ObjectMeta, error) {
 	secrets, err := ByOwner.Find(ctx, s.Cache, string(owner.GetUID()), client.InNamespace(owner.GetNamespace()))
 	if err != nil {
@@ -110,7 +124,9 @@ func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.Object
 	}
 	var found []metav1.ObjectMeta
 	for _, secret := range secrets {
-		found = append(found, *secret.ObjectMeta.DeepCopy())
+		if secret.DeletionTimestamp.IsZero() {
+			found = append(found, *secret.ObjectMeta.DeepCopy())
+		}
 	}
 	return found, nil
 }
@@ -129,7 +145,8 @@ func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.Parti
 }
 
 // Deliver creates the Secret, or updates the version that was read. It fails if another owner has created one of that
-// name. Labels and annotations of others stay, such as those of a replicator.
+// name. Labels and annotations of others stay, such as those of a replicator. A Secret that somebody has made immutable, or of another
+// type, is deleted and created anew.
 func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, secret *corev1.Secret) error {
 	secret.Labels = withEntry(secret.Labels, Label, kind)
 	// Blocking the owner's deletion would need another right, and the finalizer makes it unnecessary.
@@ -137,10 +154,31 @@ func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, 
 	if err == nil {
 		err = writes.CreateOrUpdate(ctx, s.Client, secret)
 	}
+	if apierrors.IsInvalid(err) {
+		err = s.recreate(ctx, secret, err)
+	}
 	if err != nil {
 		return fmt.Errorf("deliver Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}
 	return nil
+}
+
+// recreate deletes the version that was read, if it cannot be updated, and creates the Secret. failure is why the update failed.
+func (s Secrets) recreate(ctx context.Context, secret *corev1.Secret, failure error) error {
+	var existing corev1.Secret
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), &existing); err != nil {
+		return err
+	}
+	if existing.ResourceVersion != secret.ResourceVersion || (existing.Immutable == nil || !*existing.Immutable) && existing.Type == secret.Type {
+		return failure
+	}
+	if err := s.Delete(ctx, &existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}); err != nil {
+		return err
+	}
+	secret.ObjectMeta = metav1.ObjectMeta{
+		Namespace: secret.Namespace, Name: secret.Name, Labels: secret.Labels, Annotations: secret.Annotations, OwnerReferences: secret.OwnerReferences,
+	}
+	return writes.CreateOrUpdate(ctx, s.Client, secret)
 }
 
 // DeleteOwned deletes the Secrets of these names that belong to the owner. A Secret that lost its label and is not

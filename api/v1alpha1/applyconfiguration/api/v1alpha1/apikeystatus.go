@@ -19,7 +19,7 @@ type ApiKeyStatusApplyConfiguration struct {
 	// prefix is the first characters of the current key, which identify it but do not reveal it. Empty for an externally
 	// generated key, and while nobody has a key.
 	Prefix *string `json:"prefix,omitempty"`
-	// keyGeneration counts the keys issued for this ApiKey, for any cause. It never decreases.
+	// keyGeneration counts the keys issued for this ApiKey, for any cause. It begins anew if the published record is lost.
 	KeyGeneration *int64 `json:"keyGeneration,omitempty"`
 	// lastRotation says when and why the current key was issued.
 	LastRotation *RotationStatusApplyConfiguration `json:"lastRotation,omitempty"`

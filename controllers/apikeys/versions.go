@@ -1,0 +1,99 @@
+package apikeys
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
+)
+
+// version is one of a published record.
+type version struct {
+	order      published.Order
+	generation int64
+}
+
+// versions remembers the newest version of each record that was seen to vanish, or to be replaced by an older one, until there is a newer
+// one again. So this operator recognizes a restored record, as the replicas of the API do. A restart forgets. The zero value is ready for
+// use.
+type versions struct {
+	mu   sync.Mutex
+	seen map[string]version // by key id
+}
+
+// newest returns the version of a key id; the zero version: nothing of it was seen to vanish.
+func (v *versions) newest(keyID string) version {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen[keyID]
+}
+
+// replaced notes that a record was replaced by another one; the zero version: by none, or one that cannot be read.
+func (v *versions) replaced(keyID string, before, after version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := v.seen[keyID]
+	if before.order.Compare(last.order) > 0 {
+		last.order = before.order
+	}
+	last.generation = max(last.generation, before.generation)
+	if after.order.Compare(last.order) >= 0 {
+		delete(v.seen, keyID)
+		return
+	}
+	if v.seen == nil {
+		v.seen = map[string]version{}
+	}
+	v.seen[keyID] = last
+}
+
+// forget forgets a key id whose ApiKey was deleted.
+func (v *versions) forget(keyID string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.seen, keyID)
+}
+
+// rememberVersions passes every event of a published Secret, and remembers what versions of a key's record are seen.
+func (r *Reconciler) rememberVersions() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if before, keyID := decodeVersion(e.ObjectOld); keyID != "" {
+				after, _ := decodeVersion(e.ObjectNew)
+				r.versions.replaced(keyID, before, after)
+			}
+			return true
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			if before, keyID := decodeVersion(e.Object); keyID != "" && r.wanted(e.Object.GetName()) {
+				r.versions.replaced(keyID, before, version{})
+			}
+			return true
+		},
+	}
+}
+
+// wanted reports whether the cache has an ApiKey that is not being deleted for the published Secret of that name.
+func (r *Reconciler) wanted(name string) bool {
+	sources, err := index.ApiKeys.Find(context.Background(), r.Client, name)
+	return err == nil && len(sources) > 0 && sources[0].GetDeletionTimestamp().IsZero()
+}
+
+// decodeVersion returns the version of a published record, and its key id; empty: it cannot be read.
+func decodeVersion(object client.Object) (v version, keyID string) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Labels[published.Label] != published.LabelKey {
+		return version{}, ""
+	}
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		return version{}, ""
+	}
+	return version{record.Order(), record.Generation}, record.KeyID
+}

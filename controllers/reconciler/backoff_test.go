@@ -1,0 +1,47 @@
+package reconciler
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// An object that fails waits longer each time, whoever asks, until its spec changes or it succeeds.
+func TestFailures(t *testing.T) {
+	var f failures
+	object := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{UID: "one", Generation: 1}}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	if f.wait(object, now) > 0 {
+		t.Error("it waits before it has failed")
+	}
+	last := time.Duration(0)
+	for n := range 40 {
+		f.note(object, true, now)
+		wait := f.wait(object, now)
+		if wait < last || wait > maxBackoff || n < 10 && wait <= last {
+			t.Fatalf("failure %d: waits %s after %s", n, wait, last)
+		}
+		last = wait
+	}
+	if last != maxBackoff || f.wait(object, now.Add(-time.Hour)) != maxBackoff {
+		t.Errorf("waits %s at last", last)
+	}
+	if wait := f.wait(object, now.Add(last)); wait > 0 {
+		t.Errorf("waits another %s after that", wait)
+	}
+	object.Generation = 2
+	if f.wait(object, now) > 0 {
+		t.Error("a new spec waits")
+	}
+	f.note(object, true, now)
+	if wait := f.wait(object, now); wait != minBackoff {
+		t.Errorf("a new spec that failed once waits %s", wait)
+	}
+	f.note(object, false, now)
+	if f.wait(object, now) > 0 || len(f.failed) != 0 {
+		t.Error("it waits after it has succeeded")
+	}
+}
