@@ -59,7 +59,7 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	var watch *live.Watch
 	if r.Method != http.MethodHead && (stream || wait > 0) {
 		// Before the read, so that no change is missed. A refusal costs Redis nothing.
-		if watch, err = a.live.Watch(id, subject); err != nil { //nolint:contextcheck // the subscription outlives the request
+		if watch, err = a.live.Watch(id, subject); err != nil {
 			return err
 		}
 		defer func() {
