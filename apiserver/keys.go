@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -102,8 +101,8 @@ func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from calle
 	if err != nil {
 		return err
 	}
-	key, _, err := a.rotator.rotate(r.Context(), from.KeyID, rotation{permit: func(record published.KeyRecord, now time.Time) error {
-		if !record.Usable(now) || !record.Current.Digest.Equal(from.Digest) {
+	key, _, err := a.rotator.rotate(r.Context(), from.KeyID, rotation{at: admitted.Now, permit: func(record published.KeyRecord) error {
+		if !record.Usable(admitted.Now) || !record.Current.Digest.Equal(from.Digest) {
 			// Another rotation was first, or the key is in its overlap and must not end its successor.
 			return unauthorizedError{reasonRotated}
 		}

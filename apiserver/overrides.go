@@ -60,7 +60,7 @@ func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Log
 
 // KeyUpdated writes the digests that the record accepts.
 func (w *overrideWriter) KeyUpdated(record published.KeyRecord) {
-	w.writeOrEnqueue(overrideOf(record, w.now()))
+	w.writeOrEnqueue(overrideOf(record))
 }
 
 // KeyRevoked writes that no digest of the key is accepted.
@@ -162,10 +162,11 @@ func (w *overrideWriter) forget(written store.Override) {
 	}
 }
 
-// overrideOf is the override for replicas that have not seen the record yet.
-func overrideOf(record published.KeyRecord, now time.Time) store.Override {
+// overrideOf is the override for replicas that have not seen the record yet. It has every digest with its end: the clock of Redis decides
+// about these, not that of this replica, which would decide for all others.
+func overrideOf(record published.KeyRecord) store.Override {
 	override := store.Override{KeyRef: refOf(record), Order: record.Order()}
-	for _, accepted := range record.Accepts(now) {
+	for _, accepted := range record.Accepts() {
 		override.Accepted = append(override.Accepted, store.Accepted(accepted))
 	}
 	return override

@@ -13,11 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -165,5 +167,63 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 		if err != nil || stored[0].Order != record.Order() || !stored[0].Accepts(record.Current.Digest, time.Now()) {
 			t.Fatalf("stored %+v, %v, want what %+v says", stored, err, record)
 		}
+	}
+}
+
+// An override is for all replicas: one whose clock is an hour ahead must not end an overlap or a key for the others.
+func TestOverride_ClockAhead(t *testing.T) {
+	client := storetest.Open(t, redistest.Start(t).URL())
+	now := time.Now()
+	w := newOverrideWriter(client, publishedKeys{now: time.Now}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w.now = func() time.Time { return now.Add(time.Hour) }
+	record := revised("abcdefgh2345", 2)
+	expires := now.Add(30 * time.Minute)
+	record.ExpiresAt = &expires
+	record.Previous = []published.Previous{{Digest: apikey.DigestOf("replaced"), ValidUntil: now.Add(20 * time.Minute)}}
+	w.KeyUpdated(record)
+	for _, row := range []struct {
+		name string
+		key  string
+	}{
+		{"the current key, which expires in 30 minutes", "abcdefgh2345"},
+		{"the replaced key, whose overlap ends in 20 minutes", "replaced"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := client.Admit(t.Context(), store.Admission{
+				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.DigestOf(row.key), Order: record.Order(), Live: true,
+				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
+			})
+			if err != nil {
+				t.Errorf("another replica, whose clock is right: %v", err)
+			}
+		})
+	}
+}
+
+// A rotation's time is Redis': the clock of the replica that rotates neither lengthens nor ends an overlap.
+func TestRotate_ClockAhead(t *testing.T) {
+	now := time.Now().UTC()
+	record := revised("abcdefgh2345", 2)
+	record.MerchantID, record.Generation = "bcdefghi2345", 1
+	record.Source = published.Source{Namespace: "shops", Name: "till", UID: "uid"}
+	record.Current.CreatedAt = now.Add(-time.Hour)
+	record.LastRotation = published.RotationEvent{Time: now.Add(-time.Hour), Cause: v1alpha1.RotationInitial}
+	record.Previous = []published.Previous{{Digest: apikey.DigestOf("earlier"), ValidUntil: now.Add(20 * time.Minute)}}
+	secret, err := published.EncodeKey("credentials", record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := publishedKeys{
+		secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials"),
+		now:     func() time.Time { return now.Add(time.Hour) },
+	}
+	_, rotated, err := keys.rotate(t.Context(), record.KeyID, rotation{
+		permit: func(published.KeyRecord) error { return nil }, overlap: 30 * time.Minute, at: now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rotated.Previous) != 2 || !rotated.Previous[0].ValidUntil.Equal(now.Add(30*time.Minute)) {
+		t.Errorf("the overlaps after the rotation are %v, want 30 minutes from %s and the earlier one", rotated.Previous, now)
 	}
 }

@@ -51,12 +51,11 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation
 		if record.Superseded {
 			return apikey.Key{}, record, fmt.Errorf("%w: the record of key %s was restored from a backup; the operator will issue a new key", errKubernetes, keyID)
 		}
-		now := p.now().UTC()
-		if err := wanted.permit(record, now); err != nil {
+		if err := wanted.permit(record); err != nil {
 			return apikey.Key{}, record, err
 		}
-		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}
-		rotated := record.Rotated(current, v1alpha1.RotationAPI, wanted.overlap, now)
+		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: wanted.at}
+		rotated := record.Rotated(current, v1alpha1.RotationAPI, wanted.overlap, wanted.at)
 		rotated.LastRotation.Actor = wanted.actor
 		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
 			return next, rotated, nil

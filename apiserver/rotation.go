@@ -34,13 +34,14 @@ type rotator struct {
 
 	keys  publishedKeys
 	store *store.Store
-	now   func() time.Time
 }
 
 // rotation is how to replace a key.
 type rotation struct {
-	// permit returns an error unless the published record may be rotated at that time.
-	permit func(published.KeyRecord, time.Time) error
+	// permit returns an error unless the published record may be rotated.
+	permit func(published.KeyRecord) error
+	// at is the time of the rotation, by the clock of Redis: overlaps end by it.
+	at time.Time
 	// overlap is how long the old key stays valid; 0: all old keys end at once.
 	overlap time.Duration
 	// actor is who asked for the rotation; empty: unknown.
@@ -66,7 +67,7 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 		return apikey.Key{}, published.KeyRecord{}, swapErr
 	}
 	// Whoever loses the race writes it too: every replica must refuse the old key before the refusal is sent.
-	err := r.store.WriteOverride(uncancelled, overrideOf(record, r.now()))
+	err := r.store.WriteOverride(uncancelled, overrideOf(record))
 	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
 		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: %w", errRotationIncomplete, err)
 	}
@@ -97,7 +98,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 		return err
 	}
 	wanted.deadline = time.Now().Add(rotationTimeout)
-	if err := r.limitRotation(w, request, keyID, wanted); err != nil {
+	if err := r.limitRotation(w, request, keyID, &wanted); err != nil {
 		return err
 	}
 	key, record, err := r.rotator.rotate(request.Context(), keyID, wanted)
@@ -119,22 +120,24 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 
 // limitRotation counts a rotation that the published record permits. The limit is in the bucket of the merchant, which only that record
 // names: the key may be newer than this replica's directory. One of another generation passes uncounted: rotate refuses it, after every
-// replica knows the newer key.
-func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted rotation) error {
+// replica knows the newer key. Redis says the time of the rotation.
+func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted *rotation) error {
 	ctx, cancel := context.WithDeadline(request.Context(), wanted.deadline)
 	defer cancel()
 	_, record, err := r.rotator.keys.read(ctx, keyID)
 	if err != nil {
 		return err
 	}
-	switch err := wanted.permit(record, r.rotator.now()); {
-	case errors.As(err, new(generationError)):
+	switch refusal := wanted.permit(record); {
+	case errors.As(refusal, new(generationError)):
+		wanted.permit = func(published.KeyRecord) error { return refusal } // it has no time
 		return nil
-	case err != nil:
-		return err
+	case refusal != nil:
+		return refusal
 	}
-	quota, err := r.store.LimitIssue(request.Context(), refOf(record), rotationLimit)
-	r.setQuotaHeaders(w, rotationQuota, quota, err)
+	admitted, err := r.store.LimitIssue(request.Context(), refOf(record), rotationLimit)
+	r.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
+	wanted.at = admitted.Now
 	return err
 }
 
@@ -181,7 +184,7 @@ func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error
 		return rotation{}, &session.FieldError{Field: "uid", Rule: uidRule}
 	}
 	return rotation{
-		permit: func(record published.KeyRecord, _ time.Time) error {
+		permit: func(record published.KeyRecord) error {
 			if record.Source != source { // a key id is public: the caller may have been given another one
 				return errNoKey
 			}

@@ -188,7 +188,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		accessLog: r.options.AccessLog,
 		trusted:   func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
 	}
-	issuer := rotator{base: shared, keys: r.keys, store: r.store, now: time.Now}
+	issuer := rotator{base: shared, keys: r.keys, store: r.store}
 	publicSide := &publicAPI{
 		base:        shared,
 		directory:   r.directory,

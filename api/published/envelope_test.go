@@ -190,7 +190,7 @@ func TestEnvelope_OfThisVersion(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	revoked := must(published.RevokeKey(secret, true, issued))(t)
-	if decoded, err := published.DecodeKey(revoked); err != nil || !decoded.Revoked || decoded.Usable(issued) || len(decoded.Accepts(issued)) != 0 {
+	if decoded, err := published.DecodeKey(revoked); err != nil || !decoded.Revoked || decoded.Usable(issued) || len(decoded.Accepts()) != 0 {
 		t.Errorf("%+v, %v", decoded, err)
 	}
 	merchant := must(published.EncodeMerchant(credentials, merchantRecord()))(t)

@@ -239,7 +239,12 @@ func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
 
 // Usable reports whether any key of the record is accepted at the time now.
 func (r KeyRecord) Usable(now time.Time) bool {
-	return !r.Superseded && !r.Revoked && r.State == v1alpha1.ApiKeyActive && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
+	return r.active() && (r.ExpiresAt == nil || now.Before(*r.ExpiresAt))
+}
+
+// active reports whether a key of the record is accepted at any time.
+func (r KeyRecord) active() bool {
+	return !r.Superseded && !r.Revoked && r.State == v1alpha1.ApiKeyActive
 }
 
 // Accepted is a digest with the end of its acceptance; zero: no end.
@@ -248,9 +253,10 @@ type Accepted struct {
 	Until  time.Time
 }
 
-// Accepts returns every digest for which Live is true at the time now, with its end.
-func (r KeyRecord) Accepts(now time.Time) []Accepted {
-	if !r.Usable(now) {
+// Accepts returns every digest of the record with the end of its acceptance, also of those whose end has passed: whoever keeps the list
+// compares the ends with a clock of its own. None: no digest is accepted at any time.
+func (r KeyRecord) Accepts() []Accepted {
+	if !r.active() {
 		return nil
 	}
 	var end time.Time
@@ -258,7 +264,7 @@ func (r KeyRecord) Accepts(now time.Time) []Accepted {
 		end = *r.ExpiresAt
 	}
 	accepted := []Accepted{{r.Current.Digest, end}}
-	for _, p := range r.PreviousAt(now) {
+	for _, p := range r.Previous {
 		until := p.ValidUntil
 		if !end.IsZero() && end.Before(until) {
 			until = end

@@ -88,19 +88,19 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 
 // LimitIssue counts a rotation on the internal port, which has a budget of its own: no API key can use it up. Errors:
 // ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (ratelimit.Quota, error) {
+func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (Admitted, error) {
 	var call redis.Call
 	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), redis.IssueRateKey, key.KeyID)
 	limitArgs(&call, limit)
 	reply, err := s.redis.RunCall(ctx, limitIssueScript, &call)
 	if err != nil {
-		return ratelimit.Quota{}, fmt.Errorf("limit a rotation: %w", err)
+		return Admitted{}, fmt.Errorf("limit a rotation: %w", err)
 	}
 	admitted, _, err := admittedOf(reply.Text(), limit)
 	if errors.Is(err, ErrRateLimited) {
 		err = ErrRotationLimited
 	}
-	return admitted.Quota, err
+	return admitted, err
 }
 
 func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
