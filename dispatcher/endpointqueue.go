@@ -146,7 +146,8 @@ func (q *endpointQueues) queue(j job) *endpointQueue {
 // forget forgets an idle queue.
 func (q *endpointQueues) forget(account string, bucket session.Bucket, queue *endpointQueue) {
 	delete(q.queues[bucket], account)
-	if queue.tenant.queues--; queue.tenant.queues == 0 {
+	queue.tenant.queues--
+	if queue.tenant.queues == 0 {
 		delete(q.tenants, queue.tenant.namespace)
 	}
 }
@@ -312,7 +313,7 @@ func (q *endpointQueues) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
 	var rest []job
-	for _, queues := range q.queues {
+	for _, queues := range &q.queues {
 		for _, queue := range queues {
 			rest = append(rest, queue.clear()...)
 			q.enlist(queue)
@@ -362,7 +363,7 @@ type endpointQueue struct {
 }
 
 // readyQueues is a heap of queues that may start an attempt: those with the fewest in progress first, and then in turn.
-type readyQueues []*endpointQueue
+type readyQueues []*endpointQueue //nolint:recvcheck // as container/heap wants it
 
 func (r readyQueues) Len() int { return len(r) }
 func (r readyQueues) Less(a, b int) bool {
@@ -374,12 +375,14 @@ func (r readyQueues) Swap(a, b int) {
 	r[a].index, r[b].index = a, b
 }
 
+// Push is called by container/heap only.
 func (r *readyQueues) Push(queue any) {
 	added := queue.(*endpointQueue) //nolint:forcetypeassert // container/heap has no types
 	added.index = len(*r)
 	*r = append(*r, added)
 }
 
+// Pop is called by container/heap only.
 func (r *readyQueues) Pop() any {
 	last := (*r)[len(*r)-1]
 	(*r)[len(*r)-1] = nil // free its memory

@@ -140,7 +140,8 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 			return f, err
 		}
 	}
-	return f, r.gatherClaims(ctx, from, &f)
+	err = r.gatherClaims(ctx, from, &f)
+	return f, err
 }
 
 // readPublished reads the Merchant and the published record: what a restriction needs.

@@ -179,7 +179,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Named("apikey").
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
 		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(merchantChanges())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf), builder.WithPredicates(r.rememberVersions())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))

@@ -61,7 +61,7 @@ func (v *versions) forget(keyID string) {
 }
 
 // rememberVersions passes every event of a published Secret, and remembers what versions of a key's record are seen.
-func (r *Reconciler) rememberVersions() predicate.Predicate {
+func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if before, keyID := decodeVersion(e.ObjectOld); keyID != "" {
@@ -71,7 +71,7 @@ func (r *Reconciler) rememberVersions() predicate.Predicate {
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			if before, keyID := decodeVersion(e.Object); keyID != "" && r.wanted(e.Object.GetName()) {
+			if before, keyID := decodeVersion(e.Object); keyID != "" && r.wanted(ctx, e.Object.GetName()) {
 				r.versions.replaced(keyID, before, version{})
 			}
 			return true
@@ -80,8 +80,8 @@ func (r *Reconciler) rememberVersions() predicate.Predicate {
 }
 
 // wanted reports whether the cache has an ApiKey that is not being deleted for the published Secret of that name.
-func (r *Reconciler) wanted(name string) bool {
-	sources, err := index.ApiKeys.Find(context.Background(), r.Client, name)
+func (r *Reconciler) wanted(ctx context.Context, name string) bool {
+	sources, err := index.ApiKeys.Find(ctx, r.Client, name)
 	return err == nil && len(sources) > 0 && sources[0].GetDeletionTimestamp().IsZero()
 }
 

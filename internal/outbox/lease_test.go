@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -310,18 +311,18 @@ func TestLease_Room(t *testing.T) {
 // Nobody knows whether an endpoint is disabled whose state cannot be read. Its events wait, as any other's are leased.
 func TestLease_UnreadableEndpoint(t *testing.T) {
 	for name, test := range map[string]struct {
-		damage         func(t *testing.T, s fixture, key string) error
+		damage         func(ctx context.Context, s fixture, key string) error
 		wantUnreadable bool
 	}{
-		"when it was disabled": {func(t *testing.T, s fixture, key string) error {
-			return s.redis.HSet(t.Context(), key, "disabled", "soon").Err()
+		"when it was disabled": {func(ctx context.Context, s fixture, key string) error {
+			return s.redis.HSet(ctx, key, "disabled", "soon").Err()
 		}, true},
-		"not a hash": {func(t *testing.T, s fixture, key string) error { return s.redis.Set(t.Context(), key, "x", 0).Err() }, true},
-		"since when it fails": {func(t *testing.T, s fixture, key string) error {
-			return s.redis.HSet(t.Context(), key, "since", "soon").Err()
+		"not a hash": {func(ctx context.Context, s fixture, key string) error { return s.redis.Set(ctx, key, "x", 0).Err() }, true},
+		"since when it fails": {func(ctx context.Context, s fixture, key string) error {
+			return s.redis.HSet(ctx, key, "since", "soon").Err()
 		}, false},
-		"its last delivery": {func(t *testing.T, s fixture, key string) error {
-			return s.redis.HSet(t.Context(), key, "delivered", "soon").Err()
+		"its last delivery": {func(ctx context.Context, s fixture, key string) error {
+			return s.redis.HSet(ctx, key, "delivered", "soon").Err()
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +333,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 			other := s
 			other.asks = storetest.MerchantOf(s.bucket())
 			other.event(t)
-			must(t, test.damage(t, s, s.tag+"endpoint:"+s.asks.MerchantID))
+			must(t, test.damage(t.Context(), s, s.tag+"endpoint:"+s.asks.MerchantID))
 			leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 64})
 			must(t, err)
 			if len(leased.Leases) != 6 || len(leased.Undecodable) != 0 {

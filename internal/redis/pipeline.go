@@ -62,7 +62,7 @@ func (p *pipeline) process(ctx context.Context, command redis.Cmder) error {
 		p.inFlight++
 		p.moved = now
 		p.mu.Unlock()
-		defer p.finish(nil, now)
+		defer p.finish(nil, now) //nolint:contextcheck // the next batch is not this caller's
 		return p.send(ctx, command)
 	}
 	if !p.drains(now) {

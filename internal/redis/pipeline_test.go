@@ -236,6 +236,7 @@ type waits struct {
 }
 
 func (w *waits) call(t *testing.T, c *Client) {
+	t.Helper()
 	start := time.Now()
 	_, err := say(t.Context(), c, "PING")
 	took := time.Since(start)

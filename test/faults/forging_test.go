@@ -152,12 +152,12 @@ func tryForging(t *testing.T) (int, string) {
 	// A key in its overlap that rotates without end.
 	issuer := shared.secret(s.IssuerToken())
 	path, body := fixture.RotateByID(&target, 1, 3600)
-	current := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
+	shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
 	for range 150 {
 		s.mustCall(http.StatusUnauthorized, s.replicas[0].public, http.MethodPost, fixture.Rotate, key, "")
 	}
 	path, body = fixture.RotateByID(&target, 2, 3600)
-	current = shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
+	current := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
 	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodPost, fixture.Rotate, current, "")
 	const tried = 8
 	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)

@@ -114,7 +114,7 @@ func (r *receiver) slowDown(hosts []string, after time.Duration) (release func()
 }
 
 // slowness returns after what time a host answers, and what ends that; 0: at once.
-func (r *receiver) slowness(host string) (time.Duration, <-chan struct{}) {
+func (r *receiver) slowness(host string) (after time.Duration, released <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.slow[host], r.released
