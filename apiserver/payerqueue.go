@@ -63,10 +63,10 @@ func (q *payerQueue) enter(ctx context.Context) error {
 	}
 }
 
-// leave ends a turn, with the error of its read.
+// leave ends a turn, with the error of its read. A client that left says nothing about Redis.
 func (q *payerQueue) leave(err error) {
 	<-q.places
-	if !errors.Is(err, redis.ErrUnavailable) {
+	if !errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return
 	}
 	q.mu.Lock()

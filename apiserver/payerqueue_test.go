@@ -88,6 +88,21 @@ func TestPayerQueue_Full(t *testing.T) {
 	}
 }
 
+// A client that leaves during its read costs nobody else an answer: it was no outage.
+func TestPayerQueue_ServedClientLeaves(t *testing.T) {
+	q := newPayerQueue(20, prometheus.NewRegistry())
+	entered := crowd(t, q, 3)
+	q.leave(fmt.Errorf("%w: %w", redis.ErrUnavailable, context.Canceled))
+	for range 2 {
+		q.leave(nil)
+	}
+	for range 3 {
+		if err := <-entered; err != nil {
+			t.Errorf("a payer behind a client that left: %v", err)
+		}
+	}
+}
+
 func TestPayerQueue_ClientLeaves(t *testing.T) {
 	q := newPayerQueue(20, prometheus.NewRegistry())
 	entered := crowd(t, q, 1)
