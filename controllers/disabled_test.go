@@ -10,8 +10,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -51,6 +54,20 @@ func refusingUpdates() interceptor.Funcs {
 				return errCrash
 			}
 			return c.Update(ctx, object, options...)
+		},
+	}
+}
+
+// refusingSecrets refuses every new Secret of a tenant's namespace as invalid, as an admission policy without a reason does.
+func refusingSecrets() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, isSecret := object.(*corev1.Secret); isSecret && strings.HasPrefix(object.GetNamespace(), "shops-") {
+				return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, object.GetName(), field.ErrorList{
+					field.Forbidden(field.NewPath("data"), "no Secret without an owner label"),
+				})
+			}
+			return c.Create(ctx, object, options...)
 		},
 	}
 }
@@ -142,6 +159,15 @@ var _ = Describe("A delivered Secret that cannot be written", func() {
 			f.plant(key, "till-key", "1", func(s *corev1.Secret) { s.Type = "example.com/other" })
 		}),
 	)
+
+	It("is named in the status with the reason, if it may not be created", func() {
+		f := newFixture(refusingSecrets())
+		f.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		f.apply(key)
+		f.awaitFailed(key)
+		Expect(readyMessage(key)).To(ContainSubstring("no Secret without an owner label"))
+	})
 
 	It("is waited for while it is being deleted, and no key goes with it", func() {
 		f := newFixture()

@@ -154,7 +154,7 @@ func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, 
 	if err == nil {
 		err = writes.CreateOrUpdate(ctx, s.Client, secret)
 	}
-	if apierrors.IsInvalid(err) {
+	if apierrors.IsInvalid(err) && secret.ResourceVersion != "" {
 		err = s.recreate(ctx, secret, err)
 	}
 	if err != nil {
