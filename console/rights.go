@@ -99,15 +99,19 @@ func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchan
 		return all, false, err
 	}
 	namespaces := map[string]*atomic.Bool{}
+	var inOrder []string // so that each page of a person with too many reviews shows the same ones
 	for i := range all {
-		namespaces[all[i].Namespace] = new(atomic.Bool)
+		if namespaces[all[i].Namespace] == nil {
+			namespaces[all[i].Namespace] = new(atomic.Bool)
+			inOrder = append(inOrder, all[i].Namespace)
+		}
 	}
 	reviews, reviewing := errgroup.WithContext(ctx)
 	reviews.SetLimit(parallelReviews)
-	for namespace, allowed := range namespaces {
+	for _, namespace := range inOrder {
 		reviews.Go(func() error {
 			all, err := sees(reviewing, namespace, "")
-			allowed.Store(all)
+			namespaces[namespace].Store(all)
 			return err
 		})
 	}
