@@ -93,7 +93,7 @@ var _ = Describe("A deletion of objects whose finalizer was replaced by another 
 		Eventually(f.tombstones).Should(ConsistOf(
 			published.KeyTombstoneName(published.ID(key.UID)), published.MerchantTombstoneName(published.ID(merchant.UID))))
 		for _, object := range []client.Object{merchant, key} {
-			f.read(object) // it is still there
+			f.read(object.DeepCopyObject().(client.Object)) // it is still there
 		}
 	}
 

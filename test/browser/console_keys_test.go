@@ -45,7 +45,7 @@ func TestADevelopersFirstDay(t *testing.T) {
 	s.wantStatus("the third key", third, http.StatusCreated)
 	page.Click("main a.button")
 	s.wantNowhere("on the merchant's page", page, first, second, third)
-	if activity := page.Text("#activity"); !strings.Contains(activity, "RotateKey") || !strings.Contains(activity, "oidc:alice") {
+	if activity := page.Text("#activity"); !strings.Contains(activity, "The key was replaced by oidc:alice") {
 		t.Errorf("the page does not say who rotated the key: %s", activity)
 	}
 }
