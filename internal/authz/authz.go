@@ -70,6 +70,11 @@ type Guard struct {
 // RefusedTokens limits the refused tokens of one peer about which the Kubernetes API is asked.
 var RefusedTokens = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 
+// Remembered is how long a token whose cached decision has ended is still known as one that was allowed; at least Grace. It may be
+// reviewed again whatever else its address sends, because behind a mesh sidecar or SNAT all callers have one address. An hour is the
+// usual life of a service account's token.
+const Remembered = time.Hour
+
 // MaxReviews is how many reviews of one Guard are under way at most.
 const MaxReviews = 16
 
@@ -82,14 +87,14 @@ const maxTokens = 4096
 // New returns a Guard with empty caches.
 func New(options Options) *Guard {
 	return &Guard{
-		Options: options, allowed: newDecisionCache(maxTokens), refused: newDecisionCache(maxTokens),
+		Options: options, allowed: newDecisionCache(maxTokens, max(options.Grace, Remembered)), refused: newDecisionCache(maxTokens, 0),
 		refusals: ratelimit.NewLimiter(RefusedTokens, options.Now), slots: make(chan struct{}, MaxReviews),
 	}
 }
 
 // Check returns nil if the token's account is authorized, else an error of this package or of ctx. Concurrent checks of one
 // token share one review, which goes on when a caller leaves. peer is the address of the connection, with or without a port: the
-// Kubernetes API is not asked without end about what is refused to it.
+// Kubernetes API is not asked without end about what is refused to it. A token that was allowed within the time Remembered does not suffer from the others of its peer.
 func (g *Guard) Check(ctx context.Context, peer, token string) error {
 	if !jwtShaped(token) {
 		return ErrUnauthenticated
@@ -98,7 +103,7 @@ func (g *Guard) Check(ctx context.Context, peer, token string) error {
 	if decided, known := g.cached(digest); known {
 		return decided.err
 	}
-	if !plausible(token, g.Audience, g.Now()) && !g.allowed.wasAllowed(digest, g.Now().Add(-g.Grace)) {
+	if !plausible(token, g.Audience, g.Now()) && !g.wasAllowed(digest, g.Now(), g.Grace) {
 		return ErrUnauthenticated
 	}
 	if host, _, err := net.SplitHostPort(peer); err == nil {
@@ -108,17 +113,20 @@ func (g *Guard) Check(ctx context.Context, peer, token string) error {
 		if decided, known := g.cached(digest); known { // by a review that has just ended
 			return nil, decided.err
 		}
-		if _, allowed := g.refusals.Allow(peer); !allowed {
-			return nil, ErrTooManyRefused
+		remembered := g.wasAllowed(digest, g.Now(), max(g.Grace, Remembered))
+		if !remembered {
+			if _, allowed := g.refusals.Allow(peer); !allowed {
+				return nil, ErrTooManyRefused
+			}
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		started := g.Now()
 		err := g.reviewInTurn(ctx, token)
-		if err == nil || errors.Is(err, ErrUnavailable) {
+		if !remembered && (err == nil || errors.Is(err, ErrUnavailable)) {
 			g.refusals.Refund(peer)
 		}
-		if errors.Is(err, ErrUnavailable) && g.allowed.wasAllowed(digest, started.Add(-g.Grace)) {
+		if errors.Is(err, ErrUnavailable) && g.wasAllowed(digest, started, g.Grace) {
 			return nil, nil
 		}
 		g.cache(digest, decision{err, started.Add(g.Lifetime)})
@@ -143,6 +151,11 @@ func (g *Guard) reviewInTurn(ctx context.Context, token string) error {
 	}
 }
 
+// wasAllowed reports whether the token was allowed, by a decision that has ended less than this long ago, and not refused since.
+func (g *Guard) wasAllowed(digest [sha256.Size]byte, now time.Time, ago time.Duration) bool {
+	return g.allowed.wasAllowed(digest, now.Add(-ago))
+}
+
 func (g *Guard) cached(digest [sha256.Size]byte) (decision, bool) {
 	now := g.Now()
 	if decided, known := g.allowed.get(digest, now); known {
@@ -156,7 +169,7 @@ func (g *Guard) cache(digest [sha256.Size]byte, decided decision) {
 	case decided.err == nil:
 		g.allowed.put(digest, decided, g.Now())
 	case !errors.Is(decided.err, ErrUnavailable):
-		g.allowed.delete(digest) // no grace for a token that is refused now
+		g.allowed.delete(digest) // no grace and no free review for a token that is refused now
 		g.refused.put(digest, decided, g.Now())
 	}
 }
@@ -180,8 +193,9 @@ func notBase64URL(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_'
 }
 
-// clockLeeway is how far the clock of this process may be ahead of the one that a token's end is by.
-const clockLeeway = 5 * time.Minute
+// clockLeeway is how far the clock of this process may be ahead of the one that a token's end is by. Only the Kubernetes API decides
+// whether a token has ended: a replica with a wrong clock must not refuse every rail. What ended long ago needs no review.
+const clockLeeway = 24 * time.Hour
 
 // plausible reports whether the Kubernetes API could accept the token, by what the token says of itself: its end and its audience. The
 // issuer is not compared, because the API server may have several while one replaces another.

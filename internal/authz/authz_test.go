@@ -129,16 +129,17 @@ func TestCheck_ClaimsBeforeReview(t *testing.T) {
 		claims string
 		asked  int64
 	}{
-		"for this audience":                {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now+60), 1},
-		"for this audience only":           {fmt.Sprintf(`{"aud":"settlements","exp":%d}`, now+60), 1},
-		"ended, by a clock a little ahead": {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-60), 1},
-		"without an end":                   {`{"aud":["settlements"]}`, 1},
-		"ended":                            {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-600), 0},
-		"for another audience":             {fmt.Sprintf(`{"aud":["https://kubernetes.default.svc"],"exp":%d}`, now+60), 0},
-		"for nobody":                       {fmt.Sprintf(`{"exp":%d}`, now+60), 0},
-		"an audience that is none":         {`{"aud":7}`, 0},
-		"claims that are no object":        {`[]`, 0},
-		"claims that are no JSON":          {`{`, 0},
+		"for this audience":               {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now+60), 1},
+		"for this audience only":          {fmt.Sprintf(`{"aud":"settlements","exp":%d}`, now+60), 1},
+		"ended, by a clock an hour ahead": {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-3600), 1},
+		"without an end":                  {`{"aud":["settlements"]}`, 1},
+		"ended within the day":            {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-86_000), 1},
+		"ended long ago":                  {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-90_000), 0},
+		"for another audience":            {fmt.Sprintf(`{"aud":["https://kubernetes.default.svc"],"exp":%d}`, now+60), 0},
+		"for nobody":                      {fmt.Sprintf(`{"exp":%d}`, now+60), 0},
+		"an audience that is none":        {`{"aud":7}`, 0},
+		"claims that are no object":       {`[]`, 0},
+		"claims that are no JSON":         {`{`, 0},
 	} {
 		before := f.asked.Load()
 		if err := guard.Check(t.Context(), peer, jwt(test.claims, "forged")); !errors.Is(err, authz.ErrUnauthenticated) {

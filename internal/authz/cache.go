@@ -2,7 +2,6 @@ package authz
 
 import (
 	"crypto/sha256"
-	"maps"
 	"sync"
 	"time"
 )
@@ -10,6 +9,8 @@ import (
 // decisionCache has decisions by the digest of what was asked. What does not fit is reviewed each time.
 type decisionCache struct {
 	limit int
+	// keep is how long a decision that has ended is kept for wasAllowed, if there is room.
+	keep time.Duration
 
 	mu       sync.Mutex
 	byDigest map[[sha256.Size]byte]decision
@@ -20,8 +21,8 @@ type decision struct {
 	until time.Time
 }
 
-func newDecisionCache(limit int) *decisionCache {
-	return &decisionCache{limit: limit, byDigest: map[[sha256.Size]byte]decision{}}
+func newDecisionCache(limit int, keep time.Duration) *decisionCache {
+	return &decisionCache{limit: limit, keep: keep, byDigest: map[[sha256.Size]byte]decision{}}
 }
 
 func (c *decisionCache) get(digest [sha256.Size]byte, now time.Time) (found decision, known bool) {
@@ -48,10 +49,29 @@ func (c *decisionCache) delete(digest [sha256.Size]byte) {
 func (c *decisionCache) put(digest [sha256.Size]byte, decided decision, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.byDigest) >= c.limit {
-		maps.DeleteFunc(c.byDigest, func(_ [sha256.Size]byte, old decision) bool { return !now.Before(old.until) })
+	_, known := c.byDigest[digest]
+	if !known && len(c.byDigest) >= c.limit {
+		c.makeRoom(now)
 	}
-	if len(c.byDigest) < c.limit {
+	if known || len(c.byDigest) < c.limit {
 		c.byDigest[digest] = decided
+	}
+}
+
+// makeRoom deletes the decisions that need not be kept. If there is none, it deletes the one that ended first.
+func (c *decisionCache) makeRoom(now time.Time) {
+	var first [sha256.Size]byte
+	var end time.Time
+	for digest, old := range c.byDigest {
+		switch {
+		case now.Before(old.until):
+		case !now.Before(old.until.Add(c.keep)):
+			delete(c.byDigest, digest)
+		case end.IsZero() || old.until.Before(end):
+			first, end = digest, old.until
+		}
+	}
+	if len(c.byDigest) >= c.limit {
+		delete(c.byDigest, first)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,10 +29,14 @@ type someGoodTokens struct {
 
 	suffix string // of the tokens that are good
 	asked  int
+	away   bool // reviews fail
 }
 
 func (s *someGoodTokens) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	s.asked++
+	if s.away {
+		return nil, http.ErrServerClosed
+	}
 	review.Status.Authenticated = strings.HasSuffix(review.Spec.Token, s.suffix)
 	return review, nil
 }
@@ -72,7 +77,7 @@ func TestAFloodOfBadTokens(t *testing.T) {
 	}
 	check("one-more-bad", authz.ErrTooManyRefused, 0)
 	check("first-good", nil, 0)
-	check("second-good", authz.ErrTooManyRefused, 0) // beside a flood from its own address
+	check("second-good", authz.ErrTooManyRefused, 0) // never seen before, beside a flood from its own address
 	from = 0
 	check("second-good", nil, 1)
 	check("second-good", nil, 0)
@@ -82,6 +87,103 @@ func TestAFloodOfBadTokens(t *testing.T) {
 	check("bad-19999", authz.ErrUnauthenticated, 0) // now there is
 	from = 200
 	check("third-good", nil, 1) // the flood from there has paused
+}
+
+// sidecar is a Guard whose callers all have one address, as behind a mesh sidecar or SNAT.
+type sidecar struct {
+	t      *testing.T
+	guard  *authz.Guard
+	tokens *someGoodTokens
+	now    time.Time
+	bad    int
+}
+
+func newSidecar(t *testing.T, grace time.Duration) *sidecar {
+	t.Helper()
+	s := &sidecar{t: t, tokens: &someGoodTokens{suffix: "good"}, now: time.Now()}
+	s.guard = authz.New(authz.Options{
+		TokenReviews: s.tokens, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime, Grace: grace,
+		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	return s
+}
+
+func (s *sidecar) check(signature string, want error) {
+	s.t.Helper()
+	if err := s.guard.Check(s.t.Context(), peer, jwt("{}", signature)); !errors.Is(err, want) {
+		s.t.Fatalf("%s: %v, want %v", signature, err, want)
+	}
+}
+
+// flood sends bad tokens until no more are reviewed.
+func (s *sidecar) flood() {
+	s.t.Helper()
+	for range 2 * authz.RefusedTokens.Burst {
+		s.bad++
+		err := s.guard.Check(s.t.Context(), peer, jwt("{}", fmt.Sprintf("bad-%d", s.bad)))
+		if errors.Is(err, authz.ErrTooManyRefused) {
+			return
+		}
+	}
+	s.t.Fatal("the flood is not limited")
+}
+
+// A rail must not be kept out by those who share its address.
+func TestCheck_AllowedBeforeTheFlood(t *testing.T) {
+	s := newSidecar(t, 0)
+	s.check("first-good", nil)
+	s.check("dismissed-good", nil)
+	for range 3 {
+		s.now = s.now.Add(lifetime)
+		s.flood()
+		s.check("first-good", nil)
+	}
+	s.check("second-good", authz.ErrTooManyRefused)
+
+	s.tokens.suffix = "first-good"
+	s.check("dismissed-good", authz.ErrUnauthenticated)
+	s.now = s.now.Add(lifetime)
+	s.flood()
+	s.check("dismissed-good", authz.ErrTooManyRefused) // what was refused since is as unknown as any
+
+	s.now = s.now.Add(authz.Remembered - 1)
+	s.flood()
+	s.check("first-good", nil)
+	s.now = s.now.Add(lifetime + authz.Remembered)
+	s.flood()
+	s.check("first-good", authz.ErrTooManyRefused)
+}
+
+// Tokens that come and go do not crowd out the memory of one in use.
+func TestCheck_AllowedBeforeManyOthers(t *testing.T) {
+	s := newSidecar(t, 0)
+	s.check("first-good", nil)
+	others := func(name string, count int) {
+		t.Helper()
+		for i := range count {
+			s.check(fmt.Sprintf("%s-%d-good", name, i), nil)
+		}
+		s.now = s.now.Add(lifetime)
+	}
+	others("early", 4000)
+	s.check("first-good", nil)
+	s.now = s.now.Add(lifetime)
+	others("late", 4000)
+	s.flood()
+	s.check("first-good", nil)
+	s.check("early-0-good", authz.ErrTooManyRefused) // there is room for the latest only
+}
+
+// A flood does not end the grace of an outage, which may be longer than the memory of those without one.
+func TestCheck_GraceInAFlood(t *testing.T) {
+	const grace = 2 * authz.Remembered
+	s := newSidecar(t, grace)
+	s.check("first-good", nil)
+	s.now = s.now.Add(lifetime + grace - 1)
+	s.flood()
+	s.tokens.away = true
+	s.check("first-good", nil)
+	s.check("second-good", authz.ErrTooManyRefused)
 }
 
 // Good tokens cost a peer nothing, however many it has.

@@ -39,7 +39,7 @@ const maxReviews = 1 << 16
 // NewReviewer returns a Reviewer with an empty cache, whose decisions are valid for the lifetime.
 func NewReviewer(reviews authorizationclient.SubjectAccessReviewInterface, lifetime time.Duration, now func() time.Time) *Reviewer {
 	return &Reviewer{
-		reviews: reviews, lifetime: lifetime, now: now, cache: newDecisionCache(maxReviews), budgets: ratelimit.NewLimiter(ReviewBudget, now),
+		reviews: reviews, lifetime: lifetime, now: now, cache: newDecisionCache(maxReviews, 0), budgets: ratelimit.NewLimiter(ReviewBudget, now),
 	}
 }
 
