@@ -2,10 +2,12 @@ package controllers
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -72,6 +74,25 @@ var _ = Describe("An object that went without its finalizer", func() {
 		Eventually(f.publishedNames).Should(ConsistOf(
 			published.KeyName(published.ID(web.UID)), published.MerchantName(published.ID(books.UID))))
 		Expect(f.record(web).Generation).To(BeEquivalentTo(1))
+	})
+
+	It("leaves no record of a newer version", func() {
+		f := newFixture()
+		coffee := f.merchant(aMerchant("coffee"))
+		till := f.key(aKey("till", "coffee"))
+		f.stop()
+		later := strings.NewReplacer(`"version":1`, `"version":2`, `"lastRotation":`, `"lastRotation":7,"was":`, `"rateLimit":`, `"rateLimit":7,"was":`)
+		change(f, f.publishedSecret(till), func(s *secretObject) { s.Data["record.json"] = []byte(later.Replace(string(s.Data["record.json"]))) })
+		configMap := &corev1.ConfigMap{}
+		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(coffee.UID))
+		change(f, configMap, func(c *corev1.ConfigMap) { c.Data["merchant.json"] = later.Replace(c.Data["merchant.json"]) })
+		f.tearOut(till)
+		f.tearOut(coffee)
+		f.startOperator()
+		Eventually(f.publishedNames).Should(BeEmpty())
+		for _, name := range []string{published.KeyTombstoneName(published.ID(till.UID)), published.MerchantTombstoneName(published.ID(coffee.UID))} {
+			f.read(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.credentials, Name: name}})
+		}
 	})
 
 	It("is noticed while the operator runs", func() {

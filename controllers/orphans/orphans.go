@@ -5,6 +5,7 @@ package orphans
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,10 +127,13 @@ func onDelete() predicate.Predicate {
 	}
 }
 
-// Reconcile deletes the published key if it is an orphan. A key that cannot be decoded is kept: its source is
-// unknown, and nothing accepts it.
+// Reconcile deletes the published key if it is an orphan. Of one of a newer version the envelope is enough: replicas follow it. A key
+// that cannot be decoded is kept, because its source is unknown.
 func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
 	record, err := published.DecodeKey(secret)
+	if errors.Is(err, published.ErrNewerVersion) {
+		record, err = published.DecodeKeyEnvelope(secret)
+	}
 	if err != nil || !k.Watched(record.Source.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // see above
 	}
@@ -138,10 +142,13 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 	}, func() error { return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now()) })
 }
 
-// Reconcile deletes the published merchant if it is an orphan.
+// Reconcile deletes the published merchant if it is an orphan. An envelope without a source is kept.
 func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (reconcile.Result, error) {
 	record, err := published.DecodeMerchant(configMap)
-	if err != nil || !m.Watched(record.Namespace) {
+	if errors.Is(err, published.ErrNewerVersion) {
+		record, err = published.DecodeMerchantEnvelope(configMap)
+	}
+	if err != nil || record.Namespace == "" || record.Name == "" || !m.Watched(record.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // as for keys
 	}
 	return m.sweep(ctx, configMap, published.Tombstone{

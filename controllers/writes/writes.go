@@ -54,12 +54,13 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 }
 
 // DisableKey writes the state Disabled into a published record, so that no replica accepts the key. It leaves the record for whoever
-// comes after an interruption. A record that cannot be decoded opens nothing; one of a newer version cannot be written, so it is deleted.
+// comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version, which replicas follow, only the
+// envelope is written: it is revoked.
 func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
 	record, err := published.DecodeKey(secret)
 	switch {
 	case errors.Is(err, published.ErrNewerVersion):
-		return DeleteSecret(ctx, c, secret.Namespace, secret.Name, client.Preconditions{UID: &secret.UID})
+		return revokeKey(ctx, c, secret, now)
 	case err != nil || record.State == v1alpha1.ApiKeyDisabled:
 		return nil //nolint:nilerr // see above
 	}
@@ -74,12 +75,24 @@ func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now
 	return nil
 }
 
+// revokeKey revokes a record by its envelope. One without an envelope ends with its tombstone, which the caller writes.
+func revokeKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
+	revoked, err := published.RevokeKey(secret, true, now)
+	if err != nil || revoked == nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err := client.IgnoreNotFound(CreateOrUpdate(ctx, c, revoked)); err != nil {
+		return fmt.Errorf("revoke key %s: %w", published.KeyID(secret.Name), err)
+	}
+	return nil
+}
+
 // CloseMerchant writes the state Closed into a published merchant, so that its keys are refused. For the rest it is like DisableKey.
 func CloseMerchant(ctx context.Context, c client.Client, configMap *corev1.ConfigMap) error {
 	record, err := published.DecodeMerchant(configMap)
 	switch {
 	case errors.Is(err, published.ErrNewerVersion):
-		return client.IgnoreNotFound(c.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}))
+		return revokeMerchant(ctx, c, configMap)
 	case err != nil || record.State == v1alpha1.MerchantClosed:
 		return nil //nolint:nilerr // as for keys
 	}
@@ -91,6 +104,18 @@ func CloseMerchant(ctx context.Context, c client.Client, configMap *corev1.Confi
 	}
 	if err != nil {
 		return fmt.Errorf("close merchant %s: %w", record.MerchantID, err)
+	}
+	return nil
+}
+
+// revokeMerchant is like revokeKey. A merchant without an envelope ends when the caller deletes it.
+func revokeMerchant(ctx context.Context, c client.Client, configMap *corev1.ConfigMap) error {
+	revoked, err := published.RevokeMerchant(configMap, true)
+	if err != nil || revoked == nil {
+		return nil //nolint:nilerr // as for keys
+	}
+	if err := client.IgnoreNotFound(CreateOrUpdate(ctx, c, revoked)); err != nil {
+		return fmt.Errorf("revoke merchant %s: %w", configMap.Name, err)
 	}
 	return nil
 }

@@ -198,11 +198,11 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		return refused, ErrExpired
 	}
 	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
-	if found.unreadable || merchant.Unreadable {
-		if !principal.Live {
-			return refused, ErrUnknown
-		}
+	switch {
+	case found.unreadable, merchant.Unreadable && principal.Live: // of an unreadable key any digest may be in its overlap
 		return refused, ErrNewerVersion
+	case merchant.Unreadable:
+		return refused, ErrUnknown
 	}
 	principal.Current = principal.Live && record.Current.Digest.Equal(digest)
 	return principal, nil

@@ -1,0 +1,140 @@
+package orphans
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
+)
+
+const sourceUID types.UID = "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"
+
+var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+
+// Records as the next version may write them: the envelope, and other shapes of all else.
+func laterKey() *corev1.Secret {
+	id := published.ID(sourceUID)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: credentials, Name: published.KeyName(id), UID: "1", Labels: map[string]string{published.Label: published.LabelKey},
+		},
+		Type: published.KeySecretType,
+		Data: map[string][]byte{"record.json": []byte(strings.NewReplacer("UID", string(sourceUID), "DIGEST", apikey.DigestOf("till").Hex(), `"ID"`, `"`+id+`"`).Replace(`{
+			"version": 2, "keyID": "ID", "merchantID": "merchant2345", "source": {"namespace": "shops", "name": "till", "uid": "UID"},
+			"generation": 1, "revision": 1767225600000, "current": {"digest": "DIGEST", "createdAt": "2026-01-01T00:00:00Z"},
+			"state": "Active", "previous": {"count": 3}, "lastRotation": 7}`))},
+	}
+}
+
+func laterMerchant() *corev1.ConfigMap {
+	id := published.ID(sourceUID)
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: credentials, Name: published.MerchantName(id), UID: "2", Labels: map[string]string{published.Label: published.LabelMerchant},
+		},
+		Data: map[string]string{"merchant.json": strings.ReplaceAll(
+			`{"version": 2, "merchantID": "ID", "namespace": "shops", "name": "coffee", "state": "Active", "rateLimit": 50}`, `"ID"`, `"`+id+`"`)},
+	}
+}
+
+// sweepOf is a sweeper over these objects, and the writes it made.
+func sweepOf(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
+	t.Helper()
+	writes := new([]string)
+	note := func(verb string, object client.Object) {
+		if object.GetLabels()[published.Label] == published.LabelTombstone {
+			verb += " tombstone"
+		}
+		*writes = append(*writes, verb)
+	}
+	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
+		WithIndex(&v1alpha1.ApiKey{}, index.ApiKeys.Field, index.ApiKeys.Values).
+		WithIndex(&v1alpha1.Merchant{}, index.Merchants.Field, index.Merchants.Values).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				note("create", object)
+				return c.Create(ctx, object, options...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+				note("update", object)
+				return c.Update(ctx, object, options...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				note("delete", object)
+				return c.Delete(ctx, object, options...)
+			},
+		}).Build()
+	return Sweeper{
+		Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
+		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
+	}, writes
+}
+
+// pass lets the controller of an object see it as it is stored.
+func pass(t *testing.T, s Sweeper, object client.Object) {
+	t.Helper()
+	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	switch object := object.(type) {
+	case *corev1.Secret:
+		_, err = keys{s}.Reconcile(t.Context(), object)
+	case *corev1.ConfigMap:
+		_, err = merchants{s}.Reconcile(t.Context(), object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a rollback somebody deletes an ApiKey or a Merchant without its finalizer. Replicas follow the envelope of its record, so the key
+// would go on.
+func TestSweep_RecordOfTheNextVersion(t *testing.T) {
+	for name, object := range map[string]client.Object{"key": laterKey(), "merchant": laterMerchant()} {
+		t.Run(name, func(t *testing.T) {
+			s, writes := sweepOf(t, object)
+			pass(t, s, object)
+			if want := []string{"update", "create tombstone", "delete"}; !slices.Equal(*writes, want) {
+				t.Errorf("writes %q, want %q", *writes, want)
+			}
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+				t.Errorf("the record is there (%v)", err)
+			}
+		})
+	}
+}
+
+// A record whose source exists stays, and one that does not say its source.
+func TestSweep_RecordOfTheNextVersionThatIsNoOrphan(t *testing.T) {
+	nameless := laterMerchant()
+	nameless.Data["merchant.json"] = strings.Replace(nameless.Data["merchant.json"], `"name": "coffee",`, "", 1)
+	for name, test := range map[string]struct{ object, source client.Object }{
+		"key":              {laterKey(), &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: sourceUID}}},
+		"merchant":         {laterMerchant(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee", UID: sourceUID}}},
+		"without a source": {nameless, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "other", UID: "3"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, writes := sweepOf(t, test.object, test.source)
+			pass(t, s, test.object)
+			if len(*writes) > 0 {
+				t.Errorf("writes: %q", *writes)
+			}
+		})
+	}
+}
