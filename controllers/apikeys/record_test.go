@@ -140,7 +140,7 @@ func TestRestriction(t *testing.T) {
 }
 
 // A replacement is newer than what the API knows of, and than what this operator has seen.
-func TestTheRecordThatReplacesARestoredOne(t *testing.T) {
+func TestRecord_ReplacesARestoredOne(t *testing.T) {
 	for name, edit := range map[string]func(*facts){
 		"the API knows": func(f *facts) { f.record.NewerIssued = now.Add(time.Hour).UnixMilli() },
 		"seen":          func(f *facts) { f.seen.order.Issued = now.Add(time.Hour).UnixMilli() },

@@ -52,8 +52,8 @@ func laterMerchant() *corev1.ConfigMap {
 	}
 }
 
-// sweepOf is a sweeper over these objects, and the writes it made.
-func sweepOf(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
+// newSweep is a sweeper over these objects, and the writes it made.
+func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 	t.Helper()
 	writes := new([]string)
 	note := func(verb string, object client.Object) {
@@ -108,7 +108,7 @@ func pass(t *testing.T, s Sweeper, object client.Object) {
 func TestSweep_RecordOfTheNextVersion(t *testing.T) {
 	for name, object := range map[string]client.Object{"key": laterKey(), "merchant": laterMerchant()} {
 		t.Run(name, func(t *testing.T) {
-			s, writes := sweepOf(t, object)
+			s, writes := newSweep(t, object)
 			pass(t, s, object)
 			if want := []string{"update", "create tombstone", "delete"}; !slices.Equal(*writes, want) {
 				t.Errorf("writes %q, want %q", *writes, want)
@@ -130,7 +130,7 @@ func TestSweep_RecordOfTheNextVersionThatIsNoOrphan(t *testing.T) {
 		"without a source": {nameless, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "other", UID: "3"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, writes := sweepOf(t, test.object, test.source)
+			s, writes := newSweep(t, test.object, test.source)
 			pass(t, s, test.object)
 			if len(*writes) > 0 {
 				t.Errorf("writes: %q", *writes)

@@ -226,7 +226,7 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 }
 
 // What was reported of waiting events and dead letters is reported again when they are gone.
-func TestAnEndpointIsWatchedUntilItsCountsAreReported(t *testing.T) {
+func TestWatched_UntilCountsAreReported(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	s.event(t)
