@@ -104,7 +104,7 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 	endpoint := d.index.Endpoint(state.MerchantID)
 	switch {
 	case state.Target == "": // there is nothing to report of it
-		return health{}, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
+		return health{}, d.outbox.UnwatchEndpoint(ctx, state)
 	case endpoint.State == endpoints.Withdrawn:
 		return health{}, d.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
@@ -121,7 +121,7 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 	switch {
 	case countsOnly && !state.CountsChanged():
 		if h.healthy() && state.Reported.Pending == 0 {
-			return h, d.outbox.UnwatchEndpoint(ctx, state.MerchantID)
+			return h, d.outbox.UnwatchEndpoint(ctx, state)
 		}
 		return h, nil
 	case countsOnly && h.reason == "", !state.MayReportChange(now), !budget.allows(countsOnly):

@@ -58,7 +58,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
 	s.event(t)
 	must(t, s.Delivered(ctx, s.one(t), "there"))
-	must(t, s.UnwatchEndpoint(ctx, s.asks.MerchantID))
+	must(t, s.UnwatchEndpoint(ctx, s.state(t)))
 	must(t, second(s.WatchedEndpoints(ctx, s.bucket())))
 	must(t, s.ForgetEndpoint(ctx, s.asks.MerchantID))
 	inTest := with(s, func(f *fixture) { f.asks.TestMode = true })

@@ -247,18 +247,25 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 // The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reason string, healthy bool) error {
 	before := state.Reported
-	at := ""
-	if !before.At.IsZero() {
-		at = strconv.FormatInt(before.At.UnixMilli(), 10)
-	}
 	paid := reason != before.Reason || state.CountsChanged()
 	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(state.MerchantID), state.MerchantID, retention.Milliseconds(),
-		redis.Flag(healthy), redis.Flag(true), before.Reason, at, redis.Flag(paid), reason, state.Pending, state.Dead)
+		redis.Flag(healthy), millisText(state.HealthySince), redis.Flag(true), before.Reason, millisText(before.At), redis.Flag(paid), reason,
+		state.Pending, state.Dead)
 }
 
-// UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy. Errors are those of EndpointReported.
-func (o *Outbox) UnwatchEndpoint(ctx context.Context, merchantID string) error {
-	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(merchantID), merchantID, retention.Milliseconds(), redis.Flag(true), redis.Flag(false))
+// UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy, or without a delivery. One whose health
+// is not that of the state any more stays watched. Errors are those of EndpointReported.
+func (o *Outbox) UnwatchEndpoint(ctx context.Context, state EndpointState) error {
+	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(state.MerchantID), state.MerchantID, retention.Milliseconds(),
+		redis.Flag(true), millisText(state.HealthySince), redis.Flag(false))
+}
+
+// millisText is a time as an endpoint's hash has it; empty: none.
+func millisText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(t.UnixMilli(), 10)
 }
 
 // ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of EndpointReported.

@@ -65,10 +65,11 @@ return {'OK', now_ms, rows}
 --- report_endpoint
 -- Remembers what was reported of an endpoint, and watches it while events were reported as pending. Stops watching one that is healthy and
 -- has nothing left to report.
--- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints, KEYS[3] the merchant's dead letters. The last six arguments are of a
--- report: the reason and the time of the one before it, '1' if it is of a change, its reason, and its numbers of events and dead letters.
+-- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints, KEYS[3] the merchant's dead letters. healthy is '1' if the caller found it
+-- healthy since then. The last six arguments are of a report: the reason and the time of the one before it, '1' if it is of a change, its
+-- reason, and its numbers of events and dead letters.
 
-local merchant, dead_keep, healthy, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
+local merchant, dead_keep, healthy, since, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
 local endpoint = read_endpoint(KEYS[1])
 if reported == '1' then
   if (endpoint[REPORTED] or '') ~= last_reason or (endpoint[REPORTED_AT] or '') ~= last_at then
@@ -87,7 +88,10 @@ if reported == '1' then
     call('ZADD', KEYS[2], 'NX', now_ms, merchant)
   end
 end
-if healthy ~= '1' or endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
+if healthy ~= '1' or (endpoint[HEALTHY] or '') ~= since then
+  return {'OK'} -- perhaps its first delivery came after the caller has read it
+end
+if endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
   return {'OK'}
 end
 local shown, letters = (tonumber(endpoint[DEAD]) or 0) > 0, call('ZCOUNT', KEYS[3], now_ms - dead_keep, '+inf') > 0

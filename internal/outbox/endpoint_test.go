@@ -207,7 +207,7 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	if !s.watched(t) || failing.Reported.Reason != "Rejected" || failing.Reported.At.IsZero() {
 		t.Fatalf("after it was reported: %+v", failing)
 	}
-	must(t, s.UnwatchEndpoint(t.Context(), s.asks.MerchantID)) // late: it has failed since
+	must(t, s.UnwatchEndpoint(t.Context(), failing)) // late: it has failed since
 	if !s.watched(t) {
 		t.Fatal("a failing endpoint is not watched")
 	}
@@ -223,6 +223,32 @@ func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
 	if state := s.state(t); s.watched(t) || state.Target != "" || !state.LastDelivery.IsZero() || state.Reported != (outbox.Report{}) {
 		t.Errorf("forgotten, it is %+v", state)
 	}
+}
+
+// A dispatcher reads an endpoint first, and unwatches it when there was nothing to report: what was delivered between the two is reported.
+func TestUnwatchEndpoint_DeliveredMeanwhile(t *testing.T) {
+	t.Run("the first event", func(t *testing.T) {
+		s := newFixture(t)
+		before := s.state(t)
+		s.deliver(t, "here")
+		must(t, s.UnwatchEndpoint(t.Context(), before))
+		if !s.watched(t) {
+			t.Error("nobody will report its health")
+		}
+	})
+	t.Run("a recovery", func(t *testing.T) {
+		s := newFixture(t)
+		s.deliver(t, "here")
+		must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+		must(t, s.redis.HIncrBy(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "healthy", -1000).Err())
+		before := s.state(t)
+		s.fail(t, "here", permanent)
+		s.deliver(t, "here")
+		must(t, s.UnwatchEndpoint(t.Context(), before))
+		if !s.watched(t) {
+			t.Error("nobody will report its health")
+		}
+	})
 }
 
 // What was reported of waiting events and dead letters is reported again when they are gone.
@@ -253,7 +279,7 @@ func TestWatched_UntilCountsAreReported(t *testing.T) {
 	before := s.state(t)
 	must(t, second(s.Resend(t.Context(), outbox.ResendRequest{IDs: letters})))
 	must(t, s.EndpointReported(t.Context(), before, "Healthy", true)) // read before they were sent again
-	must(t, s.UnwatchEndpoint(t.Context(), s.asks.MerchantID))
+	must(t, s.UnwatchEndpoint(t.Context(), s.state(t)))
 	if state := s.state(t); !s.watched(t) || !state.CountsChanged() {
 		t.Errorf("sent again: %+v", state)
 	}
