@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type failures struct {
 	mu     sync.Mutex
 	failed map[types.UID]failure
+	pruned time.Time
 }
 
 type failure struct {
@@ -36,7 +38,7 @@ func (f *failures) wait(object client.Object, now time.Time) time.Duration {
 	return min(last.until.Sub(now), maxBackoff) // also if the clock was set back
 }
 
-// note remembers how a reconciliation ended. An object that succeeds, or ends, is forgotten.
+// note remembers how a reconciliation ended. An object that succeeds, or ends, is forgotten; one that vanishes, some minutes later.
 func (f *failures) note(object client.Object, failed bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,4 +56,14 @@ func (f *failures) note(object client.Object, failed bool, now time.Time) {
 		f.failed = map[types.UID]failure{}
 	}
 	f.failed[object.GetUID()] = failure{last.generation, last.count + 1, now.Add(delay)}
+	f.prune(now)
+}
+
+// prune forgets objects that have not been tried again for long after their delay: they are gone, whether or not somebody saw them go.
+func (f *failures) prune(now time.Time) {
+	if since := now.Sub(f.pruned); since >= 0 && since < maxBackoff {
+		return
+	}
+	f.pruned = now
+	maps.DeleteFunc(f.failed, func(_ types.UID, last failure) bool { return now.Sub(last.until) > maxBackoff })
 }

@@ -1,10 +1,12 @@
 package reconciler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -43,5 +45,28 @@ func TestFailures(t *testing.T) {
 	f.note(object, false, now)
 	if f.wait(object, now) > 0 || len(f.failed) != 0 {
 		t.Error("it waits after it has succeeded")
+	}
+}
+
+// Whoever creates objects that fail, and makes them vanish without a deletion that the operator sees, does not fill its memory.
+func TestFailures_ObjectsThatVanish(t *testing.T) {
+	var f failures
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	fail := func(uid types.UID) {
+		f.note(&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{UID: uid}}, true, now)
+	}
+	const each = 100
+	for n := range 60 {
+		for i := range each {
+			fail(types.UID(fmt.Sprint(n, "/", i)))
+		}
+		fail("stays") // and fails on
+		now = now.Add(time.Minute)
+	}
+	if most := int(2*maxBackoff/time.Minute)*each + each + 1; len(f.failed) > most {
+		t.Errorf("%d objects are remembered, want at most %d", len(f.failed), most)
+	}
+	if f.failed["stays"].count != 60 {
+		t.Errorf("an object that fails on counts as failed %d times", f.failed["stays"].count)
 	}
 }
