@@ -21,7 +21,6 @@ type decision struct {
 	Overlap time.Duration
 	// Generation is of the key to be issued.
 	Generation int64
-	Resume     bool
 	Repair     bool
 	Move       string
 	Remove     []string // names and reasons
@@ -34,7 +33,7 @@ func decided(p *plan) decision {
 		d.Outcome = p.outcome.Reason
 	}
 	if k := p.newKey; k != nil {
-		d.Issue, d.Overlap, d.Generation, d.Resume = k.cause, k.overlap, k.generation(), k.resume
+		d.Issue, d.Overlap, d.Generation = k.cause, k.overlap, k.generation()
 	}
 	d.Repair = p.repair != nil
 	if p.move != nil {
@@ -165,7 +164,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a delivery of the generation that is due": {
 			facts: upToDate().with(deliveredSecret("till-key", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
-			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3, Resume: true},
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a delivery of the generation that is due, under another name": {
 			facts: upToDate().with(deliveredSecret("former", 3)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },

@@ -3,7 +3,6 @@ package apikeys
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +22,6 @@ type newKey struct {
 	rotationReason
 	// base is the record to rotate: as in the spec, one generation earlier.
 	base published.KeyRecord
-	// resume is true if the delivered Secret holds a key of this generation: an earlier reconciliation ended between
-	// delivery and publication.
-	resume bool
 }
 
 func (n newKey) generation() int64 { return n.base.Generation + 1 }
@@ -48,10 +44,7 @@ func wantedKey(f facts) *newKey {
 	base.HandledDigest = f.digest
 	base = asSpecified(base, f)
 	base.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
-	pending := f.deliveredAs(f.target())
-	// A lost key must not come back from the Secret that it was delivered to.
-	resume := pending != nil && pending.generation() == generation && reason.cause != v1alpha1.RotationRecovery
-	return &newKey{rotationReason: reason, base: base, resume: resume}
+	return &newKey{rotationReason: reason, base: base}
 }
 
 // lastKnown returns the revision and creation time that a new record must exceed, because replicas order versions by
@@ -81,9 +74,8 @@ func nextGeneration(f facts) int64 {
 	return last + 1
 }
 
-// issue delivers a new key, then publishes it by compare-and-swap. If it ends in between, the next reconciliation
-// continues with the delivered plaintext. The other order could leave a valid key that nobody has. The loser of a
-// race has published nothing.
+// issue delivers a new key, then publishes it by compare-and-swap. The other order could leave a valid key that nobody has. If it ends in
+// between, the delivered key was never valid, and the next reconciliation delivers one again. The loser of a race has published nothing.
 func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	current, err := r.prepare(ctx, p)
 	if err != nil {
@@ -93,6 +85,7 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	if err := r.publish(ctx, p.published, record); err != nil {
 		return r.takeBack(ctx, p, err)
 	}
+	r.unpublished.Remove(p.apiKey.UID)
 	p.record = &record
 	p.outcome = usability(p.facts)
 	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
@@ -165,17 +158,29 @@ func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, e
 	return published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: p.now}, nil
 }
 
-// resume returns the key that an interrupted reconciliation delivered. It refuses any other content of the Secret, and a key that is or
-// was in force.
+// maxUnpublished is the number of keys of Reconciler.unpublished.
+const maxUnpublished = 1000
+
+// unpublishedKey is a key that this operator has delivered.
+type unpublishedKey struct {
+	generation int64
+	digest     apikey.Digest
+}
+
+// resume returns the key that this operator delivered before its publication failed, so that a failure that lasts does not change the
+// delivered Secret again and again. Only the memory of this process says which key that is: whoever may write Secrets beside the ApiKey
+// may put any key into it, also one that was revoked.
 func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
-	if !p.newKey.resume {
+	known, ok := r.unpublished.Get(p.apiKey.UID)
+	if !ok {
+		return apikey.Key{}, false, nil
+	}
+	last, _ := known.(unpublishedKey)
+	if last.generation != p.newKey.generation() || p.deliveredAs(p.target()) == nil {
 		return apikey.Key{}, false, nil
 	}
 	key, err = r.readKey(ctx, p.facts, p.target())
-	base := p.newKey.base
-	used := base.Current.Digest.Equal(key.Digest()) ||
-		slices.ContainsFunc(base.Previous, func(p published.Previous) bool { return p.Digest.Equal(key.Digest()) })
-	return key, err == nil && !used && key.ID() == base.KeyID && apikey.IsTest(key.Prefix()) == base.Test, err
+	return key, err == nil && key.Digest().Equal(last.digest), err
 }
 
 func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {
@@ -187,7 +192,11 @@ func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Ke
 	if p.newKey.cause == v1alpha1.RotationRecovery {
 		lostSince = p.now
 	}
-	return key, r.deliver(ctx, p, key, p.newKey.generation(), lostSince)
+	if err := r.deliver(ctx, p, key, p.newKey.generation(), lostSince); err != nil {
+		return apikey.Key{}, err
+	}
+	r.unpublished.Add(p.apiKey.UID, unpublishedKey{p.newKey.generation(), key.Digest()})
+	return key, nil
 }
 
 // readKey reads the plaintext from a delivered Secret; the zero Key: none.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,9 @@ type Reconciler struct {
 	Metrics *Metrics
 
 	versions versions
+	// unpublished are the keys that this operator has delivered and not published, by the UID of the ApiKey. What it forgets is delivered
+	// again with another key.
+	unpublished *lru.Cache
 }
 
 // Rights: ApiKeys are read, and only their finalizer and status are written. Delivered Secrets are created, read to
@@ -93,6 +97,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	if p.newKey != nil {
 		return r.issue(ctx, p)
 	}
+	r.unpublished.Remove(p.apiKey.UID) // nobody wants it any more
 	if p.repair != nil {
 		if err := r.publish(ctx, p.published, *p.repair); err != nil {
 			return err
@@ -147,6 +152,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 		}
 	}
 	r.versions.forget(published.ID(apiKey.UID))
+	r.unpublished.Remove(apiKey.UID)
 	return r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen))
 }
 
@@ -172,6 +178,7 @@ const parallel = 8
 
 // SetupWithManager registers the controller with its indexes and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	r.unpublished = lru.New(maxUnpublished)
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

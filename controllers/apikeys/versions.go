@@ -71,8 +71,12 @@ func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			if before, keyID := decodeVersion(e.Object); keyID != "" && r.wanted(ctx, e.Object.GetName()) {
+			switch before, keyID := decodeVersion(e.Object); {
+			case keyID == "":
+			case r.wanted(ctx, e.Object.GetName()):
 				r.versions.replaced(keyID, before, version{})
+			default:
+				r.versions.forget(keyID)
 			}
 			return true
 		},

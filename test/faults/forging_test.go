@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -149,6 +150,31 @@ func tryForging(t *testing.T) (int, string) {
 	}
 	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodGet, me, key, "")
 
+	// A dead key of its own, put where an interrupted rotation would have left the next one.
+	leaked := own.apiKey("replanted", "bait")
+	replanted := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: "replanted"}}
+	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: "replanted-key"}}
+	patch := func(object client.Object, format string, args ...any) {
+		t.Helper()
+		s.must(tenant.Patch(ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))))
+	}
+	patch(replanted, `{"spec":{"rotation":{"trigger":"leaked","overlapSeconds":0}}}`)
+	dead, err := apikey.Parse(leaked)
+	s.must(err)
+	for generation := int64(2); generation <= 5; generation++ {
+		eventually(t, "the key is rotated", func() bool {
+			return shared.get(ctx, own.Namespace, "replanted", replanted) == nil && replanted.Status.KeyGeneration == generation
+		})
+		var secret corev1.Secret
+		s.must(shared.get(ctx, kubetest.CredentialsNamespace, published.KeyName(dead.ID()), &secret))
+		if record, err := published.DecodeKey(&secret); err != nil || record.Live(dead.Digest(), time.Now()) {
+			t.Errorf("generation %d of a key is a dead one (%v)", generation, err)
+		}
+		patch(planted, `{"metadata":{"annotations":{"merchant-operator.io/generation":"%d"}},"stringData":{"apiKey":%q}}`, generation+1, leaked)
+		patch(replanted, `{"spec":{"rotation":{"trigger":"routine %d"}}}`, generation)
+	}
+	s.refusedBy(s.replicas[0], leaked, http.StatusUnauthorized)
+
 	// A key in its overlap that rotates without end.
 	issuer := shared.secret(s.IssuerToken())
 	path, body := fixture.RotateByID(&target, 1, 3600)
@@ -159,6 +185,6 @@ func tryForging(t *testing.T) (int, string) {
 	path, body = fixture.RotateByID(&target, 2, 3600)
 	current := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
 	s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodPost, fixture.Rotate, current, "")
-	const tried = 8
+	const tried = 9
 	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)
 }
