@@ -1,8 +1,10 @@
 package controllers
 
 import (
+	"fmt"
 	"time"
 
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -83,6 +85,61 @@ var _ = Describe("A rotation by trigger", func() {
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
 		f.awaitWaiting(key)
 		Expect(f.record(key).Generation).To(BeEquivalentTo(1))
+	})
+})
+
+var _ = Describe("A trigger that is changed without end", func() {
+	It("rotates ten times, then once a minute, and the key can be disabled at any time", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		triggered := func(trigger string) {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = trigger })
+		}
+		for n := range 10 { // a routine rotation, and emergencies
+			triggered(fmt.Sprint("at once ", n))
+			f.awaitGeneration(key, int64(n+2))
+		}
+		plaintext, record := f.delivered("till-key"), f.record(key)
+		for n := range 20 {
+			triggered(fmt.Sprint("in a loop ", n))
+			f.poke(key, "apikey")
+		}
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
+		Expect(readyMessage(key)).To(ContainSubstring(record.TriggerTAT.Add(-9 * time.Minute).Format(time.RFC3339)))
+		Expect(f.record(key)).To(Equal(record), "no key is issued, and nothing is published")
+		Expect(f.delivered("till-key")).To(Equal(plaintext))
+		Expect(key.Status.ObservedTrigger).To(Equal("at once 9"))
+
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		Expect(f.live(f.record(key), plaintext)).To(BeFalse())
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
+
+		f.clock.advance(time.Minute)
+		f.poke(key, "apikey")
+		rotated := f.awaitGeneration(key, 12)
+		Expect(rotated.HandledTrigger).To(Equal("in a loop 19"))
+		Expect(f.live(rotated, f.delivered("till-key"))).To(BeTrue())
+	})
+
+	It("is remembered in the credentials namespace alone, also by the next operator", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		for n := range 10 {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = fmt.Sprint(n) })
+			f.awaitGeneration(key, int64(n+2))
+		}
+		f.rotateOverHTTP(key)
+		f.awaitGeneration(key, 12)
+		f.stop()
+		f.forgeStatus(key, map[string]any{"lastRotation": nil, "observedTrigger": "", "keyGeneration": 1})
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "more" })
+		f.startOperator()
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
+		Expect(f.record(key).Generation).To(BeEquivalentTo(12))
 	})
 })
 

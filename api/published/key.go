@@ -50,6 +50,8 @@ type KeyRecord struct {
 	// HandledTrigger is the last handled spec.rotation.trigger. It is also here, so that a lost status rotates
 	// nothing.
 	HandledTrigger string `json:"handledTrigger,omitempty"`
+	// TriggerTAT is the state of the limit on rotations by a changed spec: its theoretical arrival time. Zero: there was none.
+	TriggerTAT time.Time `json:"triggerTAT,omitzero"`
 	// HandledDigest is the last handled spec.keyDigest, so that the unchanged digest in Git does not undo a rotation
 	// over HTTP.
 	HandledDigest *apikey.Digest `json:"handledDigest,omitempty"`

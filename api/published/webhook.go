@@ -32,6 +32,8 @@ type WebhookRecord struct {
 
 	// HandledTrigger is the last handled spec.webhook.rotationTrigger.
 	HandledTrigger string
+	// TriggerTAT is that of a KeyRecord.
+	TriggerTAT time.Time
 }
 
 // IssuedSecret is the current signing secret.
@@ -142,6 +144,7 @@ type webhookWire struct {
 	Current        issuedSecretWire    `json:"current"`
 	Retired        []retiredSecretWire `json:"retired,omitempty"`
 	HandledTrigger string              `json:"handledTrigger,omitempty"`
+	TriggerTAT     time.Time           `json:"triggerTAT,omitzero"`
 }
 
 type issuedSecretWire struct {
@@ -161,6 +164,7 @@ func (r WebhookRecord) wire() webhookWire {
 		Source:         r.Source,
 		Current:        issuedSecretWire{Secret: r.Current.Secret.Reveal(), CreatedAt: r.Current.CreatedAt},
 		HandledTrigger: r.HandledTrigger,
+		TriggerTAT:     r.TriggerTAT,
 	}
 	for _, retired := range r.Retired {
 		wire.Retired = append(wire.Retired, retiredSecretWire{Secret: retired.Secret.Reveal(), ValidUntil: retired.ValidUntil})
@@ -179,6 +183,7 @@ func (w webhookWire) record() (WebhookRecord, error) {
 		Source:         w.Source,
 		Current:        IssuedSecret{Secret: current, CreatedAt: w.Current.CreatedAt},
 		HandledTrigger: w.HandledTrigger,
+		TriggerTAT:     w.TriggerTAT,
 	}
 	for i, retired := range w.Retired {
 		secret, err := ParseSigningSecret(retired.Secret)

@@ -52,6 +52,8 @@ const (
 	ReasonKeyDigestClaimed = "KeyDigestClaimed"
 	// ReasonTooManyKeyDigests: this ApiKey has claimed the maximum number of digests.
 	ReasonTooManyKeyDigests = "TooManyKeyDigests"
+	// ReasonRotationDeferred: the spec asked for rotations faster than they are made; the next one has a time.
+	ReasonRotationDeferred = "RotationDeferred"
 	// ReasonNewerVersion: a newer operator wrote the published object; this operator does not change it.
 	ReasonNewerVersion = "NewerVersion"
 	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.

@@ -76,8 +76,8 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 
 // usability returns whether an up-to-date key works.
 func usability(f facts) conditions.Outcome {
-	if refused, ok := first(f, disabled, expired, merchantInactive); ok {
-		return refused
+	if obstacle, ok := first(f, disabled, expired, merchantInactive, rotationDeferred); ok {
+		return obstacle
 	}
 	if record, known := f.ownRecord(); known && !record.Issued() {
 		// Ready, because the operator has nothing left to do, and a pipeline must not wait for a person.
@@ -228,7 +228,7 @@ const conflictRecheck = time.Minute
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
 	moments := []time.Time{
-		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f),
+		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f), triggerLimit(f).At,
 		reconciler.Recheck(f.now, f.clockWrong, rotation, retentionEnd(f), cleanupTime(f)),
 	}
 	switch outcome.Reason {

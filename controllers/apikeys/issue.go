@@ -26,10 +26,10 @@ type newKey struct {
 
 func (n newKey) generation() int64 { return n.base.Generation + 1 }
 
-// wantedKey returns the key to issue; nil: none.
+// wantedKey returns the key to issue; nil: none, or not yet.
 func wantedKey(f facts) *newKey {
 	reason, needed := rotationNeeded(f)
-	if !needed {
+	if _, deferred := rotationDeferred(f); deferred || !needed {
 		return nil
 	}
 	generation := nextGeneration(f)
@@ -44,6 +44,9 @@ func wantedKey(f facts) *newKey {
 	base.HandledDigest = f.digest
 	base = asSpecified(base, f)
 	base.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
+	if reason.cause == v1alpha1.RotationTrigger {
+		base.TriggerTAT = triggerLimit(f).TAT
+	}
 	return &newKey{rotationReason: reason, base: base}
 }
 

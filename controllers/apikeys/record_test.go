@@ -29,7 +29,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 	want.State = v1alpha1.ApiKeyDisabled
 	inUTC := expires.UTC()
 	want.ExpiresAt = &inUTC
-	want.HandledTrigger = "b"
+	want.HandledTrigger, want.TriggerTAT = "b", now.Add(time.Minute)
 	want.Current = next
 	want.Previous = []published.Previous{{Digest: f.record.Current.Digest, Prefix: "mk_live_x", ValidUntil: now.Add(time.Hour)}}
 	want.LastRotation = published.RotationEvent{Time: now, Cause: v1alpha1.RotationTrigger}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
@@ -28,6 +29,19 @@ func rotationNeeded(f facts) (reason rotationReason, ok bool) {
 		}
 	}
 	return rotationReason{}, false
+}
+
+// triggerLimit is the limit on rotations that a change of the spec causes.
+func triggerLimit(f facts) reconciler.TriggerLimit {
+	record, _ := f.ownRecord()
+	return reconciler.NewTriggerLimit(record.TriggerTAT, f.now)
+}
+
+// rotationDeferred: the spec changed again and again. Nothing that restricts the key waits with the rotation.
+func rotationDeferred(f facts) (conditions.Outcome, bool) {
+	reason, needed := rotationNeeded(f)
+	limit := triggerLimit(f)
+	return limit.Outcome("The key works and"), needed && reason.cause == v1alpha1.RotationTrigger && !limit.At.IsZero()
 }
 
 // recordMissing: the first key, or a lost record. No old key can be verified, so there is no overlap.

@@ -79,6 +79,9 @@ func outcomeFor(f facts) conditions.Outcome {
 	if !f.targetEnding.IsZero() {
 		return tenantsecret.Ending(f.targetName(), f.targetEnding, f.now)
 	}
+	if limit := triggerLimit(f); triggerChanged(f) && !limit.At.IsZero() {
+		return limit.Outcome("The signing secret works and")
+	}
 	return conditions.Ready("Merchant is published and up to date")
 }
 
@@ -92,6 +95,6 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	if outcome.Reason == v1alpha1.ReasonSecretConflict {
 		recheck = f.now.Add(conflictRecheck)
 	}
-	return reconciler.Until(f.now, cleanupTime(f), graceEnd(f), recheck,
+	return reconciler.Until(f.now, cleanupTime(f), graceEnd(f), recheck, triggerLimit(f).At,
 		reconciler.Recheck(f.now, f.clockWrong, cleanupTime(f), graceEnd(f)))
 }

@@ -53,10 +53,21 @@ func issuedBefore(f facts) bool {
 	return f.signing != nil || f.target != nil || len(f.delivered) > 0 || f.merchant.Status.WebhookSecretName != ""
 }
 
-// rotationWanted: any change of the trigger. The rotation waits while the new secret cannot be delivered, because the
-// merchant could not verify events after the overlap.
-func rotationWanted(f facts) bool {
-	return f.merchant.Spec.Webhook.RotationTrigger != f.record.HandledTrigger && !f.targetTaken
+// triggerChanged: any change is one rotation.
+func triggerChanged(f facts) bool {
+	return f.record != nil && f.merchant.Spec.Webhook != nil && f.merchant.Spec.Webhook.RotationTrigger != f.record.HandledTrigger
+}
+
+// rotationWanted: the rotation waits while the new secret cannot be delivered, because the merchant could not verify events after the
+// overlap.
+func rotationWanted(f facts) bool { return triggerChanged(f) && !f.targetTaken && triggerLimit(f).At.IsZero() }
+
+// triggerLimit is the limit on rotations of the signing secret.
+func triggerLimit(f facts) reconciler.TriggerLimit {
+	if f.record == nil {
+		return reconciler.TriggerLimit{}
+	}
+	return reconciler.NewTriggerLimit(f.record.TriggerTAT, f.now)
 }
 
 // signingUpToDate reports whether the published Secret has the wanted record.
@@ -82,7 +93,9 @@ func (p *plan) signingRecord() published.WebhookRecord {
 	case issueSigning, reissueSigning:
 		return published.NewWebhookRecord(p.merchant, p.now)
 	case rotateSigning:
-		return asSpecified(p.facts).Rotated(p.merchant.Spec.Webhook.RotationTrigger, p.now)
+		record := asSpecified(p.facts)
+		record.TriggerTAT = triggerLimit(p.facts).TAT
+		return record.Rotated(p.merchant.Spec.Webhook.RotationTrigger, p.now)
 	default:
 		return asSpecified(p.facts)
 	}

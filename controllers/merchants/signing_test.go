@@ -78,6 +78,14 @@ func TestSigningSecret(t *testing.T) {
 			edit: func(f *facts) { f.merchant.Spec.Webhook.RotationTrigger, f.target, f.targetTaken = "b", nil, true },
 			want: decision{Outcome: v1alpha1.ReasonSecretConflict, Next: time.Minute},
 		},
+		"another trigger after too many": {
+			edit: func(f *facts) {
+				f.merchant.Spec.Webhook.RotationTrigger, f.record.TriggerTAT = "b", now.Add(time.Hour)
+				secret, _ := published.EncodeWebhook(f.namespace, *f.record)
+				f.signing.Data = secret.Data
+			},
+			want: decision{Outcome: v1alpha1.ReasonRotationDeferred, Next: time.Minute},
+		},
 		"somebody took the label": {
 			edit: func(f *facts) { f.signing.Labels = nil },
 			want: decision{Sign: repairSigning},

@@ -118,12 +118,17 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 	t.Helper()
 	s := deploy(t, 2, 0, durable...)
 	s.Merchant("coffee")
-	key := s.apiKey("till", "coffee")
+	const triggers = 8 // of one ApiKey, below the limit
+	var name, key string
 	done, undone, lost := 0, 0, 0
 	rounds := 4 * *intensity
 	for n := range rounds {
+		if n%triggers == 0 {
+			name = fmt.Sprint("till-", n)
+			key = s.apiKey(name, "coffee")
+		}
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
-		before := s.generation("till")
+		before := s.generation(name)
 		answered := make(chan string, 1)
 		asked := make(chan struct{})
 		go func() {
@@ -139,7 +144,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		var next string
 		switch n % 3 {
 		case 0: // as soon as the new key is published
-			eventually(t, "the swap is made", func() bool { return s.generation("till") > before || len(answered) > 0 })
+			eventually(t, "the swap is made", func() bool { return s.generation(name) > before || len(answered) > 0 })
 		case 1: // after the answer
 			next = <-answered
 			answered <- next
@@ -164,7 +169,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		}
 		victim.restart(t)
 		if next == "" {
-			key = s.trigger("till", fmt.Sprintf("round %d", n))
+			key = s.trigger(name, fmt.Sprintf("round %d", n))
 		}
 		s.acceptedEverywhere(key)
 	}

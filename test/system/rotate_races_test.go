@@ -23,16 +23,15 @@ func TestARotationOverHTTPAndATriggerAtOnce(t *testing.T) {
 	const rounds = 10
 	s := newTenant(t)
 	s.Merchant("coffee")
-	apiKey, _ := s.ApiKey("till", "coffee")
-	generation := int64(1)
 	for round := range rounds {
+		apiKey, _ := s.ApiKey(fmt.Sprint("till-", round), "coffee")
 		key := s.fresh(apiKey, fmt.Sprintf("fresh %d", round))
 		var both sync.WaitGroup
 		var rotated fixture.Answer
 		both.Go(func() { rotated = s.call(round%len(shared.replicas), http.MethodPost, rotate, key, "") })
 		s.Change(apiKey, func() { apiKey.Spec.Rotation.Trigger = fmt.Sprintf("race %d", round) })
 		both.Wait()
-		generation += 2 // a fresh key and the trigger
+		generation := int64(3) // the first key, a fresh one and that of the trigger
 		if rotated.Status == http.StatusUnauthorized {
 			s.want(s.call(round%len(shared.replicas), http.MethodGet, me, key, ""), http.StatusOK)
 		} else {
