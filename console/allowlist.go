@@ -54,11 +54,7 @@ func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (
 	return check, nil
 }
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditAllowlist)
-	if err != nil {
-		return err
-	}
+func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	var lines []string
 	for _, entry := range merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
@@ -77,11 +73,7 @@ func refused(merchant *v1alpha1.Merchant, block string) bool {
 		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block })
 }
 
-func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditAllowlist)
-	if err != nil {
-		return err
-	}
+func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	var entries []v1alpha1.IPBlock

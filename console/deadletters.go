@@ -93,13 +93,9 @@ type resendForm struct {
 	Error    string
 }
 
-// resendFormOf returns the form that a request asks for. Errors: those of merchantFor, errNoDeadLetter, those of Redis.
-func (c *console) resendFormOf(r *http.Request, current login) (resendForm, error) {
-	merchant, err := c.merchantFor(r, current, verbEditWebhook)
-	if err != nil {
-		return resendForm{}, err
-	}
-	form := resendForm{Merchant: merchant, Event: r.FormValue("event")}
+// newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
+func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (form resendForm, err error) {
+	form = resendForm{Merchant: merchant, Event: r.FormValue("event")}
 	if form.Webhook, err = c.healthOf(r.Context(), merchant); err != nil {
 		return form, err
 	}
@@ -120,8 +116,8 @@ func (c *console) renderResendForm(w http.ResponseWriter, status int, current lo
 	return c.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
 }
 
-func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, current login) error {
-	form, err := c.resendFormOf(r, current)
+func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	form, err := c.newResendForm(r, merchant)
 	if err != nil {
 		return err
 	}
@@ -129,8 +125,8 @@ func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, 
 }
 
 // resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, current login) error {
-	form, err := c.resendFormOf(r, current)
+func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	form, err := c.newResendForm(r, merchant)
 	if err != nil {
 		return err
 	}

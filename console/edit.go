@@ -52,18 +52,6 @@ func (e *gitManagedError) Error() string {
 	return fmt.Sprintf("%s is managed by %s. Change it in Git: %s %s.", e.object, e.owner.Tool, e.owner.Tool, e.owner.Source)
 }
 
-// editable returns a Merchant that the person may change with the verb, and that Git does not manage.
-func (c *console) editable(r *http.Request, current login, verb string) (*v1alpha1.Merchant, error) {
-	merchant, err := c.merchantFor(r, current, verb)
-	if err != nil {
-		return nil, err
-	}
-	if owner := gitops.ManagerOf(merchant); owner.Tool != "" {
-		return nil, &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
-	}
-	return merchant, nil
-}
-
 func (c *console) renderEditForm(w http.ResponseWriter, status int, current login, form editForm) error {
 	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
 }

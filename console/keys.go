@@ -59,10 +59,10 @@ type keyPage struct {
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
-// keyOf returns an ApiKey of the Merchant. errNotFound: there is none.
-func (c *console) keyOf(r *http.Request, merchant *v1alpha1.Merchant) (*v1alpha1.ApiKey, error) {
+// apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
+func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
 	var key v1alpha1.ApiKey
-	if err := c.get(r.Context(), client.ObjectKey{Namespace: merchant.Namespace, Name: r.PathValue("key")}, &key); err != nil {
+	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
 		return nil, err
 	}
 	if key.Spec.MerchantRef.Name != merchant.Name {
@@ -71,11 +71,7 @@ func (c *console) keyOf(r *http.Request, merchant *v1alpha1.Merchant) (*v1alpha1
 	return &key, nil
 }
 
-func (c *console) newKeyForm(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.merchantFor(r, current, verbIssueKeys)
-	if err != nil {
-		return err
-	}
+func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	return c.renderKeyForm(w, http.StatusOK, current, "key-new", keyForm{Merchant: merchant})
 }
 
@@ -89,11 +85,7 @@ func (c *console) renderKeyForm(w http.ResponseWriter, status int, current login
 
 // issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
 // ApiKey exists and nobody knows its key; rotating gives one.
-func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.merchantFor(r, current, verbIssueKeys)
-	if err != nil {
-		return err
-	}
+func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
 	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest}
 	refuse := func(message string) error {
@@ -174,31 +166,15 @@ func (c *console) showKey(w http.ResponseWriter, current login, page keyPage) er
 	return c.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Login: &current, Data: page})
 }
 
-// keyAction shows the form of an action on a key.
-func (c *console) keyAction(verb, page string) signedInHandler {
-	return func(w http.ResponseWriter, r *http.Request, current login) error {
-		merchant, err := c.merchantFor(r, current, verb)
-		if err != nil {
-			return err
-		}
-		key, err := c.keyOf(r, merchant)
-		if err != nil {
-			return err
-		}
+// showKeyForm shows the form of an action on a key.
+func (c *console) showKeyForm(page string) keyHandler {
+	return func(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
 		return c.renderKeyForm(w, http.StatusOK, current, page, keyForm{Merchant: merchant, Key: key})
 	}
 }
 
 // rotateKey works for keys that Git manages too, for it changes no spec.
-func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.merchantFor(r, current, verbRotateKeys)
-	if err != nil {
-		return err
-	}
-	key, err := c.keyOf(r, merchant)
-	if err != nil {
-		return err
-	}
+func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
@@ -227,49 +203,40 @@ func knownOverlap(seconds int64) bool {
 	return false
 }
 
-// disableKey and deleteKey are refused for a key that Git manages, whose tool would undo them; a person may disable it all the same.
-func (c *console) disableKey(w http.ResponseWriter, r *http.Request, current login) error {
-	return c.endKey(w, r, current, actionDisable, "key-disable", func(ctx context.Context, key *v1alpha1.ApiKey) error {
-		changed := key.DeepCopy()
-		changed.Spec.State = v1alpha1.ApiKeyDisabled
-		return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
-	})
+func (c *console) disableKey(ctx context.Context, key *v1alpha1.ApiKey) error {
+	changed := key.DeepCopy()
+	changed.Spec.State = v1alpha1.ApiKeyDisabled
+	return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
 }
 
-func (c *console) deleteKey(w http.ResponseWriter, r *http.Request, current login) error {
-	return c.endKey(w, r, current, actionDelete, "key-delete", func(ctx context.Context, key *v1alpha1.ApiKey) error {
-		return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
-	})
+func (c *console) deleteKey(ctx context.Context, key *v1alpha1.ApiKey) error {
+	return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 }
 
-func (c *console) endKey(w http.ResponseWriter, r *http.Request, current login, action, page string, end func(context.Context, *v1alpha1.ApiKey) error) error {
-	merchant, err := c.merchantFor(r, current, verbIssueKeys)
-	if err != nil {
-		return err
+// endKey ends a key whose name the person has typed. It refuses a key that Git manages, whose tool would undo that; a person may disable
+// it all the same.
+func (c *console) endKey(action, page string, end func(context.Context, *v1alpha1.ApiKey) error) keyHandler {
+	return func(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+		// Labels and annotations are anybody's: they must not keep a leaked key alive.
+		override := action == actionDisable && r.PostFormValue("override") == "yes"
+		if owner := gitops.ManagerOf(key); owner.Tool != "" && !override {
+			return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
+		}
+		if r.PostFormValue("name") != key.Name {
+			return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, page,
+				keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
+		}
+		err := end(r.Context(), key)
+		c.record(r.Context(), event{current.person, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+		if err != nil {
+			return kubernetesError(action+" an ApiKey", err)
+		}
+		return c.backTo(w, r, merchant, "keys")
 	}
-	key, err := c.keyOf(r, merchant)
-	if err != nil {
-		return err
-	}
-	// Labels and annotations are anybody's: they must not keep a leaked key alive.
-	override := action == actionDisable && r.PostFormValue("override") == "yes"
-	if owner := gitops.ManagerOf(key); owner.Tool != "" && !override {
-		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
-	}
-	if r.PostFormValue("name") != key.Name {
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, page,
-			keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
-	}
-	err = end(r.Context(), key)
-	c.record(r.Context(), event{current.person, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
-	if err != nil {
-		return kubernetesError(action+" an ApiKey", err)
-	}
-	return c.backTo(w, r, merchant, "keys")
 }
 
 // backTo ends an action: a reload does not repeat it.
 func (c *console) backTo(w http.ResponseWriter, r *http.Request, merchant *v1alpha1.Merchant, section string) error {
-	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther) //nolint:gosec // the names of an object on our own origin
+	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther)
 	return nil
 }

@@ -172,7 +172,7 @@ func (c *console) current(ctx context.Context, r *http.Request) (login, error) {
 }
 
 // signOut signs out of this browser, or of all.
-func (c *console) signOut(end func(context.Context, login) error) signedInHandler {
+func (c *console) signOut(end func(context.Context, login) error) func(http.ResponseWriter, *http.Request, login) error {
 	return func(w http.ResponseWriter, r *http.Request, current login) error {
 		if err := end(r.Context(), current); err != nil {
 			return err

@@ -111,49 +111,35 @@ type keyRow struct {
 	Overlap *metav1.Time
 }
 
-// merchantOf returns a Merchant that the person may see, with what they may do. Errors: errNotFound, errKubernetes and
-// authz.ErrUnavailable. A missing Merchant is the same as one that they may not see.
-func (c *console) merchantOf(r *http.Request, current login) (*v1alpha1.Merchant, rights, error) {
-	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+// visibleMerchant returns a Merchant that the person may see. Errors: errNotFound, errKubernetes, those of may. A missing Merchant is
+// the same as one that they may not see.
+func (c *console) visibleMerchant(ctx context.Context, p person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
 	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
-		return nil, rights{}, errNotFound
+		return nil, errNotFound
 	}
-	allowed, err := c.rightsOn(r.Context(), current.person, key.Namespace, key.Name)
-	if err != nil {
-		return nil, rights{}, err
+	if sees, err := c.may(ctx, p.subject(), verbGet, key.Namespace, key.Name); err != nil || !sees {
+		return nil, cmp.Or(err, errNotFound)
 	}
 	var merchant v1alpha1.Merchant
-	if err := c.get(r.Context(), key, &merchant); err != nil {
-		return nil, rights{}, err
-	}
-	return &merchant, allowed, nil
-}
-
-// merchantFor returns a Merchant to which the person has the verb. Errors: those of merchantOf, errNoRight.
-func (c *console) merchantFor(r *http.Request, current login, verb string) (*v1alpha1.Merchant, error) {
-	merchant, allowed, err := c.merchantOf(r, current)
-	if err != nil {
+	if err := c.get(ctx, key, &merchant); err != nil {
 		return nil, err
 	}
-	if !allowed.has(verb) {
-		return nil, fmt.Errorf("%w: %s", errNoRight, verb)
-	}
-	return merchant, nil
+	return &merchant, nil
 }
 
-func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, allowed, err := c.merchantOf(r, current)
-	if err != nil {
-		return err
-	}
-	page, err := c.merchantPage(r, merchant, allowed)
+func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	page, err := c.merchantPage(r, current.person, merchant)
 	if err != nil {
 		return err
 	}
 	return c.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Login: &current, Data: page})
 }
 
-func (c *console) merchantPage(r *http.Request, merchant *v1alpha1.Merchant, allowed rights) (merchantPage, error) {
+func (c *console) merchantPage(r *http.Request, viewer person, merchant *v1alpha1.Merchant) (merchantPage, error) {
+	allowed, err := c.rights(r.Context(), viewer, merchant)
+	if err != nil {
+		return merchantPage{}, err
+	}
 	keys, err := c.keysOf(r.Context(), merchant)
 	if err != nil {
 		return merchantPage{}, err

@@ -37,40 +37,21 @@ func (c *console) may(ctx context.Context, subject authz.Subject, verb, namespac
 	})
 }
 
-// rights are what a person may do to one Merchant that they may see.
+// rights are what a person may do to one Merchant, for the page that offers it. The routes ask again.
 type rights struct{ IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
 
-// rightsOn returns errNotFound if the person may not see the Merchant.
-func (c *console) rightsOn(ctx context.Context, p person, namespace, name string) (r rights, err error) {
+func (c *console) rights(ctx context.Context, p person, merchant *v1alpha1.Merchant) (r rights, err error) {
 	subject := p.subject()
-	if sees, err := c.may(ctx, subject, verbGet, namespace, name); err != nil || !sees {
-		return r, cmp.Or(err, errNotFound)
-	}
 	reviews, ctx := errgroup.WithContext(ctx)
 	for verb, allowed := range map[string]*bool{
 		verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys, verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
 	} {
 		reviews.Go(func() (err error) {
-			*allowed, err = c.may(ctx, subject, verb, namespace, name)
+			*allowed, err = c.may(ctx, subject, verb, merchant.Namespace, merchant.Name)
 			return err
 		})
 	}
 	return r, reviews.Wait()
-}
-
-// has reports whether the verb is among the rights.
-func (r rights) has(verb string) bool {
-	switch verb {
-	case verbIssueKeys:
-		return r.IssueKeys
-	case verbRotateKeys:
-		return r.RotateKeys
-	case verbEditAllowlist:
-		return r.EditAllowlist
-	case verbEditWebhook:
-		return r.EditWebhook
-	}
-	return false
 }
 
 const (

@@ -1,166 +1,134 @@
 package console
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
-// signedInHandler handles a request of a person who is signed in. Its error becomes a page (respondError).
-type signedInHandler func(http.ResponseWriter, *http.Request, login) error
-
-// handler has every route.
+// handler has every route, with the right that it needs.
 func (c *console) handler() http.Handler {
-	mux := http.NewServeMux()
-	open := func(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
-		method, route, known := strings.Cut(pattern, " ")
-		if !known {
-			method = "other"
-		}
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			r, span := c.tracer.StartRequest(r, false)
-			recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-			defer func() { span.EndRequest(method, route, recorder.status, "") }()
-			err := c.admit(r)
-			if err == nil {
-				err = handle(recorder, r)
-			}
-			if err != nil {
-				c.respondError(recorder, r, nil, err)
-			}
-		})
-	}
-	signedIn := func(pattern string, handle signedInHandler) {
-		open(pattern, func(w http.ResponseWriter, r *http.Request) error {
-			current, err := c.current(r.Context(), r)
-			if err != nil {
-				return err
-			}
-			if err := handle(w, r, current); err != nil {
-				c.respondError(w, r, &current, err)
-			}
-			return nil
-		})
-	}
+	r := routes{c, http.NewServeMux()}
+	r.mux.Handle("GET /assets/", c.pages.assets)
+	r.open("GET "+signInPath, c.signIn)
+	r.open("GET "+callbackPath, c.callback)
+	r.open("GET /signed-out", c.signedOut)
+	r.signedIn("POST /sign-out", c.signOut(c.logins.end))
+	r.signedIn("POST /sign-out-everywhere", c.signOut(c.logins.endAll))
+	r.signedIn("GET /{$}", c.listMerchants)
+	r.signedIn("/", func(http.ResponseWriter, *http.Request, login) error { return errNotFound })
 
-	mux.Handle("GET /assets/", c.pages.assets)
-	open("GET "+signInPath, c.signIn)
-	open("GET "+callbackPath, c.callback)
-	open("GET /signed-out", c.signedOut)
-	signedIn("POST /sign-out", c.signOut(c.logins.end))
-	signedIn("POST /sign-out-everywhere", c.signOut(c.logins.endAll))
-
-	signedIn("GET /{$}", c.listMerchants)
-	const merchant, key = "/merchants/{namespace}/{name}", "/merchants/{namespace}/{name}/keys/{key}"
-	signedIn("GET "+merchant, c.showMerchant)
-	signedIn("GET "+merchant+"/new-key", c.newKeyForm)
-	signedIn("POST "+merchant+"/new-key", c.issueKey)
-	signedIn("GET "+key+"/rotate", c.keyAction(verbRotateKeys, "key-rotate"))
-	signedIn("POST "+key+"/rotate", c.rotateKey)
-	signedIn("GET "+key+"/disable", c.keyAction(verbIssueKeys, "key-disable"))
-	signedIn("POST "+key+"/disable", c.disableKey)
-	signedIn("GET "+key+"/delete", c.keyAction(verbIssueKeys, "key-delete"))
-	signedIn("POST "+key+"/delete", c.deleteKey)
-	signedIn("GET "+merchant+"/allowlist", c.allowlistForm)
-	signedIn("POST "+merchant+"/allowlist", c.editAllowlist)
-	signedIn("GET "+merchant+"/webhook", c.webhookForm)
-	signedIn("POST "+merchant+"/webhook", c.editWebhook)
-	signedIn("POST "+merchant+"/webhook/resume", c.resumeWebhook)
-	signedIn("GET "+merchant+"/webhook/rotate-secret", c.signingSecretForm)
-	signedIn("POST "+merchant+"/webhook/rotate-secret", c.rotateSigningSecret)
-	signedIn("GET "+merchant+"/dead-letters/resend", c.resendDeadLettersForm)
-	signedIn("POST "+merchant+"/dead-letters/resend", c.resendDeadLetters)
-	signedIn("/", func(http.ResponseWriter, *http.Request, login) error { return errNotFound })
-	return c.observe(c.protect(mux))
+	r.onMerchant("GET", "", verbGet, c.showMerchant)
+	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
+	r.onMerchant("POST", "/new-key", verbIssueKeys, c.issueKey)
+	r.onKey("GET", "/rotate", verbRotateKeys, c.showKeyForm("key-rotate"))
+	r.onKey("POST", "/rotate", verbRotateKeys, c.rotateKey)
+	r.onKey("GET", "/disable", verbIssueKeys, c.showKeyForm("key-disable"))
+	r.onKey("POST", "/disable", verbIssueKeys, c.endKey(actionDisable, "key-disable", c.disableKey))
+	r.onKey("GET", "/delete", verbIssueKeys, c.showKeyForm("key-delete"))
+	r.onKey("POST", "/delete", verbIssueKeys, c.endKey(actionDelete, "key-delete", c.deleteKey))
+	r.onSpec("GET", "/allowlist", verbEditAllowlist, c.allowlistForm)
+	r.onSpec("POST", "/allowlist", verbEditAllowlist, c.editAllowlist)
+	r.onSpec("GET", "/webhook", verbEditWebhook, c.webhookForm)
+	r.onSpec("POST", "/webhook", verbEditWebhook, c.editWebhook)
+	r.onMerchant("POST", "/webhook/resume", verbEditWebhook, c.resumeWebhook)
+	r.onSpec("GET", "/webhook/rotate-secret", verbEditWebhook, c.signingSecretForm)
+	r.onSpec("POST", "/webhook/rotate-secret", verbEditWebhook, c.rotateSigningSecret)
+	r.onMerchant("GET", "/dead-letters/resend", verbEditWebhook, c.resendDeadLettersForm)
+	r.onMerchant("POST", "/dead-letters/resend", verbEditWebhook, c.resendDeadLetters)
+	return c.observe(c.protect(r.mux))
 }
 
-// Limits of a request.
-const (
-	maxForm        = 64 << 10 // bytes
-	requestTimeout = 25 * time.Second
-	writeTimeout   = requestTimeout + 3*time.Second
-)
+// routes adds handlers to mux. An error of a handler becomes a page (respondError).
+type routes struct {
+	*console
 
-// protect sets the headers of every response, and refuses what a page of ours would not send.
-func (c *console) protect(next http.Handler) http.Handler {
-	crossOrigin := http.NewCrossOriginProtection()
-	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respondError(w, r, nil, errCrossOrigin) }))
-	next = crossOrigin.Handler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("Referrer-Policy", "same-origin")
-		header.Set("Cross-Origin-Opener-Policy", "same-origin")
-		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
-		header.Set("Cache-Control", "no-store")
-		if c.secure {
-			header.Set("Strict-Transport-Security", "max-age=31536000")
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		r = r.WithContext(ctx)
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		switch {
-		case r.Host != c.origin.Host: // the name of another site may be made to lead here
-			c.respondError(w, r, nil, errHost)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "":
-			c.respondError(w, r, nil, errCrossOrigin) // a browser says where a form comes from
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
+	mux *http.ServeMux
 }
 
-// admit counts a request of a client address, in memory: what is refused costs neither Redis nor the Kubernetes API anything.
-// Errors: limitedError, clientaddr.ErrMalformed.
-func (c *console) admit(r *http.Request) error {
-	address, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return err
+// open is for everybody.
+func (r routes) open(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
+	method, route, known := strings.Cut(pattern, " ")
+	if !known {
+		method = "other"
 	}
-	if quota, allowed := c.limit.Allow(clientaddr.LimitKey(address)); !allowed {
-		return limitedError{quota}
-	}
-	return nil
-}
-
-// observe counts requests and responds if a handler panics.
-func (c *console) observe(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := c.now()
+	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, request *http.Request) {
+		request, span := r.tracer.StartRequest(request, false)
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-		defer func() {
-			if problem := recover(); problem != nil {
-				if problem == http.ErrAbortHandler { //nolint:errorlint // it is a sentinel to panic with, never wrapped
-					panic(problem)
-				}
-				c.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
-				c.respondError(recorder, r, nil, errors.New("panic"))
-			}
-			c.metrics.requests.WithLabelValues(strconv.Itoa(recorder.status)).Observe(c.now().Sub(start).Seconds())
-		}()
-		next.ServeHTTP(recorder, r)
+		defer func() { span.EndRequest(method, route, recorder.status, "") }()
+		err := r.admit(request)
+		if err == nil {
+			err = handle(recorder, request)
+		}
+		if err != nil {
+			r.respondError(recorder, request, nil, err)
+		}
 	})
 }
 
-// statusRecorder records the status of a response.
-type statusRecorder struct {
-	http.ResponseWriter
-
-	status int
+// signedIn is for everybody who has signed in.
+func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.Request, login) error) {
+	r.open(pattern, func(w http.ResponseWriter, request *http.Request) error {
+		current, err := r.current(request.Context(), request)
+		if err != nil {
+			return err
+		}
+		if err := handle(w, request, current); err != nil {
+			r.respondError(w, request, &current, err)
+		}
+		return nil
+	})
 }
 
-// WriteHeader records the status.
-func (s *statusRecorder) WriteHeader(status int) {
-	s.status = status
-	s.ResponseWriter.WriteHeader(status)
+// merchantHandler handles a request about a Merchant.
+type merchantHandler func(http.ResponseWriter, *http.Request, login, *v1alpha1.Merchant) error
+
+const merchantPath = "/merchants/{namespace}/{name}"
+
+// onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
+func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
+	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, request *http.Request, current login) error {
+		key := client.ObjectKey{Namespace: request.PathValue("namespace"), Name: request.PathValue("name")}
+		merchant, err := r.visibleMerchant(request.Context(), current.person, key)
+		if err != nil {
+			return err
+		}
+		allowed, err := r.may(request.Context(), current.subject(), verb, key.Namespace, key.Name)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return fmt.Errorf("%w: %s", errNoRight, verb)
+		}
+		return handle(w, request, current, merchant)
+	})
+}
+
+// onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
+func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
+	r.onMerchant(method, path, verb, func(w http.ResponseWriter, request *http.Request, current login, merchant *v1alpha1.Merchant) error {
+		if owner := gitops.ManagerOf(merchant); owner.Tool != "" {
+			return &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
+		}
+		return handle(w, request, current, merchant)
+	})
+}
+
+// keyHandler handles a request about an ApiKey of a Merchant.
+type keyHandler func(http.ResponseWriter, *http.Request, login, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
+
+// onKey is onMerchant for one of its ApiKeys.
+func (r routes) onKey(method, path, verb string, handle keyHandler) {
+	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, request *http.Request, current login, merchant *v1alpha1.Merchant) error {
+		key, err := r.apiKey(request.Context(), merchant, request.PathValue("key"))
+		if err != nil {
+			return err
+		}
+		return handle(w, request, current, merchant, key)
+	})
 }

@@ -83,17 +83,14 @@ func webhookEvents() []v1alpha1.WebhookEvent {
 	}
 }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditWebhook)
-	if err != nil {
-		return err
-	}
+func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "webhook", Merchant: merchant, Generation: merchant.Generation}
 	var chosen []v1alpha1.WebhookEvent
 	if webhook := merchant.Spec.Webhook; webhook != nil {
 		form.URL, chosen = webhook.URL, webhook.Events
 	}
 	form.choose(chosen)
+	var err error
 	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
 		return err
 	}
@@ -115,11 +112,7 @@ func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
 	}
 }
 
-func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.editable(r, current, verbEditWebhook)
-	if err != nil {
-		return err
-	}
+func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "webhook", Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	var chosen []v1alpha1.WebhookEvent
@@ -129,6 +122,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current lo
 		}
 	}
 	form.choose(chosen)
+	var err error
 	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
 		return err
 	}
@@ -148,41 +142,27 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current lo
 }
 
 // signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, r *http.Request, current login) error {
-	form, err := c.signingSecretEdit(r, current)
-	if err != nil {
-		return err
+func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	if merchant.Spec.Webhook == nil {
+		return errNotFound
 	}
-	form.Generation = form.Merchant.Generation
-	return c.renderEditForm(w, http.StatusOK, current, form)
+	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
 }
 
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, current login) error {
-	form, err := c.signingSecretEdit(r, current)
-	if err != nil {
-		return err
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	if merchant.Spec.Webhook == nil {
+		return errNotFound
 	}
+	form := editForm{page: "signing-secret", Merchant: merchant}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	return c.edit(w, r, current, "webhook", actionRotateSigning, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.Webhook.RotationTrigger = c.now().UTC().Format(time.RFC3339Nano)
 	})
 }
 
-func (c *console) signingSecretEdit(r *http.Request, current login) (editForm, error) {
-	merchant, err := c.editable(r, current, verbEditWebhook)
-	if err == nil && merchant.Spec.Webhook == nil {
-		err = errNotFound
-	}
-	return editForm{page: "signing-secret", Merchant: merchant}, err
-}
-
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, current login) error {
-	merchant, err := c.merchantFor(r, current, verbEditWebhook)
-	if err != nil {
-		return err
-	}
-	_, err = c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
+func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
 	c.record(r.Context(), event{current.person, actionResumeWebhook, merchant, merchant.Status.MerchantID, merchant.Generation, err})
 	if err != nil {
 		return err

@@ -1,0 +1,97 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+)
+
+// Limits of a request.
+const (
+	maxForm        = 64 << 10 // bytes
+	requestTimeout = 25 * time.Second
+	writeTimeout   = requestTimeout + 3*time.Second
+)
+
+// protect sets the headers of every response, and refuses what a page of ours would not send.
+func (c *console) protect(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respondError(w, r, nil, errCrossOrigin) }))
+	next = crossOrigin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "same-origin")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
+		header.Set("Cache-Control", "no-store")
+		if c.secure {
+			header.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		switch {
+		case r.Host != c.origin.Host: // the name of another site may be made to lead here
+			c.respondError(w, r, nil, errHost)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "":
+			c.respondError(w, r, nil, errCrossOrigin) // a browser says where a form comes from
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// admit counts a request of a client address, in memory: what is refused costs neither Redis nor the Kubernetes API anything.
+// Errors: limitedError, clientaddr.ErrMalformed.
+func (c *console) admit(r *http.Request) error {
+	address, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return err
+	}
+	if quota, allowed := c.limit.Allow(clientaddr.LimitKey(address)); !allowed {
+		return limitedError{quota}
+	}
+	return nil
+}
+
+// observe counts requests and responds if a handler panics.
+func (c *console) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := c.now()
+		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			if problem := recover(); problem != nil {
+				if problem == http.ErrAbortHandler { //nolint:errorlint // it is a sentinel to panic with, never wrapped
+					panic(problem)
+				}
+				c.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
+				c.respondError(recorder, r, nil, errors.New("panic"))
+			}
+			c.metrics.requests.WithLabelValues(strconv.Itoa(recorder.status)).Observe(c.now().Sub(start).Seconds())
+		}()
+		next.ServeHTTP(recorder, r)
+	})
+}
+
+// statusRecorder records the status of a response.
+type statusRecorder struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader records the status.
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
