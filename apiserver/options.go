@@ -3,31 +3,28 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/role"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, then the pod's own service account.
-	Kubeconfig string
+	// Options are those of every role.
+	role.Options
+
 	// CredentialsNamespace holds the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
 
-	// RedisURL has the forms of redis.Open. It may hold a password and is never logged.
-	RedisURL string
 	// RedisTimeout bounds each script. Default 300 ms.
 	RedisTimeout time.Duration
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
@@ -40,8 +37,6 @@ type Options struct {
 	// InternalCertificateDir has tls.crt and tls.key of the internal port, which then serves TLS only. Default: plain HTTP, and no
 	// key is issued there unless the address is a loopback one.
 	InternalCertificateDir string
-	// Ops is the port of health and metrics.
-	Ops ops.Options
 
 	// MaxConnections is the maximum of concurrent client connections; the longest idle is closed first. An idle one takes about
 	// 23 KiB. Default 10,000.
@@ -75,21 +70,11 @@ type Options struct {
 	// SettlementWait is the timeout of these acknowledgements. Default 300 ms.
 	SettlementWait time.Duration
 
-	// DrainDelay is the time between becoming unready and closing the listeners, for load balancers. Default 5 s.
-	DrainDelay time.Duration
-	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 20 s.
-	ShutdownTimeout time.Duration
-
 	// AccessLog logs each request at INFO. Default: at DEBUG.
 	AccessLog bool
 	// LogRefusedKeys logs reason, key id and client address of keys with response 401, at most once a second for each key id and
 	// address. Default: nothing, because a client address may be personal data.
 	LogRefusedKeys bool
-
-	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
-	Spans sdktrace.SpanProcessor
-
-	Log *slog.Logger
 }
 
 // StreamOptions configure streams and long polls.
@@ -110,12 +95,12 @@ type StreamOptions struct {
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
 	return Options{
+		Options:              role.DefaultOptions(),
 		CredentialsNamespace: "merchant-operator-credentials",
 		RedisTimeout:         300 * time.Millisecond,
 		SessionRetention:     72 * time.Hour,
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",
-		Ops:                  ops.DefaultOptions(),
 		MaxConnections:       10_000,
 		Streams: StreamOptions{
 			Max: 10_000, MaxPerAddress: 100,
@@ -126,9 +111,6 @@ func DefaultOptions() Options {
 		PublicRateLimit:  v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		InternalCacheTTL: 10 * time.Second,
 		SettlementWait:   300 * time.Millisecond,
-		DrainDelay:       5 * time.Second,
-		ShutdownTimeout:  20 * time.Second,
-		Log:              slog.Default(),
 	}
 }
 
@@ -160,14 +142,18 @@ func (o Options) validateQR() error {
 	return nil
 }
 
-// Validate names the flag of an invalid option. The store validates its own options.
+// Validate names the flag of an invalid option.
 func (o Options) Validate() error {
+	if err := o.Options.Validate(); err != nil {
+		return err
+	}
+	if err := (store.Options{SessionRetention: o.SessionRetention}).Validate(); err != nil {
+		return fmt.Errorf("--session-retention: %w", err)
+	}
 	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
 		return err
 	}
 	switch {
-	case o.RedisURL == "":
-		return errors.New("set --redis-url or REDIS_URL")
 	case o.MaxConnections < 1:
 		return errors.New("--max-connections must be at least 1")
 	case o.Streams.Max < 1 || o.Streams.MaxPerAddress < 1:
@@ -184,18 +170,11 @@ func (o Options) Validate() error {
 		return errors.New("--settlement-replicas must not be negative")
 	case o.SettlementWait < time.Millisecond:
 		return errors.New("--settlement-wait must be at least 1ms")
-	case o.DrainDelay < 0:
-		return errors.New("--drain-delay must not be negative")
-	case o.ShutdownTimeout <= 0:
-		return errors.New("ShutdownTimeout must be positive")
-	case o.Log == nil:
-		return errors.New("set Log; start from DefaultOptions")
 	}
 	return errors.Join(
 		kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace),
 		httpserver.CheckAddress("--public-address", o.PublicAddress),
 		httpserver.CheckAddress("--internal-address", o.InternalAddress),
 		o.validateQR(),
-		o.Ops.Validate(),
 	)
 }

@@ -4,12 +4,10 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
@@ -18,10 +16,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain delay, and finishes the
@@ -31,144 +28,93 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	tracer, stopTracing, err := tracing.Start(ctx, "apiserver", options.Spans, options.Log)
-	if err != nil {
-		return fmt.Errorf("start tracing: %w", err)
-	}
-	defer stopTracing()
-	registry := ops.NewRegistry()
-	client, err := redis.Open(redis.Options{
-		URL: options.RedisURL, Timeout: options.RedisTimeout, Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
-		Log: options.Log, Registerer: registry, Tracer: tracer,
+	process, err := role.Open(ctx, "apiserver", options.Options, redis.Options{
+		Timeout: options.RedisTimeout, Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	sessions, err := store.New(client, store.Options{SessionRetention: options.SessionRetention})
-	if err != nil {
-		return fmt.Errorf("--session-retention: %w", err)
-	}
-	cluster, err := kube.Load(options.Kubeconfig, "apiserver")
+	defer process.Close()
+	r, err := newReplica(process, options)
 	if err != nil {
 		return err
 	}
-	core, err := kube.Client(cluster)
+	defer r.streams.close()
+	service, err := r.service()
 	if err != nil {
 		return err
 	}
-
-	reviews, err := kube.Client(kube.Apart(cluster))
-	if err != nil {
-		return err
-	}
-	keys := publishedKeys{secrets: core.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
-	overrides := newOverrideWriter(sessions, keys, options.Log, registry)
-	index := directory.New(directory.Options{Log: options.Log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
-	const listeners = 3
-	r := &replica{
-		options: options, redis: client, store: sessions, reviews: reviews, keys: keys, directory: index, registry: registry, tracer: tracer,
-		phase: ops.NewPhase(), draining: make(chan struct{}), failed: make(chan error, listeners),
-	}
-	r.unlisted = newAllowlistRefusals(sessions, options.Log, registry)
-	r.streams = newStreams(options.Streams, r.draining)
-	r.live = live.New(client, live.Options{
-		Read: sessions.WatchedSession, Interval: options.Streams.Reread,
-		MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: options.Log, Registerer: registry,
-	})
-	health := ops.Health{Phase: r.phase, Redis: client, Age: index.Age, MaxAge: store.OverrideLifetime}
-	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, reviews, options.Log, r.failed)
-	if err != nil {
-		return err
-	}
-	defer opsServer.Close() // probes are answered to the end
-
-	stopWatching := ops.Background(ctx, overrides.run, r.live.Run, r.unlisted.run, func(ctx context.Context) {
-		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
-	})
-	defer stopWatching()
-	select {
-	case <-index.Synced():
-	case err := <-r.failed:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
-	return r.serve(ctx)
+	return process.Serve(ctx, service)
 }
 
-// replica is this process with its listeners.
+// replica is this process.
 type replica struct {
+	*role.Role
+
 	options   Options
-	redis     *redis.Client
 	store     *store.Store
 	reviews   kubernetes.Interface
 	keys      publishedKeys
+	overrides *overrideWriter
 	directory *directory.Directory
-	registry  *prometheus.Registry
-	tracer    *tracing.Tracer
 	live      *live.Hub
 	unlisted  *allowlistRefusals
 	streams   *streams
-	phase     *ops.Phase
-	draining  chan struct{} // closed when this replica drains
-	failed    chan error    // receives the error of a listener that ended too early
 }
 
-// serve handles requests until ctx ends, and drains.
-func (r *replica) serve(ctx context.Context) error {
+func newReplica(process *role.Role, options Options) (*replica, error) {
+	sessions, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention})
+	if err != nil {
+		return nil, err
+	}
+	reviews, err := kube.Client(kube.Apart(process.Cluster))
+	if err != nil {
+		return nil, err
+	}
+	log, registry := options.Log, process.Registry
+	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
+	overrides := newOverrideWriter(sessions, keys, log, registry)
+	return &replica{
+		Role: process, options: options, store: sessions, reviews: reviews, keys: keys, overrides: overrides,
+		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now}),
+		live: live.New(process.Redis, live.Options{
+			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
+			MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
+		}),
+		unlisted: newAllowlistRefusals(sessions, log, registry),
+		streams:  newStreams(options.Streams, process.Draining()),
+	}, nil
+}
+
+// service has the two listeners, and what runs beside them.
+func (r *replica) service() (role.Service, error) {
 	public, internal, err := r.handlers()
 	if err != nil {
-		return err
+		return role.Service{}, err
 	}
-	log := r.options.Log
-	publicServer, err := httpserver.Serve(ctx, httpserver.Options{
-		Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
-		Handler: public, Log: log, Registerer: r.registry,
-	}, r.failed)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		publicServer.Close()
-		r.streams.close()
-	}()
-	internalOptions := httpserver.Options{
-		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: log, Registerer: r.registry,
+	internalListener := httpserver.Options{
+		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: r.options.Log, Registerer: r.Registry,
 	}
 	if r.options.InternalCertificateDir != "" {
-		if internalOptions.TLS, err = httpserver.TLS(r.options.InternalCertificateDir); err != nil {
-			return fmt.Errorf("--internal-cert-dir: %w", err)
+		if internalListener.TLS, err = httpserver.TLS(r.options.InternalCertificateDir); err != nil {
+			return role.Service{}, fmt.Errorf("--internal-cert-dir: %w", err)
 		}
 	}
-	internalServer, err := httpserver.Serve(ctx, internalOptions, r.failed)
-	if err != nil {
-		return err
-	}
-	defer internalServer.Close()
-
-	if err := ops.Await(r.failed, func() error { return r.redis.Await(ctx, log) }); err != nil {
-		return err
-	}
-	r.phase.Set(ops.Serving)
-	select {
-	case err := <-r.failed:
-		return err
-	case <-ctx.Done():
-	}
-	r.phase.Set(ops.Draining)
-	close(r.draining)
-	log.Info("draining", "delay", r.options.DrainDelay)
-	select {
-	case err := <-r.failed:
-		return err
-	case <-time.After(r.options.DrainDelay):
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.ShutdownTimeout)
-	defer cancel()
-	err = errors.Join(publicServer.Shutdown(ctx), internalServer.Shutdown(ctx))
-	r.streams.finish(ctx)
-	return err
+	return role.Service{
+		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
+		Background: []func(context.Context){r.overrides.run, r.live.Run, r.unlisted.run, func(ctx context.Context) {
+			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
+		}},
+		Sync: role.Closed(r.directory.Synced()),
+		Listeners: []httpserver.Options{
+			{
+				Name: "public", Address: r.options.PublicAddress, MaxConnections: r.options.MaxConnections,
+				Handler: public, Log: r.options.Log, Registerer: r.Registry,
+			},
+			internalListener,
+		},
+		Finish: r.streams.finish,
+	}, nil
 }
 
 func (r *replica) handlers() (public, internal http.Handler, err error) {
@@ -182,9 +128,9 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 	}
 	shared := base{
 		log:       r.options.Log,
-		metrics:   newMetrics(r.registry),
-		draining:  func() bool { return r.phase.Is(ops.Draining) },
-		tracer:    r.tracer,
+		metrics:   newMetrics(r.Registry),
+		draining:  r.IsDraining,
+		tracer:    r.Tracer,
 		accessLog: r.options.AccessLog,
 		trusted:   func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
 	}
@@ -198,7 +144,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
 		unlisted:    r.unlisted,
-		payers:      newPayerQueue(r.options.MaxConnections, r.registry),
+		payers:      newPayerQueue(r.options.MaxConnections, r.Registry),
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,
@@ -225,7 +171,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		},
 		store:        r.store,
 		rotator:      issuer,
-		settlements:  newSettlements(r.registry),
+		settlements:  newSettlements(r.Registry),
 		confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
 	}
 	return publicSide.publicHandler(), internalSide.internalHandler(), nil

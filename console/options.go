@@ -3,30 +3,26 @@ package console
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 )
 
 // Options configure Run. Start from DefaultOptions; RedisURL, ExternalURL and the provider have no default.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, then the service account of the pod.
-	Kubeconfig string
+	// Options are those of every role.
+	role.Options
+
 	// WatchNamespaces are the namespaces whose Merchants are shown; empty: all.
 	WatchNamespaces []string
-	// RedisURL has the forms of redis.Open. It may contain a password and is never logged.
-	RedisURL string
 
 	// Address is the listen address. Default :8083.
 	Address string
@@ -47,8 +43,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// RequestLimit is for the requests of one client address, at each replica. Assets are not counted. Default 20 a second, 200 at once.
 	RequestLimit ratelimit.Policy
-	// Ops is the port of health and metrics.
-	Ops ops.Options
 
 	// Provider is the OpenID provider where people sign in.
 	Provider ProviderOptions
@@ -58,15 +52,6 @@ type Options struct {
 	LoginLifetime time.Duration
 	// RightsLifetime is how long a decision of the Kubernetes API is cached, so how long a removed right works. Default 10 s.
 	RightsLifetime time.Duration
-
-	// DrainDelay is the time between becoming unready and closing the listener, for load balancers. Default 5 s.
-	DrainDelay time.Duration
-	// ShutdownTimeout is the maximum wait for requests in progress after that. Default 30 s.
-	ShutdownTimeout time.Duration
-
-	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
-	Spans sdktrace.SpanProcessor
-	Log   *slog.Logger
 }
 
 // ProviderOptions are the OpenID provider and what its ID tokens say of a person. Claims and prefixes mean the same as the flags
@@ -91,40 +76,34 @@ type ProviderOptions struct {
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
+	shared := role.DefaultOptions()
+	shared.ShutdownTimeout = requestTimeout + 5*time.Second
 	return Options{
-		Address:         ":8083",
-		RequestLimit:    ratelimit.Policy{RequestsPerSecond: 20, Burst: 200},
-		Ops:             ops.DefaultOptions(),
-		Provider:        ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"},
-		LoginIdle:       time.Hour,
-		LoginLifetime:   12 * time.Hour,
-		RightsLifetime:  10 * time.Second,
-		DrainDelay:      5 * time.Second,
-		ShutdownTimeout: 30 * time.Second,
-		Log:             slog.Default(),
+		Options:        shared,
+		Address:        ":8083",
+		RequestLimit:   ratelimit.Policy{RequestsPerSecond: 20, Burst: 200},
+		Provider:       ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"},
+		LoginIdle:      time.Hour,
+		LoginLifetime:  12 * time.Hour,
+		RightsLifetime: 10 * time.Second,
 	}
 }
 
 // Validate names the flag of an invalid option.
 func (o Options) Validate() error {
+	if err := o.Options.Validate(); err != nil {
+		return err
+	}
 	if _, err := clientaddr.NewResolver(o.TrustedProxies); err != nil {
 		return err
 	}
 	switch {
-	case o.RedisURL == "":
-		return errors.New("set --redis-url or REDIS_URL")
 	case o.RequestLimit.RequestsPerSecond < 1 || o.RequestLimit.Burst < 1:
 		return errors.New("--address-rate and --address-burst must be at least 1")
 	case o.LoginIdle < time.Minute || o.LoginLifetime < o.LoginIdle:
 		return errors.New("--login-idle must be at least 1m, and --login-lifetime at least as long")
 	case o.RightsLifetime <= 0:
 		return errors.New("RightsLifetime must be positive")
-	case o.DrainDelay < 0:
-		return errors.New("--drain-delay must not be negative")
-	case o.ShutdownTimeout <= 0:
-		return errors.New("ShutdownTimeout must be positive")
-	case o.Log == nil:
-		return errors.New("set Log; start from DefaultOptions")
 	}
 	var namespaces []error
 	for _, namespace := range o.WatchNamespaces {
@@ -132,7 +111,7 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(
 		errors.Join(namespaces...), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
-		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(), o.Ops.Validate(),
+		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(),
 	)
 }
 

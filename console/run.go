@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -24,10 +23,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
@@ -58,109 +57,44 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	tracer, stopTracing, err := tracing.Start(ctx, "console", options.Spans, options.Log)
-	if err != nil {
-		return fmt.Errorf("start tracing: %w", err)
-	}
-	defer stopTracing()
-	registry := ops.NewRegistry()
-	connection, err := redis.Open(redis.Options{URL: options.RedisURL, Log: options.Log, Registerer: registry, Tracer: tracer})
+	r, err := role.Open(ctx, "console", options.Options, redis.Options{})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = connection.Close() }()
+	defer r.Close()
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
-	cluster, err := kube.Load(options.Kubeconfig, "console")
-	if err != nil {
-		return err
-	}
-	core, err := kube.Client(cluster)
-	if err != nil {
-		return err
-	}
 	c, err := newConsole(options)
 	if err != nil {
 		return err
 	}
-	c.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
-	c.outbox = outbox.New(connection)
-	c.reviewer = authz.NewReviewer(core.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
-	c.metrics, c.tracer = newMetrics(registry), tracer
-	if c.issuer, err = newIssuer(cluster, options); err != nil {
+	c.logins = &logins{redis: r.Redis, idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	c.outbox = outbox.New(r.Redis)
+	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
+	c.metrics, c.tracer = newMetrics(r.Registry), r.Tracer
+	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
 		return err
 	}
-	merchants, err := c.connect(cluster)
+	merchants, err := c.connect(r.Cluster)
 	if err != nil {
-		return err
-	}
-
-	r := role{
-		console: c, registry: registry, redis: connection, cache: merchants, phase: ops.NewPhase(),
-		failed: make(chan error, 2), // listeners
-	}
-	health := ops.Health{Phase: r.phase, Redis: connection, Age: func() time.Duration { return 0 }, MaxAge: time.Hour}
-	opsServer, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
-	if err != nil {
-		return err
-	}
-	defer opsServer.Close() // probes are answered to the end
-	return r.serve(ctx)
-}
-
-// role starts and stops a console.
-type role struct {
-	console  *console
-	registry *prometheus.Registry
-	redis    *redis.Client
-	cache    cache.Cache // of Merchants
-	phase    *ops.Phase
-	failed   chan error // receives the error of a listener that ended too early
-}
-
-func (r role) serve(ctx context.Context) error {
-	options := r.console.options
-	stopWatching := ops.Background(ctx, func(ctx context.Context) {
-		if err := r.cache.Start(ctx); err != nil {
-			options.Log.Error("the watch of Merchants ended", "error", err)
-		}
-	})
-	defer stopWatching()
-	if err := ops.Await(r.failed, func() error { return awaitCache(ctx, r.cache) }); err != nil || ctx.Err() != nil {
 		return err
 	}
 	listener := httpserver.Options{
-		Name: "console", Address: options.Address, Handler: r.console.handler(), WriteTimeout: writeTimeout, Log: options.Log, Registerer: r.registry,
+		Name: "console", Address: options.Address, Handler: c.handler(), WriteTimeout: writeTimeout, Log: options.Log, Registerer: r.Registry,
 	}
 	if options.CertificateDir != "" {
-		var err error
 		if listener.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {
 			return fmt.Errorf("--console-cert-dir: %w", err)
 		}
 	}
-	server, err := httpserver.Serve(ctx, listener, r.failed)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	if err := ops.Await(r.failed, func() error { return r.redis.Await(ctx, options.Log) }); err != nil {
-		return err
-	}
-	r.phase.Set(ops.Serving)
-	select {
-	case err := <-r.failed:
-		return err
-	case <-ctx.Done():
-	}
-	r.phase.Set(ops.Draining)
-	options.Log.Info("draining", "delay", options.DrainDelay)
-	select {
-	case err := <-r.failed:
-		return err
-	case <-time.After(options.DrainDelay):
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), options.ShutdownTimeout)
-	defer cancel()
-	return server.Shutdown(ctx)
+	return r.Serve(ctx, role.Service{
+		Background: []func(context.Context){func(ctx context.Context) {
+			if err := merchants.Start(ctx); err != nil {
+				options.Log.Error("the watch of Merchants ended", "error", err)
+			}
+		}},
+		Sync:      func(ctx context.Context) error { return awaitCache(ctx, merchants) },
+		Listeners: []httpserver.Options{listener},
+	})
 }
 
 // newConsole returns a console without its connections.

@@ -3,29 +3,22 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"time"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 )
 
 // Options configure Run. Start from DefaultOptions; only RedisURL has no default.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, then the pod's service account.
-	Kubeconfig string
+	// Options are those of every role.
+	role.Options
+
 	// CredentialsNamespace has the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
-
-	// RedisURL has the forms of redis.Open. It may contain a password and is never logged.
-	RedisURL string
-	// Ops is the port of health and metrics.
-	Ops ops.Options
 
 	// AllowHTTP allows endpoints over plain HTTP. Default: https only.
 	AllowHTTP bool
@@ -46,28 +39,19 @@ type Options struct {
 
 	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
 	LastUseInterval time.Duration
-	// ShutdownTimeout bounds the wait for attempts in progress. Default 20 s.
-	ShutdownTimeout time.Duration
-
-	// Spans receives the spans, instead of the exporter that OTEL_* variables configure. Default: the exporter.
-	Spans sdktrace.SpanProcessor
-
-	Log *slog.Logger
 }
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
 	return Options{
+		Options:              role.DefaultOptions(),
 		CredentialsNamespace: "merchant-operator-credentials",
-		Ops:                  ops.DefaultOptions(),
 		Lease:                30 * time.Second,
 		Concurrency:          8,
 		MaxInFlight:          512,
 		Schedule:             DefaultSchedule(),
 		FailingLimit:         120 * time.Hour,
 		LastUseInterval:      time.Minute,
-		ShutdownTimeout:      20 * time.Second,
-		Log:                  slog.Default(),
 	}
 }
 
@@ -76,9 +60,10 @@ const minLease = delivery.Timeout + attemptMargin + time.Second
 
 // Validate says which option is wrong, by its flag.
 func (o Options) Validate() error {
+	if err := o.Options.Validate(); err != nil {
+		return err
+	}
 	switch {
-	case o.RedisURL == "":
-		return errors.New("set --redis-url or REDIS_URL")
 	case o.Lease < minLease:
 		return fmt.Errorf("--lease must be at least %s: an attempt takes up to %s", minLease, delivery.Timeout)
 	case o.Concurrency < 1:
@@ -89,12 +74,8 @@ func (o Options) Validate() error {
 		return errors.New("--webhook-failing-limit must be positive")
 	case o.LastUseInterval <= 0:
 		return errors.New("LastUseInterval must be positive")
-	case o.ShutdownTimeout <= 0:
-		return errors.New("the shutdown timeout must be positive")
-	case o.Log == nil:
-		return errors.New("set Log; start from DefaultOptions")
 	}
-	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Ops.Validate(), o.Schedule.validate())
+	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate())
 }
 
 // Schedule is when an event is tried: the first entry is 0, each other one the time after the previous attempt. When it

@@ -4,7 +4,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -14,12 +13,10 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // Run dispatches until ctx ends, then drains: it leases nothing more, finishes the attempts in progress and releases the
@@ -29,33 +26,17 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	tracer, stopTracing, err := tracing.Start(ctx, "dispatcher", options.Spans, options.Log)
-	if err != nil {
-		return fmt.Errorf("start tracing: %w", err)
-	}
-	defer stopTracing()
-	registry := ops.NewRegistry()
-	connection, err := redis.Open(redis.Options{
-		URL: options.RedisURL, Timeout: redisTimeout, Log: options.Log, Registerer: registry, Tracer: tracer,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = connection.Close() }()
-	sessions, err := store.New(connection, store.Options{})
-	if err != nil {
-		return err
-	}
 	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
 	if err != nil {
 		return fmt.Errorf("--webhook-allow-cidrs: %w", err)
 	}
 	defer client.Close()
-	cluster, err := kube.Load(options.Kubeconfig, "dispatcher")
+	r, err := role.Open(ctx, "dispatcher", options.Options, redis.Options{Timeout: redisTimeout})
 	if err != nil {
 		return err
 	}
-	core, err := kube.Client(cluster)
+	defer r.Close()
+	sessions, err := store.New(r.Redis, store.Options{})
 	if err != nil {
 		return err
 	}
@@ -64,37 +45,26 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // for warnings of the API server
-	reporter, err := newKubeReporter(cluster, identity, options.CredentialsNamespace)
+	reporter, err := newKubeReporter(r.Cluster, identity, options.CredentialsNamespace)
 	if err != nil {
 		return err
 	}
-
 	rotations, changes := newRotations(), newChanges()
 	index := endpoints.New(endpoints.Options{
-		Log: options.Log, Registerer: registry, Rotated: rotations.add, Changed: changes.add, Now: time.Now,
+		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.add, Now: time.Now,
 	})
-	r := role{
-		options: options,
-		phase:   ops.NewPhase(),
-		synced:  index.Synced(),
-		dispatcher: &dispatcher{
-			options: options, redis: connection, outbox: outbox.New(connection), store: sessions, index: index, sender: client, reporter: reporter,
-			rotations: rotations, changes: changes, metrics: newMetrics(registry), tracer: tracer, identity: identity, now: time.Now,
-		},
-		failed: make(chan error, 1),
+	d := &dispatcher{
+		options: options, redis: r.Redis, outbox: outbox.New(r.Redis), store: sessions, index: index, sender: client, reporter: reporter,
+		rotations: rotations, changes: changes, metrics: newMetrics(r.Registry), tracer: r.Tracer, identity: identity, now: time.Now,
 	}
-	health := ops.Health{Phase: r.phase, Redis: connection, Age: index.Age, MaxAge: store.OverrideLifetime}
-	server, err := ops.Serve(ctx, options.Ops, health, registry, core, options.Log, r.failed)
-	if err != nil {
-		return err
-	}
-	defer server.Close() // answers probes to the end
-
-	stopWatching := ops.Background(ctx, func(ctx context.Context) {
-		index.Watch(ctx, core.CoreV1().RESTClient(), options.CredentialsNamespace)
+	return r.Serve(ctx, role.Service{
+		Age: index.Age, MaxAge: store.OverrideLifetime,
+		Background: []func(context.Context){func(ctx context.Context) {
+			index.Watch(ctx, r.Kube.CoreV1().RESTClient(), options.CredentialsNamespace)
+		}},
+		Sync: role.Closed(index.Synced()), // it could not decide about an event before
+		Work: d.run,
 	})
-	defer stopWatching()
-	return r.serve(ctx)
 }
 
 // newIdentity names this process in its leases and events.
@@ -104,43 +74,4 @@ func newIdentity() (string, error) {
 		return "", fmt.Errorf("get the host name: %w", err)
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
-}
-
-// role starts and stops a dispatcher.
-type role struct {
-	options    Options
-	phase      *ops.Phase
-	synced     <-chan struct{}
-	dispatcher *dispatcher
-	failed     chan error // receives the error of the listener
-}
-
-// serve leases no event until the index is filled, because it could not decide about it.
-func (r role) serve(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	select {
-	case <-r.synced:
-	case err := <-r.failed:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
-	if err := ops.Await(r.failed, func() error { return r.dispatcher.redis.Await(ctx, r.options.Log) }); err != nil {
-		return err
-	}
-	r.phase.Set(ops.Serving)
-	context.AfterFunc(ctx, func() {
-		r.phase.Set(ops.Draining)
-		r.options.Log.Info("draining")
-	})
-	ended := make(chan error, 1)
-	go func() { ended <- r.dispatcher.run(ctx) }()
-	select {
-	case err := <-ended:
-		return err
-	case err := <-r.failed:
-		stop()
-		return errors.Join(err, <-ended)
-	}
 }

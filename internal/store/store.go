@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -84,13 +85,18 @@ type Store struct {
 
 // New returns the store in a Redis.
 func New(client *redis.Client, options Options) (*Store, error) {
-	if options.SessionRetention == 0 {
-		options.SessionRetention = defaultRetention
+	if err := options.Validate(); err != nil {
+		return nil, err
 	}
-	if options.SessionRetention < idempotencyRetention {
-		return nil, errors.New("must be at least 24h, as long as an Idempotency-Key is remembered")
+	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention), uses: newLastUses()}, nil
+}
+
+// Validate checks the options.
+func (o Options) Validate() error {
+	if o.SessionRetention != 0 && o.SessionRetention < idempotencyRetention {
+		return errors.New("must be at least 24h, as long as an Idempotency-Key is remembered")
 	}
-	return &Store{redis: client, retention: options.SessionRetention, uses: newLastUses()}, nil
+	return nil
 }
 
 //go:embed *.lua
