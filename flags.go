@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,18 @@ import (
 
 func addKubeconfig(flags *pflag.FlagSet, path *string) {
 	flags.StringVar(path, "kubeconfig", *path, "kubeconfig file; empty: $KUBECONFIG, then the service account of the pod")
+}
+
+func addCredentialsNamespace(flags *pflag.FlagSet, namespace *string) {
+	flags.StringVar(namespace, "credentials-namespace", *namespace, "namespace of the published objects; give tenants no access to it")
+}
+
+func addTrustedProxies(flags *pflag.FlagSet, proxies *[]netip.Prefix) {
+	flags.Var((*blocks)(proxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+}
+
+func addDrainDelay(flags *pflag.FlagSet, delay *time.Duration) {
+	flags.DurationVar(delay, "drain-delay", *delay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
 }
 
 func addOps(flags *pflag.FlagSet, options *ops.Options) {

@@ -25,7 +25,7 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	})
 	flags := cmd.Flags()
 	addKubeconfig(flags, &options.Kubeconfig)
-	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects; give tenants no access to it")
+	addCredentialsNamespace(flags, &options.CredentialsNamespace)
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces with Merchants and ApiKeys to manage, comma-separated; empty: all")
 	addOps(flags, &options.Ops)
 	flags.Int32Var(&options.MaxRateLimit.RequestsPerSecond, "max-requests-per-second", options.MaxRateLimit.RequestsPerSecond, "most requests per second that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
@@ -45,7 +45,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	})
 	flags := cmd.Flags()
 	addKubeconfig(flags, &options.Kubeconfig)
-	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
+	addCredentialsNamespace(flags, &options.CredentialsNamespace)
 	addRedisURL(flags, &options.RedisURL)
 	flags.StringVar(&options.PublicAddress, "public-address", options.PublicAddress, "listen address of the public API, for merchants and payers")
 	flags.StringVar(&options.InternalAddress, "internal-address", options.InternalAddress, "listen address of the internal API, for payment rails and the console")
@@ -57,7 +57,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.StringVar(&options.QRContent, "qr-content", options.QRContent, "content of the QR code on payer pages: Payload, or Link to the page itself, which cameras of phones open")
 	flags.StringVar(&options.PublicURL, "public-url", "", "https URL under which payers reach the public API, such as https://pay.example.com; begins the Link of each created session, required with --qr-content=Link")
-	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address")
@@ -66,7 +66,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "time to wait for --settlement-replicas")
 	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with the id that the client gets in X-Request-Id")
 	flags.BoolVar(&options.LogRefusedKeys, "log-refused-keys", false, "log the reason, key id and client address of each 401, at most once a second for each key id and address")
-	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
+	addDrainDelay(flags, &options.DrainDelay)
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	})
 	flags := cmd.Flags()
 	addKubeconfig(flags, &options.Kubeconfig)
-	flags.StringVar(&options.CredentialsNamespace, "credentials-namespace", options.CredentialsNamespace, "namespace of the published objects")
+	addCredentialsNamespace(flags, &options.CredentialsNamespace)
 	addRedisURL(flags, &options.RedisURL)
 	addOps(flags, &options.Ops)
 	flags.BoolVar(&options.AllowHTTP, "webhook-allow-http", false, "allow webhooks over plain HTTP; anyone on the network path can read the events")
@@ -129,13 +129,13 @@ func consoleCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.InternalURL, "internal-url", "", "origin of the API's internal port, where keys are rotated; https, or http on a loopback address")
 	flags.StringVar(&options.InternalCAFile, "internal-ca-file", "", "file with the certificate authority of the internal port; empty: those of the system")
 	flags.StringVar(&options.InternalTokenFile, "internal-token-file", "", "file with the token for the internal port; empty: the token of the account")
-	flags.Var((*blocks)(&options.TrustedProxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.Int64Var(&options.RequestLimit.RequestsPerSecond, "address-rate", options.RequestLimit.RequestsPerSecond, "requests per second from one client address")
 	flags.Int64Var(&options.RequestLimit.Burst, "address-burst", options.RequestLimit.Burst, "requests at once from one client address")
 	addProvider(flags, &options.Provider)
 	flags.DurationVar(&options.LoginIdle, "login-idle", options.LoginIdle, "time after which an unused login ends")
 	flags.DurationVar(&options.LoginLifetime, "login-lifetime", options.LoginLifetime, "time after which every login ends")
-	flags.DurationVar(&options.DrainDelay, "drain-delay", options.DrainDelay, "time from becoming unready to closing the listeners, so that load balancers stop sending requests")
+	addDrainDelay(flags, &options.DrainDelay)
 	return cmd
 }
 

@@ -105,12 +105,8 @@ func (o Options) Validate() error {
 	case o.RightsLifetime <= 0:
 		return errors.New("RightsLifetime must be positive")
 	}
-	var namespaces []error
-	for _, namespace := range o.WatchNamespaces {
-		namespaces = append(namespaces, kube.CheckNamespace("--watch-namespaces", namespace))
-	}
 	return errors.Join(
-		errors.Join(namespaces...), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
+		kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
 		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(),
 	)
 }

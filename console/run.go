@@ -132,14 +132,10 @@ func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
 	if c.kube, err = client.New(cluster, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	options := cache.Options{Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip}
-	if len(c.options.WatchNamespaces) > 0 {
-		options.DefaultNamespaces = map[string]cache.Config{}
-	}
-	for _, namespace := range c.options.WatchNamespaces {
-		options.DefaultNamespaces[namespace] = cache.Config{}
-	}
-	merchants, err := cache.New(cluster, options)
+	merchants, err := cache.New(cluster, cache.Options{
+		Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip,
+		DefaultNamespaces: kube.WatchedNamespaces(c.options.WatchNamespaces),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("create a cache of Merchants: %w", err)
 	}

@@ -41,7 +41,7 @@ func cacheOptions(o Options) (cache.Options, error) {
 		ReaderFailOnMissingInformer: true,
 		NewInformer:                 kube.PagedInformers(strip),
 		DefaultTransform:            strip,
-		DefaultNamespaces:           watched(o),
+		DefaultNamespaces:           kube.WatchedNamespaces(o.WatchNamespaces),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:    inCredentials(labels.NewSelector().Add(*secrets)),
 			&corev1.ConfigMap{}: inCredentials(labels.NewSelector().Add(*configMaps)),
@@ -63,7 +63,7 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		ReaderFailOnMissingInformer: true,
 		NewInformer:                 kube.PagedInformers(strip),
 		DefaultTransform:            strip,
-		DefaultNamespaces:           watched(o),
+		DefaultNamespaces:           kube.WatchedNamespaces(o.WatchNamespaces),
 		DefaultLabelSelector:        selector,
 	})
 	if err != nil {
@@ -73,18 +73,6 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})
-}
-
-// watched returns the namespaces of Merchants, ApiKeys and delivered Secrets; nil: all.
-func watched(o Options) map[string]cache.Config {
-	if len(o.WatchNamespaces) == 0 {
-		return nil
-	}
-	namespaces := map[string]cache.Config{}
-	for _, namespace := range o.WatchNamespaces {
-		namespaces[namespace] = cache.Config{}
-	}
-	return namespaces
 }
 
 // startedAsCache lets the manager start a cache before the controllers, without leadership.

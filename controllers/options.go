@@ -72,14 +72,14 @@ func (o Options) validate() error {
 	if o.MaxRateLimit.RequestsPerSecond < 0 || o.MaxRateLimit.Burst < 0 {
 		return errors.New("--max-requests-per-second and --max-burst must not be negative")
 	}
-	errs := []error{kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Ops.Validate()}
-	for _, namespace := range o.WatchNamespaces {
-		errs = append(errs, kube.CheckNamespace("--watch-namespaces", namespace))
-	}
+	var lease error
 	if o.LeaderElectionNamespace != "" {
-		errs = append(errs, kube.CheckNamespace("--leader-election-namespace", o.LeaderElectionNamespace))
+		lease = kube.CheckNamespace("--leader-election-namespace", o.LeaderElectionNamespace)
 	}
-	return errors.Join(errs...)
+	return errors.Join(
+		kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces),
+		lease, o.Ops.Validate(),
+	)
 }
 
 // checkLease: without a namespace the lease is in that of the pod, which is in this file.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,14 +36,6 @@ func Apart(config *rest.Config) *rest.Config {
 	const keepAlive = 30 * time.Second
 	config.Dial = (&net.Dialer{Timeout: keepAlive, KeepAlive: keepAlive}).DialContext // client-go shares connections of equal configs
 	return config
-}
-
-// CheckNamespace checks the name of a namespace, given by a flag.
-func CheckNamespace(flag, name string) error {
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("%s must be the name of a namespace (lower-case letters, digits and -), not %q", flag, name)
-	}
-	return nil
 }
 
 // Client returns a client for the built-in kinds that uses protobuf. It is cheaper than JSON for both sides, and there may be
