@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,6 +51,13 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		d.options.Log.Warn("dropped events of a webhook that was removed 24 hours ago", "merchantID", merchantID, "events", events)
 	}
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
+}
+
+// blocked returns the accounts of the bucket whose events this dispatcher cannot try now.
+func (d *dispatcher) blocked(bucket session.Bucket) []string {
+	room, _ := d.queues.room(bucket)
+	maps.DeleteFunc(room, func(_ string, room int) bool { return room > 0 })
+	return slices.Collect(maps.Keys(room))
 }
 
 // handle does what is decided about a leased event, or returns for how long to defer it. The reason is why it was deferred or dropped.

@@ -246,7 +246,17 @@ type senderFunc func() delivery.Result
 
 func (s senderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
 
-// backlog queues copies of an event of the merchant, all of them due.
+// leaseAll leases what is due.
+func (f fixture) leaseAll(t *testing.T, d *dispatcher) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		more, err = d.lease(t.Context(), 7)
+		must(t, err)
+	}
+}
+
+// backlog queues copies of an event of the merchant, an hour old, all of them due.
 func (f fixture) backlog(t *testing.T, merchantID string, events int) {
 	t.Helper()
 	const script = `
@@ -258,8 +268,9 @@ for i = 1, ARGV[2] do
 end
 redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
 return 1`
-	bucket := tag(session.BucketOf(merchantID))
-	must(t, f.redis(t).Eval(t.Context(), script, []string{bucket + "event:" + f.event(t, merchantID)}, bucket, events-1, merchantID).Err())
+	bucket, id := tag(session.BucketOf(merchantID)), f.event(t, merchantID)
+	f.setOld(t, id)
+	must(t, f.redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
 }
 
 // An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched
@@ -283,11 +294,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	touched := func() int {
 		t.Helper()
 		before := f.calls(t, "zrem")
-		for more := true; more; {
-			var err error
-			more, err = d.lease(t.Context(), 7)
-			must(t, err)
-		}
+		f.leaseAll(t, d)
 		return f.calls(t, "zrem") - before
 	}
 	touched()
@@ -317,6 +324,47 @@ func TestLease_OpenBreaker(t *testing.T) {
 	}
 	eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
 	d.queues.close(t.Context())
+}
+
+// One dispatcher has no egress: its breakers are open. The other one gets each event at once, however often the first one asks.
+func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("https://shop.example", 7)
+	isolated, d := f.dispatcher(t), f.dispatcher(t)
+	var attempts, delivered atomic.Int64
+	isolated.sender = senderFunc(func() delivery.Result {
+		attempts.Add(1)
+		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
+	})
+	d.sender = senderFunc(func() delivery.Result {
+		delivered.Add(1)
+		return delivery.Result{Outcome: delivery.Delivered, Reason: delivery.ReasonDelivered}
+	})
+	isolated.now = func() time.Time { return noon } // its breaker stays open
+	isolated.prepare()
+	d.prepare()
+	eventually(t, "its breaker is open", func() bool {
+		f.event(t, acme.MerchantID)
+		f.leaseAll(t, isolated)
+		return attempts.Load() == breakerThreshold && isolated.queues.attemptsInFlight() == 0
+	})
+	eventually(t, "the other one has delivered what was deferred", func() bool {
+		f.leaseAll(t, d)
+		return f.redis(t).ZCard(t.Context(), tag(7)+"queue").Val() == 0
+	})
+	for n := range 20 {
+		before := delivered.Load()
+		f.event(t, acme.MerchantID)
+		f.leaseAll(t, isolated)
+		f.leaseAll(t, d)
+		eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
+		if delivered.Load() != before+1 {
+			t.Fatalf("event %d was not leased", n)
+		}
+	}
+	if got := attempts.Load(); got != breakerThreshold {
+		t.Errorf("%d attempts without egress, want %d", got, breakerThreshold)
+	}
 }
 
 // One unreadable field of an endpoint's state makes no dead letter of its events. They are delivered once the state is repaired.

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -82,20 +83,20 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	var total outbox.Backlog
-	var longest outbox.Overdue
+	var overdueSession time.Duration
 	for _, work := range pending {
-		backlog, err := d.outbox.Backlog(ctx, work.Bucket)
+		backlog, err := d.outbox.Backlog(ctx, work.Bucket, d.blocked(work.Bucket)...)
 		if err != nil {
 			return false, err
 		}
 		total.Due += backlog.Due
 		total.Dead += backlog.Dead
-		longest.Event = max(longest.Event, work.Overdue.Event)
-		longest.Session = max(longest.Session, work.Overdue.Session)
+		total.Overdue = max(total.Overdue, backlog.Overdue)
+		overdueSession = max(overdueSession, work.Overdue)
 	}
 	d.metrics.dueEvents.Set(float64(total.Due))
 	d.metrics.deadLetters.Set(float64(total.Dead))
-	d.metrics.overdueEvent.Set(longest.Event.Seconds())
-	d.metrics.overdueSession.Set(longest.Session.Seconds())
+	d.metrics.overdueEvent.Set(total.Overdue.Seconds())
+	d.metrics.overdueSession.Set(overdueSession.Seconds())
 	return false, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -42,6 +43,30 @@ func TestADispatcherAtRestOnlyPolls(t *testing.T) {
 	eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore"); n != 0 {
 		t.Errorf("%d leases and sweeps, with nothing due", n)
+	}
+}
+
+// A merchant whose breaker is open has an event due all the time. Each poll leases its bucket once, in case that others have one too.
+func TestPoll_OpenBreaker(t *testing.T) {
+	f := newFixture(t)
+	acme := f.endpointAt("https://shop.example", 7)
+	for range breakerThreshold + 1 {
+		f.event(t, acme.MerchantID)
+	}
+	d := f.dispatcher(t)
+	d.sender = senderFunc(func() delivery.Result {
+		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
+	})
+	d.now = func() time.Time { return noon } // the breaker stays open
+	start(t, d)
+	eventually(t, "its breaker is open", func() bool {
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) > 0 && d.queues.attemptsInFlight() == 0
+	})
+	const polls, zsets = 5, 2 * session.Buckets
+	leases, before := f.calls(t, "zrangebyscore"), f.calls(t, "zrange")
+	eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
+	if n := f.calls(t, "zrangebyscore") - leases; n < 1 || n > polls+2 {
+		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polls)
 	}
 }
 

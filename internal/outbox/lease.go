@@ -25,13 +25,10 @@ type LeaseRequest struct {
 	Limit int
 	// Each is the largest number of events of one account; 0: the limit.
 	Each int
-	// Room is the same for accounts of which it is another. 0: the dispatcher cannot try their events now. These stay where they are, and
-	// the account's turn is put off for a second, until one of them ends or another one comes. So a backlog costs the same whatever its length.
+	// Room is the same for accounts of which it is another. 0: the account is blocked, because this dispatcher cannot try its events now.
+	// Nothing of it is touched, and it keeps its turn for other dispatchers.
 	Room map[string]int
 }
-
-// blockedDelay is for how long the turn of a blocked account is put off. It is short because another dispatcher may try its events.
-const blockedDelay = time.Second
 
 // Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
 // was given to somebody else since changes nothing.
@@ -87,8 +84,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
 	args := []any{
-		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), blockedDelay.Milliseconds(),
-		cmp.Or(request.Each, request.Limit),
+		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), cmp.Or(request.Each, request.Limit),
 	}
 	for account, room := range request.Room {
 		args = append(args, account, room)

@@ -258,26 +258,34 @@ func TestEventsThatArePutOff(t *testing.T) {
 	}
 }
 
-// A dispatcher that has no room for a merchant's events takes those of others, and does not look for them again at once.
-func TestAccountsWithoutRoomArePutOffTogether(t *testing.T) {
+// A dispatcher that is not able to try the events of some merchants, however many, takes those of others. Another dispatcher finds everything as
+// if the first one had not asked.
+func TestLease_Blocked(t *testing.T) {
 	s := newFixture(t)
-	ids := []string{s.event(t), s.event(t)}
-	held := s.leaseFor(t, time.Hour, 1)
-	neighbour := s
-	neighbour.asks = storetest.MerchantOf(s.bucket())
-	other := neighbour.event(t)
-	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10, Room: map[string]int{s.asks.MerchantID: 0, "unknown": 0}})
-	must(t, err)
-	if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
-		t.Errorf("leased %v, and there are more: %t; want only %s", got, leased.More, other)
+	const blocked, limit = 12, 10
+	room := map[string]int{"unknown": 0}
+	var ids []string
+	for range blocked {
+		merchant := s
+		merchant.asks = storetest.MerchantOf(s.bucket())
+		ids = append(ids, merchant.event(t))
+		room[merchant.asks.MerchantID] = 0
 	}
-	due := s.redis.ZScore(t.Context(), s.tag+"due", s.asks.MerchantID).Val()
-	if want := leased.Now.Add(time.Second).UnixMilli(); int64(due) != want {
-		t.Errorf("due at %d, want %d", int64(due), want)
+	before := s.redis.ZRangeWithScores(t.Context(), s.tag+"due", 0, -1).Val()
+	for n := range 3 {
+		other := s.event(t)
+		leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: limit, Room: room})
+		must(t, err)
+		if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
+			t.Fatalf("round %d: leased %v, and there are more: %t; want only %s", n, got, leased.More, other)
+		}
+		must(t, s.Delivered(t.Context(), leased.Leases[0], "here"))
 	}
-	must(t, s.Delivered(t.Context(), held[0], "here")) // there is room again
-	if got := append(idsOf(held), idsOf(s.leaseFor(t, time.Hour, 10))...); !sameSet(got, ids) {
-		t.Errorf("leased %v, want each of %v", got, ids)
+	if after := s.redis.ZRangeWithScores(t.Context(), s.tag+"due", 0, -1).Val(); !slices.Equal(before, after) {
+		t.Errorf("due were %v, and are %v", before, after)
+	}
+	if got := append(idsOf(s.leaseFor(t, time.Hour, limit)), idsOf(s.leaseFor(t, time.Hour, limit))...); !sameSet(got, ids) {
+		t.Errorf("another dispatcher leased %v, want each of %v", got, ids)
 	}
 }
 

@@ -19,16 +19,8 @@ type PendingWork struct {
 	Endpoints bool
 	// Refusals: allowlists of merchants have refused somebody.
 	Refusals bool
-	// Overdue is how long the first of what is due has waited.
-	Overdue Overdue
-}
-
-// Overdue is for how long what has waited longest in a bucket is due; zero: nothing is.
-type Overdue struct {
-	// Event waits for an attempt to deliver it, or for the end of a crashed dispatcher's lease.
-	Event time.Duration
-	// Session has passed its expiry and is still pending.
-	Session time.Duration
+	// Overdue is for how long the first of the Sessions has passed its expiry.
+	Overdue time.Duration
 }
 
 // PendingWork polls all buckets in one round trip, so that nobody polls each of them in vain. It changes nothing. In a
@@ -82,7 +74,7 @@ func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork
 		event, expired := reply.Int(), reply.Int()
 		all[i] = PendingWork{
 			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0, Refusals: reply.Int() > 0,
-			Overdue: Overdue{Event: overdueOf(event), Session: overdueOf(expired)},
+			Overdue: time.Duration(max(0, expired)) * time.Millisecond,
 		}
 	}
 	if err := reply.Err(); err != nil {
@@ -91,29 +83,46 @@ func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork
 	return all, nil
 }
 
-func overdueOf(ms int64) time.Duration { return time.Duration(max(0, ms)) * time.Millisecond }
-
 // Backlog counts what waits in a bucket.
 type Backlog struct {
 	// Due are events that wait for delivery, now or later; Dead those that were given up.
 	Due, Dead int64
+	// Overdue is for how long the first event is due that a dispatcher may try. It waits for an attempt, or for the end of a crashed
+	// dispatcher's lease.
+	Overdue time.Duration
 }
 
-// backlogLua counts what waits. KEYS are the queue and the dead letters; ARGV[1] how long dead letters are kept in ms.
+// backlogLua counts what waits. KEYS are the queue, the dead letters and the due merchants; ARGV[1] how long dead letters are kept in ms,
+// then blocked merchants.
 const backlogLua = `
-return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf')}
+local blocked = {}
+for i = 2, #ARGV do
+  blocked[ARGV[i]] = true
+end
+local overdue, first = 0, call('ZRANGE', KEYS[3], 0, #ARGV - 1, 'WITHSCORES')
+for i = #first - 1, 1, -2 do
+  if not blocked[first[i]] then
+    overdue = math.max(0, now_ms - first[i + 1])
+  end
+end
+return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf'), overdue}
 `
 
-// Backlog counts what waits in a bucket. The error is redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket) (Backlog, error) {
+// Backlog counts what waits in a bucket, for a dispatcher that cannot try the events of blocked accounts now. The error is
+// redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
 	space := redis.KeyspaceOf(bucket)
-	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DeadLettersKey)}
-	reply, err := o.redis.Run(ctx, countBacklogScript, keys, retention.Milliseconds())
+	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DeadLettersKey), space.Key(redis.DueKey)}
+	args := []any{retention.Milliseconds()}
+	for _, account := range blocked {
+		args = append(args, account)
+	}
+	reply, err := o.redis.Run(ctx, countBacklogScript, keys, args...)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}
 	reply.OK()
-	backlog := Backlog{Due: reply.Int(), Dead: reply.Int()}
+	backlog := Backlog{Due: reply.Int(), Dead: reply.Int(), Overdue: time.Duration(reply.Int()) * time.Millisecond}
 	if err := reply.Err(); err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}

@@ -24,7 +24,7 @@ func (s fixture) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
 	}
 	busy := map[session.Bucket]outbox.PendingWork{}
 	for _, one := range all {
-		one.Overdue = outbox.Overdue{}
+		one.Overdue = 0
 		if one != (outbox.PendingWork{Bucket: one.Bucket}) {
 			busy[one.Bucket] = one
 		}
@@ -70,15 +70,38 @@ func TestALookTellsWhatThereIsToDo(t *testing.T) {
 	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Endpoints: true})
 }
 
-func TestALookTellsForHowLongSomethingIsDue(t *testing.T) {
+func TestPendingWork_Overdue(t *testing.T) {
 	s := newFixture(t)
-	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
 	s.score(t, "expiry", storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID.String(), time.Now().Add(-2*time.Hour))
 	all, err := s.PendingWork(t.Context())
 	must(t, err)
-	found := all[s.bucket()].Overdue
-	if found.Event < time.Hour || found.Event > time.Hour+storetest.Timeout || found.Session < 2*time.Hour || found.Session > 2*time.Hour+storetest.Timeout {
-		t.Errorf("%+v, want an event due for an hour, and a session for two", found)
+	if overdue := all[s.bucket()].Overdue; overdue < 2*time.Hour || overdue > 2*time.Hour+storetest.Timeout {
+		t.Errorf("a session is overdue by %s, want two hours", overdue)
+	}
+}
+
+// An event is late if it waits for a dispatcher, not if it waits for its endpoint.
+func TestBacklog_Overdue(t *testing.T) {
+	s := newFixture(t)
+	down := storetest.MerchantOf(s.bucket())
+	other := s
+	other.asks = down
+	dueAt(t, s.redis, s.tag, other.event(t), time.Now().Add(-2*time.Hour))
+	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
+	for name, row := range map[string]struct {
+		blocked []string
+		want    time.Duration
+	}{
+		"none is blocked": {nil, 2 * time.Hour},
+		"a stranger is":   {[]string{"unknown"}, 2 * time.Hour},
+		"the longest is":  {[]string{down.MerchantID, "unknown"}, time.Hour},
+		"all are":         {[]string{down.MerchantID, s.asks.MerchantID}, 0},
+	} {
+		backlog, err := s.Backlog(t.Context(), s.bucket(), row.blocked...)
+		must(t, err)
+		if backlog.Due != 2 || backlog.Overdue < row.want || backlog.Overdue > row.want+storetest.Timeout || row.want == 0 && backlog.Overdue != 0 {
+			t.Errorf("%s: %+v, want 2 events, overdue by %s", name, backlog, row.want)
+		}
 	}
 }
 
