@@ -88,6 +88,7 @@ type dispatcher struct {
 	now       func() time.Time
 
 	queues *endpointQueues
+	held   holds
 	// leasing and sweeping are the buckets with such work in progress.
 	leasing, sweeping [session.Buckets]atomic.Bool
 	workers           sync.WaitGroup

@@ -19,7 +19,7 @@ import (
 // lease leases due events of a bucket and decides about each. ctx must outlive the shutdown of the loops: events that
 // were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	room, each := d.queues.room(bucket)
+	room, each := d.room(bucket)
 	if each == 0 {
 		return false, nil // the next poll tries again
 	}
@@ -53,9 +53,22 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
 }
 
+// room returns for how many more events of the bucket's accounts there is room, 0 for a blocked one, and for how many of each other.
+func (d *dispatcher) room(bucket session.Bucket) (room map[string]int, each int) {
+	room, each = d.queues.room(bucket)
+	now := d.now()
+	waits := func(lease outbox.Lease) bool {
+		return decide(lease, d.index.Endpoint(lease.Event.MerchantID), now).action == deferEvent
+	}
+	for _, account := range d.held.accounts(bucket, now, waits) {
+		room[account] = 0
+	}
+	return room, each
+}
+
 // blocked returns the accounts of the bucket whose events this dispatcher cannot try now.
 func (d *dispatcher) blocked(bucket session.Bucket) []string {
-	room, _ := d.queues.room(bucket)
+	room, _ := d.room(bucket)
 	maps.DeleteFunc(room, func(_ string, room int) bool { return room > 0 })
 	return slices.Collect(maps.Keys(room))
 }
@@ -67,7 +80,11 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 	switch decided.action {
 	case deferEvent:
 		d.logDeferral(decided, lease)
-		return decided.delay, decided.reason, false
+		if decided.reason == deferredUnsupported {
+			return decided.delay, decided.reason, false
+		}
+		d.held.add(lease, asked.Add(decided.delay)) // so it is with all events of the account
+		return 0, decided.reason, false
 	case drop:
 		if !d.finish(ctx, lease, d.outbox.Drop) {
 			return 0, "", true

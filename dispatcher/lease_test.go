@@ -63,7 +63,6 @@ func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 	eventually(t, "the log says so", func() bool { return strings.Contains(f.log.String(), stranger) })
 	acme.MerchantID = stranger
 	f.index.put(acme)
-	f.makeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -81,7 +80,6 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	start(t, d)
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
 	f.index.put(acme)
-	f.makeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -100,7 +98,6 @@ func TestLease_RemovedWebhook(t *testing.T) {
 	start(t, d)
 	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
 	f.index.put(acme)
-	f.makeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -181,7 +178,6 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 		t.Errorf("%d attempts without a signature", n)
 	}
 	f.index.put(signed)
-	f.makeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id || !seen[0].Verified {
 		t.Errorf("saw %+v, want %s", seen[0], id)
 	}
