@@ -36,7 +36,7 @@ func TestAnAllowlistThatReportsRefusesNobody(t *testing.T) {
 }
 
 // Replicas add up what they count. A bad key is not counted, and nobody who is refused sees a difference.
-func TestRefusalsOfReplicasAreAdded(t *testing.T) {
+func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
 	f := newFixture(t)
 	enforced := f.merchant("enforced", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	reporting := f.merchant("reporting", func(r *published.MerchantRecord) {
@@ -59,15 +59,15 @@ func TestRefusalsOfReplicasAreAdded(t *testing.T) {
 	kept := storetest.Open(t, sharedRedis.URL())
 	for _, merchant := range []published.MerchantRecord{enforced, reporting} {
 		await.Until(t, patience, "both replicas have written what they counted for "+merchant.Name, func() bool {
-			all, _, err := kept.Refusals(t.Context(), session.BucketOf(merchant.MerchantID))
+			all, _, err := kept.Blocked(t.Context(), session.BucketOf(merchant.MerchantID))
 			if err != nil {
 				t.Fatal(err)
 			}
 			counts := map[string]int64{}
-			for _, refusals := range all {
-				for _, refused := range refusals.Blocks {
-					if refusals.MerchantID == merchant.MerchantID {
-						counts[refused.Block.String()] = refused.Count
+			for _, blocked := range all {
+				for _, block := range blocked.Blocks {
+					if blocked.MerchantID == merchant.MerchantID {
+						counts[block.Block] = block.Requests
 					}
 				}
 			}

@@ -18,8 +18,8 @@ import (
 type caller struct {
 	directory.Principal
 
-	// unlisted: the address is not on the merchant's allowlist.
-	unlisted bool
+	// blocked: the merchant's allowlist does not allow the address.
+	blocked bool
 	// currentOnly: Live is about the current key only.
 	currentOnly bool
 }
@@ -54,7 +54,7 @@ func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 			err = a.serve(w, r, from, next)
 		}
 		a.refusals.refused(err, from.KeyID, address)
-		a.unlisted.count(from, address, err)
+		a.blocked.count(from, address, err)
 		return err
 	}
 }
@@ -88,8 +88,8 @@ func (a *publicAPI) identify(presented string, address netip.Addr, addressErr er
 		}
 		return caller{Principal: principal}, unauthorizedError{directory.ReasonOf(presented, err)}
 	}
-	from := caller{Principal: principal, unlisted: !principal.Merchant.Allowlist.Allows(address)}
-	if from.unlisted && !principal.Merchant.ReportOnly {
+	from := caller{Principal: principal, blocked: !principal.Merchant.Allowlist.Allows(address)}
+	if from.blocked && !principal.Merchant.ReportOnly {
 		return from, unauthorizedError{reasonAddressNotAllowed}
 	}
 	return from, nil

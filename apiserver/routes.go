@@ -31,7 +31,7 @@ type publicAPI struct {
 	streams     *streams
 	wrongKeys   *wrongKeys
 	refusals    *refusalLog // nil: refused keys are not logged
-	unlisted    *allowlistRefusals
+	blocked     *blockedAddresses
 	pages       *payerPages
 	qrScheme    string
 	now         func() time.Time

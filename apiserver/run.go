@@ -58,7 +58,7 @@ type replica struct {
 	overrides *overrideWriter
 	directory *directory.Directory
 	live      *live.Hub
-	unlisted  *allowlistRefusals
+	blocked   *blockedAddresses
 	streams   *streams
 }
 
@@ -81,8 +81,8 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
 			MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
 		}),
-		unlisted: newAllowlistRefusals(sessions, log, registry),
-		streams:  newStreams(options.Streams, process.Draining()),
+		blocked: newBlockedAddresses(sessions, log, registry),
+		streams: newStreams(options.Streams, process.Draining()),
 	}, nil
 }
 
@@ -102,7 +102,7 @@ func (r *replica) service() (role.Service, error) {
 	}
 	return role.Service{
 		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
-		Background: []func(context.Context){r.overrides.run, r.live.Run, r.unlisted.run, func(ctx context.Context) {
+		Background: []func(context.Context){r.overrides.run, r.live.Run, r.blocked.run, func(ctx context.Context) {
 			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
 		}},
 		Sync: role.Closed(r.directory.Synced()),
@@ -143,7 +143,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
-		unlisted:    r.unlisted,
+		blocked:     r.blocked,
 		payers:      newPayerQueue(r.options.MaxConnections, r.Registry),
 		live:        r.live,
 		streams:     r.streams,

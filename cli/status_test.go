@@ -178,7 +178,7 @@ func TestStatusShowsWhatTheAllowlistRefuses(t *testing.T) {
 	merchant := &v1alpha1.Merchant{}
 	merchant.Spec.IPAllowlist, merchant.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
 	merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{
-		{Block: "198.51.100.0/24", Requests: 212, FirstSeen: metav1.NewTime(now.Add(-time.Hour)), LastSeen: metav1.NewTime(now.Add(-5 * time.Minute))},
+		{Block: "198.51.100.0/24", Requests: 212, LastSeen: metav1.NewTime(now.Add(-5 * time.Minute))},
 	}}
 	var screen strings.Builder
 	if err := newMerchantStatus(merchant, nil, now).writeText(&screen, now); err != nil {

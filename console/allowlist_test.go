@@ -22,7 +22,7 @@ func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
 	})
 	seen := metav1.Now()
 	m.Status.Allowlist = &v1alpha1.AllowlistStatus{OtherRequests: 12, Refused: []v1alpha1.RefusedBlock{
-		{Block: "198.51.100.0/24", Requests: 212, FirstSeen: seen, LastSeen: seen}, {Block: "2001:db8::/48", Requests: 1, FirstSeen: seen, LastSeen: seen},
+		{Block: "198.51.100.0/24", Requests: 212, LastSeen: seen}, {Block: "2001:db8::/48", Requests: 1, LastSeen: seen},
 	}}
 	if err := cluster.Client.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)

@@ -64,8 +64,8 @@ type reporter interface {
 	Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error
 	// ReportTest reports that the test of an endpoint was queued.
 	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
-	// ReportAllowlist reports what the allowlist of an endpoint's merchant has refused.
-	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error
+	// ReportAllowlist reports the blocked addresses of an endpoint's merchant.
+	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, blocked *v1alpha1.AllowlistStatus) error
 	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
 	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
@@ -97,8 +97,8 @@ type dispatcher struct {
 	healthChanged chan struct{}
 	// drained starts a poll at once, because there is room for more events of an endpoint.
 	drained chan struct{}
-	// nextReport, nextRefusals and nextRefresh are the buckets with which the next round of reports begins.
-	nextReport, nextRefusals, nextRefresh session.Bucket
+	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
+	nextReport, nextBlocked, nextRefresh session.Bucket
 
 	lastUses lastUses
 	logged   throttle

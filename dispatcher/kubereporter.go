@@ -91,8 +91,8 @@ func (r *kubeReporter) reportTest(ctx context.Context, endpoint endpoints.Endpoi
 	return r.applyStatus(ctx, merchant, testFieldOwner, status)
 }
 
-// ReportAllowlist writes what the allowlist has refused; nil: nothing. Errors are those of Report.
-func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error {
+// ReportAllowlist writes the blocked addresses; nil: there are none. Errors are those of Report.
+func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, blocked *v1alpha1.AllowlistStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	merchant, err := r.sameMerchant(ctx, endpoint)
@@ -100,11 +100,10 @@ func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.E
 		return err
 	}
 	status := v1alpha1ac.MerchantStatus()
-	if refused != nil {
-		list := v1alpha1ac.AllowlistStatus().WithOtherRequests(refused.OtherRequests)
-		for _, block := range refused.Refused {
-			list.WithRefused(v1alpha1ac.RefusedBlock().WithBlock(block.Block).WithRequests(block.Requests).
-				WithFirstSeen(block.FirstSeen).WithLastSeen(block.LastSeen))
+	if blocked != nil {
+		list := v1alpha1ac.AllowlistStatus().WithOtherRequests(blocked.OtherRequests)
+		for _, block := range blocked.Refused {
+			list.WithRefused(v1alpha1ac.RefusedBlock().WithBlock(block.Block).WithRequests(block.Requests).WithLastSeen(block.LastSeen))
 		}
 		status.WithAllowlist(list)
 	}

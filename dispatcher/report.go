@@ -58,7 +58,7 @@ type report struct {
 // errMerchantGone says that the Merchant of an endpoint does not exist any more.
 var errMerchantGone = errors.New("the Merchant is gone")
 
-// reportHealth reports changed health, then changed refusals of allowlists, and resumes endpoints with a new target. A failed report is repeated later, by
+// reportHealth reports changed health, then changed blocked addresses, and resumes endpoints with a new target. A failed report is repeated later, by
 // this dispatcher or another one: Redis stores what has been reported.
 func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 	pending, err := d.pendingWork(ctx)
@@ -88,7 +88,7 @@ func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
 		}
 	}
 	d.metrics.unhealthy(unhealthy)
-	return false, d.reportRefusals(ctx, pending, budget)
+	return false, d.reportBlocked(ctx, pending, budget)
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
@@ -130,7 +130,7 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 	return h, d.report(ctx, endpoint, h, state, budget)
 }
 
-// refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of refusals.
+// refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of blocked addresses.
 func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
 	bucket := d.nextRefresh
 	d.nextRefresh = (bucket + 1) % session.Buckets
@@ -150,7 +150,7 @@ func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return false, d.refreshRefusals(ctx, bucket, budget)
+	return false, d.refreshBlocked(ctx, bucket, budget)
 }
 
 func outdated(state outbox.EndpointState, now time.Time) bool {

@@ -29,7 +29,7 @@ const (
 // +kubebuilder:validation:Enum=Enforce;Report
 type IPAllowlistMode string
 
-// Modes of an allowlist. In both, the requests that it refuses or would refuse are counted in status.allowlist.
+// Modes of an allowlist. In both, requests from blocked addresses are counted in status.allowlist.
 const (
 	// IPAllowlistEnforce answers 401.
 	IPAllowlistEnforce IPAllowlistMode = "Enforce"
@@ -273,11 +273,11 @@ type WebhookFailure struct {
 	StatusCode int32 `json:"statusCode,omitempty"`
 }
 
-// AllowlistStatus is what API replicas have seen of requests with a good key from addresses that spec.ipAllowlist does not allow. A new
-// block is written within a minute, times and counts at most every ten minutes.
+// AllowlistStatus is about blocked addresses: requests with a good key from addresses that spec.ipAllowlist does not allow. A new block is
+// written within a minute, times and counts at most every ten minutes.
 type AllowlistStatus struct {
-	// refused are the address blocks of these requests: /24 of IPv4, /48 of IPv6, those with the most requests first. A block
-	// is removed a day after its last request, or when spec.ipAllowlist changes and allows it.
+	// refused are the address blocks with the most such requests, these first: /24 of IPv4, /48 of IPv6. A block is removed a day after
+	// its last request, or when spec.ipAllowlist changes for an address of it.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -288,20 +288,16 @@ type AllowlistStatus struct {
 	OtherRequests int64 `json:"otherRequests,omitempty"`
 }
 
-// RefusedBlock is an address block from which requests were refused, or would have been without the mode Report.
+// RefusedBlock is a block of blocked addresses: requests from it were refused, or would have been without the mode Report.
 type RefusedBlock struct {
 	// block is the CIDR block, for example 203.0.113.0/24.
 	// +kubebuilder:validation:MaxLength=43
 	// +required
 	Block string `json:"block,omitempty"`
 
-	// requests is the number of requests since firstSeen.
+	// requests is the number of requests. It starts again after a day without one.
 	// +required
 	Requests int64 `json:"requests,omitempty"`
-
-	// firstSeen is the time of the first request, in RFC 3339.
-	// +required
-	FirstSeen metav1.Time `json:"firstSeen,omitzero"`
 
 	// lastSeen is the time of the last request, in RFC 3339.
 	// +required
@@ -329,7 +325,7 @@ type MerchantStatus struct {
 	// +optional
 	Webhook *WebhookStatus `json:"webhook,omitempty"`
 
-	// allowlist is what was refused by spec.ipAllowlist in the last day; absent: nothing.
+	// allowlist has the blocked addresses of the last day; absent: there are none.
 	// +optional
 	Allowlist *AllowlistStatus `json:"allowlist,omitempty"`
 

@@ -38,13 +38,41 @@ func (l List) Test(address string) (bool, error) {
 	return l.Allows(parsed), nil
 }
 
-// Overlaps reports whether the list allows at least one address of the block.
-func (l List) Overlaps(block netip.Prefix) bool {
-	return len(l) == 0 || slices.ContainsFunc(l, block.Overlaps)
+// The lengths of the blocks under which blocked addresses are counted: usually of one network.
+const (
+	blockBitsIPv4 = 24
+	blockBitsIPv6 = 48
+)
+
+// Block returns the block under which an address that the list does not allow is counted: a /24 or a /48. If the list allows a part of it,
+// a fingerprint of that part follows, after a space. So a block that the list was changed for has another text.
+func (l List) Block(address netip.Addr) string {
+	bits := blockBitsIPv6
+	if address.Is4() {
+		bits = blockBitsIPv4
+	}
+	block := netip.PrefixFrom(address, bits).Masked()
+	var allowed List
+	for _, entry := range l {
+		if entry.Overlaps(block) {
+			allowed = append(allowed, entry)
+		}
+	}
+	if len(l) > 0 && len(allowed) == 0 {
+		return block.String()
+	}
+	return block.String() + " " + allowed.fingerprint()
 }
 
-// Fingerprint identifies the list, in whatever order its entries are.
-func (l List) Fingerprint() string {
+// ParseBlock returns the CIDR block of a Block, if that is its text for the present list.
+func (l List) ParseBlock(text string) (netip.Prefix, bool) {
+	name, _, _ := strings.Cut(text, " ")
+	block, err := netip.ParsePrefix(name)
+	return block, err == nil && l.Block(block.Addr()) == text
+}
+
+// fingerprint identifies the list, in whatever order its entries are.
+func (l List) fingerprint() string {
 	entries := make([]string, len(l))
 	for i, block := range l {
 		entries[i] = block.String()
@@ -55,18 +83,3 @@ func (l List) Fingerprint() string {
 }
 
 const fingerprintBytes = 8
-
-// The lengths of the blocks under which refused addresses are counted: usually of one network.
-const (
-	blockBitsIPv4 = 24
-	blockBitsIPv6 = 48
-)
-
-// BlockOf returns the block under which a refused address is counted, a /24 or a /48.
-func BlockOf(address netip.Addr) netip.Prefix {
-	bits := blockBitsIPv6
-	if address.Is4() {
-		bits = blockBitsIPv4
-	}
-	return netip.PrefixFrom(address, bits).Masked()
-}

@@ -17,8 +17,8 @@ type PendingWork struct {
 	Events, Sessions bool
 	// Endpoints: there are some for WatchedEndpoints.
 	Endpoints bool
-	// Refusals: allowlists of merchants have refused somebody.
-	Refusals bool
+	// Blocked: there are merchants with blocked addresses.
+	Blocked bool
 	// Overdue is for how long the first of the Sessions has passed its expiry.
 	Overdue time.Duration
 }
@@ -62,7 +62,7 @@ func pollKeys(buckets ...session.Bucket) []string {
 	keys := make([]string, 0, 4*len(buckets))
 	for _, bucket := range buckets {
 		space := redis.KeyspaceOf(bucket)
-		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey), space.Key(redis.RefusalsKey))
+		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey), space.Key(redis.BlockedKey))
 	}
 	return keys
 }
@@ -73,7 +73,7 @@ func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork
 	for i, bucket := range buckets {
 		event, expired := reply.Int(), reply.Int()
 		all[i] = PendingWork{
-			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0, Refusals: reply.Int() > 0,
+			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0, Blocked: reply.Int() > 0,
 			Overdue: time.Duration(max(0, expired)) * time.Millisecond,
 		}
 	}

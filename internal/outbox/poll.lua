@@ -1,7 +1,7 @@
 --- pending_work
 -- Reads what there is to do in buckets.
 -- KEYS: of each bucket in turn its due merchants, its pending sessions by their expiry, its watched endpoints, and its
--- merchants with refusals.
+-- merchants with blocked addresses.
 
 -- For how long the first entry has been due; -1: it is not, or there is none. What cannot be read counts as due, for then whoever
 -- has to do with it says so, and the other buckets do not wait for it.

@@ -44,10 +44,11 @@ const (
 	OverrideKey = "key:"
 	// LastUseKey + key id holds the last use of one ApiKey, in milliseconds.
 	LastUseKey = "used:"
-	// MerchantRefusalsKey + merchant id holds what the merchant's allowlist has refused, and RefusalsKey the merchants of which there is
-	// some, by the time of the first; see refusals.lua.
-	MerchantRefusalsKey = "refusals:"
-	RefusalsKey         = "refusals"
+	// MerchantBlockedKey + merchant id holds the merchant's blocked addresses, as blocks by their requests. With ":seen" it holds them by their
+	// last request, in milliseconds, and with ":reported" those that were reported last. BlockedKey lists the merchants with any, by when
+	// they were reported.
+	MerchantBlockedKey = "blocked:"
+	BlockedKey         = "blocked"
 	// SessionKey + session id is the hash of one session.
 	SessionKey = "session:"
 	// IdempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".

@@ -52,7 +52,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, second(s.Overrides(ctx, key)))
 	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))
 
-	everyRefusal(t, s, asks.MerchantID)
+	everyBlockedBranch(t, s, asks.MerchantID)
 	create(all)
 	create(func(n *store.NewSession) { n.EmitCreated = true })
 	repeated := with(newSession(), func(n *store.NewSession) { all(n); short(n) })

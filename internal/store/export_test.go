@@ -11,7 +11,7 @@ func Scripts() []*redis.Script {
 	return []*redis.Script{
 		admitScript, admitRotationScript, createScript, createActingScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript,
 		settleScript, writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
-		recordRefusalsScript, listRefusalsScript, reportRefusalsScript, forgetRefusalsScript,
+		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
 	}
 }
 

@@ -88,7 +88,7 @@ var (
 	reading = strings.Fields("time get mget exists type hget hmget hgetall lrange zcard zcount zlexcount zrange zrangebyscore zrangebylex zrevrange zrevrangebyscore zscore")
 	// A message is no key; its channel is in the slot of the keys.
 	publishing = strings.Fields("publish spublish")
-	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zrem zremrangebyscore")
+	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zincrby zrem zremrangebyscore zpopmin zinterstore")
 )
 
 // CheckDeclared runs do and compares what each script writes with the keys it declares. All the scripts must be run.

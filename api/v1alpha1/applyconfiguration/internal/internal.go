@@ -278,9 +278,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: block
       type:
         scalar: string
-    - name: firstSeen
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: lastSeen
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

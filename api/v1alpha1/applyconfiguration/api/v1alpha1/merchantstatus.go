@@ -20,7 +20,7 @@ type MerchantStatusApplyConfiguration struct {
 	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
 	// webhook is what the dispatcher has seen of the endpoint; absent without a webhook, and before the first event.
 	Webhook *WebhookStatusApplyConfiguration `json:"webhook,omitempty"`
-	// allowlist is what was refused by spec.ipAllowlist in the last day; absent: nothing.
+	// allowlist has the blocked addresses of the last day; absent: there are none.
 	Allowlist *AllowlistStatusApplyConfiguration `json:"allowlist,omitempty"`
 	// conditions are Ready (always), Reconciling and Stalled (only while true), and WebhookHealthy (from the first
 	// event on; written by the dispatcher).

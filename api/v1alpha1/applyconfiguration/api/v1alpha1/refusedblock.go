@@ -9,14 +9,12 @@ import (
 // RefusedBlockApplyConfiguration represents a declarative configuration of the RefusedBlock type for use
 // with apply.
 //
-// RefusedBlock is an address block from which requests were refused, or would have been without the mode Report.
+// RefusedBlock is a block of blocked addresses: requests from it were refused, or would have been without the mode Report.
 type RefusedBlockApplyConfiguration struct {
 	// block is the CIDR block, for example 203.0.113.0/24.
 	Block *string `json:"block,omitempty"`
-	// requests is the number of requests since firstSeen.
+	// requests is the number of requests. It starts again after a day without one.
 	Requests *int64 `json:"requests,omitempty"`
-	// firstSeen is the time of the first request, in RFC 3339.
-	FirstSeen *v1.Time `json:"firstSeen,omitempty"`
 	// lastSeen is the time of the last request, in RFC 3339.
 	LastSeen *v1.Time `json:"lastSeen,omitempty"`
 }
@@ -40,14 +38,6 @@ func (b *RefusedBlockApplyConfiguration) WithBlock(value string) *RefusedBlockAp
 // If called multiple times, the Requests field is set to the value of the last call.
 func (b *RefusedBlockApplyConfiguration) WithRequests(value int64) *RefusedBlockApplyConfiguration {
 	b.Requests = &value
-	return b
-}
-
-// WithFirstSeen sets the FirstSeen field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FirstSeen field is set to the value of the last call.
-func (b *RefusedBlockApplyConfiguration) WithFirstSeen(value v1.Time) *RefusedBlockApplyConfiguration {
-	b.FirstSeen = &value
 	return b
 }
 

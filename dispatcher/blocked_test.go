@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	goredis "github.com/redis/go-redis/v9"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,28 +35,27 @@ func (f fixture) guarded(bucket session.Bucket, blocks ...string) endpoints.Endp
 	return endpoint
 }
 
-// refuse counts requests from blocks, as an API replica does that knows the present allowlist.
-func (f fixture) refuse(t *testing.T, merchantID string, blocks ...string) {
+// block counts requests from blocks, as an API replica does that knows the present allowlist.
+func (f fixture) block(t *testing.T, merchantID string, blocks ...string) {
 	t.Helper()
-	refusals := store.Refusals{MerchantID: merchantID, Allowlist: f.index.Allowlist(merchantID).Fingerprint(), Blocks: map[netip.Prefix]int64{}}
+	requests := map[string]int64{}
 	for _, block := range blocks {
-		refusals.Blocks[netip.MustParsePrefix(block)]++
+		requests[f.index.Allowlist(merchantID).Block(netip.MustParsePrefix(block).Addr())]++
 	}
-	_, err := f.store.AddRefusals(t.Context(), refusals)
-	must(t, err)
+	must(t, f.store.AddBlocked(t.Context(), merchantID, requests))
 }
 
 // round lets the dispatcher look at all buckets.
 func (d *dispatcher) round(t *testing.T) {
 	t.Helper()
-	for range session.Buckets / refusalBuckets {
+	for range session.Buckets / blockedBuckets {
 		_, err := d.reportHealth(t.Context())
 		must(t, err)
 	}
 }
 
-// wantRefused compares the blocks that were reported last.
-func (f fixture) wantRefused(t *testing.T, desc string, reports int, want string) {
+// wantBlocks compares the blocks that were reported last.
+func (f fixture) wantBlocks(t *testing.T, desc string, reports int, want string) {
 	t.Helper()
 	all := f.reports.allowlists()
 	if len(all) != reports {
@@ -69,7 +68,7 @@ func (f fixture) wantRefused(t *testing.T, desc string, reports int, want string
 
 // A block is reported once, whatever number of dispatchers and requests there are, and removed when the list is changed for it. What the
 // changed list still refuses comes back.
-func TestRefusedBlocksAreReported(t *testing.T) {
+func TestReportBlocked_ChangedList(t *testing.T) {
 	f := newFixture(t)
 	acme := f.guarded(7, "203.0.113.0/24").MerchantID
 	first, second := f.dispatcher(t), f.dispatcher(t)
@@ -80,44 +79,47 @@ func TestRefusedBlocksAreReported(t *testing.T) {
 	if n := len(f.reports.allowlists()); n != 0 {
 		t.Fatalf("%d reports of nothing", n)
 	}
-	f.refuse(t, acme, "198.51.100.0/24", "192.0.2.0/24")
+	f.block(t, acme, "198.51.100.0/24", "192.0.2.0/24")
 	both()
-	f.wantRefused(t, "two blocks", 1, "192.0.2.0/24 198.51.100.0/24")
-	f.refuse(t, acme, "198.51.100.0/24")
+	f.wantBlocks(t, "two blocks", 1, "192.0.2.0/24 198.51.100.0/24")
+	f.block(t, acme, "198.51.100.0/24")
 	both()
-	f.wantRefused(t, "another request", 1, "192.0.2.0/24 198.51.100.0/24")
+	f.wantBlocks(t, "another request", 1, "192.0.2.0/24 198.51.100.0/24")
 	f.index.allow(acme, list("203.0.113.0/24", "198.51.100.7/32"))
 	both()
-	f.wantRefused(t, "the list was changed for one", 2, "192.0.2.0/24")
-	f.refuse(t, acme, "198.51.100.0/24")
+	f.wantBlocks(t, "the list was changed for one", 2, "192.0.2.0/24")
+	f.block(t, acme, "198.51.100.0/24")
 	both()
-	f.wantRefused(t, "and refuses another address of that block", 3, "192.0.2.0/24 198.51.100.0/24")
+	f.wantBlocks(t, "and refuses another address of that block", 3, "192.0.2.0/24 198.51.100.0/24")
 	f.index.allow(acme, list("0.0.0.0/0"))
 	both()
-	f.wantRefused(t, "everything is allowed", 4, "")
+	f.wantBlocks(t, "everything is allowed", 4, "")
+	f.index.allow(acme, nil)
 	both()
-	if found, _, err := f.store.Refusals(t.Context(), 7); err != nil || len(found) != 0 {
-		t.Errorf("still kept: %+v, %v", found, err)
-	}
+	f.wantBlocks(t, "there is no list", 4, "")
+	f.index.allow(acme, list("203.0.113.0/24"))
+	both()
+	f.wantBlocks(t, "what was counted under the same list shows again", 5, "192.0.2.0/24 198.51.100.0/24")
 }
 
-func TestRefusalsOfADeletedMerchantAreForgotten(t *testing.T) {
+// What is known of a deleted merchant is forgotten. One that is not published yet, or without a tombstone, may come.
+func TestReportBlocked_DeletedMerchant(t *testing.T) {
 	f := newFixture(t)
 	d := f.dispatcher(t)
 	d.prepare()
 	deleted, unknown, gone := f.guarded(1, "203.0.113.0/24"), newMerchantID(1), f.guarded(1, "203.0.113.0/24")
 	for _, id := range []string{deleted.MerchantID, unknown, gone.MerchantID} {
-		f.refuse(t, id, "198.51.100.0/24")
+		f.block(t, id, "198.51.100.0/24")
 	}
 	f.index.put(endpoints.Endpoint{State: endpoints.Withdrawn, MerchantID: deleted.MerchantID})
 	f.reports.setFail(errMerchantGone) // its tombstone comes soon
 	d.round(t)
 	d.round(t)
-	found, _, err := f.store.Refusals(t.Context(), 1)
+	found, _, err := f.store.Blocked(t.Context(), 1)
 	must(t, err)
 	kept := map[string]string{}
-	for _, refusals := range found {
-		kept[refusals.MerchantID] = refusals.Reported.Blocks
+	for _, blocked := range found {
+		kept[blocked.MerchantID] = blocked.Reported
 	}
 	if diff := cmp.Diff(map[string]string{unknown: "", gone.MerchantID: "198.51.100.0/24"}, kept); diff != "" {
 		t.Errorf("kept, with what was reported (-want +got):\n%s", diff)
@@ -125,76 +127,94 @@ func TestRefusalsOfADeletedMerchantAreForgotten(t *testing.T) {
 }
 
 // What fails is reported again. Counts are refreshed after ten minutes, if they changed.
-func TestRefusalsAreRepeatedAndRefreshed(t *testing.T) {
+func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 	f := newFixture(t)
 	acme := f.guarded(7, "203.0.113.0/24").MerchantID
+	key := tag(session.BucketOf(acme)) + "blocked"
 	d := f.dispatcher(t)
 	d.prepare()
-	f.refuse(t, acme, "198.51.100.0/24")
+	f.block(t, acme, "198.51.100.0/24")
 	f.reports.setFail(errors.New("down"))
 	d.round(t)
 	f.reports.setFail(nil)
 	d.round(t)
-	f.wantRefused(t, "at first", 1, "198.51.100.0/24")
+	f.wantBlocks(t, "at first", 1, "198.51.100.0/24")
 
 	refresh := func() {
 		d.nextRefresh = 7
 		_, err := d.refreshHealth(t.Context())
 		must(t, err)
 	}
-	f.refuse(t, acme, "198.51.100.0/24")
+	before := func(age time.Duration) float64 {
+		return float64(f.redis(t).Time(t.Context()).Val().Add(-age).UnixMilli())
+	}
+	f.block(t, acme, "198.51.100.0/24")
 	refresh()
-	f.wantRefused(t, "before ten minutes are over", 1, "198.51.100.0/24")
-	f.changeRefusals(t, acme, func(record map[string]any) {
-		reported := record["r"].(map[string]any)
-		reported["t"] = reported["t"].(float64) - float64(refreshAge.Milliseconds())
-	})
+	f.wantBlocks(t, "before ten minutes are over", 1, "198.51.100.0/24")
+	must(t, f.redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
 	refresh()
 	refresh()
-	f.wantRefused(t, "after ten minutes", 2, "198.51.100.0/24")
+	f.wantBlocks(t, "after ten minutes", 2, "198.51.100.0/24")
 	if got := f.reports.allowlists()[1].Refused[0].Requests; got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
-	f.changeRefusals(t, acme, func(record map[string]any) {
-		entry := record["b"].(map[string]any)["198.51.100.0/24"].(map[string]any)
-		entry["l"] = entry["l"].(float64) - float64(store.RefusalsShown.Milliseconds())
-	})
+	must(t, f.redis(t).ZAdd(t.Context(), key+":"+acme+":seen", goredis.Z{Member: "198.51.100.0/24", Score: before(2 * refreshAge)}).Err())
+	must(t, f.redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
+	refresh()
+	f.wantBlocks(t, "without a request", 2, "198.51.100.0/24")
+	must(t, f.redis(t).Del(t.Context(), key+":"+acme, key+":"+acme+":seen").Err()) // they end after a day
 	d.round(t)
-	f.wantRefused(t, "after a day", 3, "")
+	f.wantBlocks(t, "after a day", 3, "")
+	d.round(t)
+	if n := f.redis(t).Exists(t.Context(), key).Val(); n != 0 {
+		t.Error("the merchant is still listed")
+	}
 }
 
-// changeRefusals changes what Redis holds.
-func (f fixture) changeRefusals(t *testing.T, merchantID string, change func(map[string]any)) {
-	t.Helper()
-	key := tag(session.BucketOf(merchantID)) + "refusals:" + merchantID
-	var record map[string]any
-	must(t, json.Unmarshal([]byte(f.redis(t).Get(t.Context(), key).Val()), &record))
-	change(record)
-	text, err := json.Marshal(record)
-	must(t, err)
-	must(t, f.redis(t).Set(t.Context(), key, text, 0).Err())
+// The status has the blocks with the most requests. All others are one number.
+func TestAllowlistStatus_Most(t *testing.T) {
+	var blocked store.Blocked
+	for i := range store.MaxBlocks {
+		blocked.Blocks = append(blocked.Blocks, store.BlockedBlock{Block: fmt.Sprintf("10.0.%d.0/24", i), Requests: int64(100 - i)})
+	}
+	allowed := store.BlockedBlock{Block: "203.0.113.0/24", Requests: 1000}
+	blocked.Blocks = append([]store.BlockedBlock{allowed}, append(blocked.Blocks, store.BlockedBlock{Block: store.OtherBlocks, Requests: 7})...)
+	status := allowlistStatus(list("203.0.113.7/32"), blocked)
+	if n := len(status.Refused); n != maxShownBlocks || status.Refused[0].Block != "10.0.0.0/24" || status.Refused[n-1].Requests != 85 {
+		t.Errorf("%+v", status.Refused)
+	}
+	var sum int64
+	for i := maxShownBlocks; i < store.MaxBlocks; i++ {
+		sum += int64(100 - i)
+	}
+	if status.OtherRequests != sum+7 {
+		t.Errorf("%d other requests, want %d", status.OtherRequests, sum+7)
+	}
+	if status := allowlistStatus(nil, blocked); status != nil {
+		t.Errorf("without a list: %+v", status)
+	}
 }
 
 // Whoever has one good key and many addresses uses up the budget of that merchant only.
-func TestManyBlocksOfOneMerchantHaveABudget(t *testing.T) {
+func TestReportBlocked_BudgetOfAMerchant(t *testing.T) {
 	f := newFixture(t)
 	acme, books := f.guarded(7, "203.0.113.0/24").MerchantID, f.guarded(7, "203.0.113.0/24").MerchantID
 	d := f.dispatcher(t)
 	d.prepare()
 	for i := range 3 * outbox.ReportBurst {
-		f.refuse(t, acme, fmt.Sprintf("10.0.%d.0/24", i))
+		f.block(t, acme, fmt.Sprintf("10.0.%d.0/24", i))
 		d.round(t)
 	}
 	if n := len(f.reports.allowlists()); n != outbox.ReportBurst {
 		t.Errorf("%d reports, want %d", n, outbox.ReportBurst)
 	}
-	f.refuse(t, books, "198.51.100.0/24")
+	f.block(t, books, "198.51.100.0/24")
 	d.round(t)
-	f.wantRefused(t, "another merchant", outbox.ReportBurst+1, "198.51.100.0/24")
+	f.wantBlocks(t, "another merchant", outbox.ReportBurst+1, "198.51.100.0/24")
 }
 
-// Health and refusals of all merchants share the budget of a round. Health comes first, and refusals in the next rounds.
-func TestRefusalsAndHealthShareTheBudgetOfARound(t *testing.T) {
+// Health and blocked addresses of all merchants share the budget of a round. Health comes first, and blocked addresses in the next rounds.
+func TestReportBlocked_BudgetOfARound(t *testing.T) {
 	f := newFixture(t)
 	const unhealthy, guarded = changesPerRound - 5, changesPerRound
 	d := f.dispatcher(t)
@@ -203,7 +223,7 @@ func TestRefusalsAndHealthShareTheBudgetOfARound(t *testing.T) {
 		f.disable(t, f.endpointAt("https://shop.example/", 7))
 	}
 	for range guarded {
-		f.refuse(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
+		f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
 	}
 	for round, want := range []int{changesPerRound, unhealthy + guarded, unhealthy + guarded} {
 		_, err := d.reportHealth(t.Context())
@@ -214,15 +234,15 @@ func TestRefusalsAndHealthShareTheBudgetOfARound(t *testing.T) {
 	}
 }
 
-func TestTheStatusSaysWhatIsRefused(t *testing.T) {
+func TestReportAllowlist(t *testing.T) {
 	c := newCluster(t)
 	acme := c.merchant(t, "acme", "https://shop.example/hooks")
 	r := newReporter(t)
 	must(t, r.Report(t.Context(), endpointOf(acme), sick))
 	want := &v1alpha1.AllowlistStatus{
 		Refused: []v1alpha1.RefusedBlock{
-			{Block: "203.0.113.0/24", Requests: 7, FirstSeen: metav1.NewTime(at), LastSeen: metav1.NewTime(at.Add(time.Hour))},
-			{Block: "2001:db8::/48", Requests: 1, FirstSeen: metav1.NewTime(at), LastSeen: metav1.NewTime(at)},
+			{Block: "203.0.113.0/24", Requests: 7, LastSeen: metav1.NewTime(at.Add(time.Hour))},
+			{Block: "2001:db8::/48", Requests: 1, LastSeen: metav1.NewTime(at)},
 		},
 		OtherRequests: 3,
 	}

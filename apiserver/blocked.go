@@ -1,0 +1,111 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+const (
+	// blockedInterval is between two writes of the counts to Redis.
+	blockedInterval = 5 * time.Second
+	// maxBlockedMerchants is the number of merchants that are counted in one interval.
+	maxBlockedMerchants = 1024
+)
+
+// blockedAddresses counts requests with a good key from addresses that the merchant's allowlist does not allow, and adds the counts to
+// Redis, off the request's path. Memory and writes are bounded, from whatever addresses the requests come.
+type blockedAddresses struct {
+	add   func(ctx context.Context, merchantID string, requests map[string]int64) error
+	total *prometheus.CounterVec
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	requests map[string]map[string]int64 // by merchant id and block, since they were last written
+}
+
+func newBlockedAddresses(sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
+	b := &blockedAddresses{add: sessions.AddBlocked, log: log, requests: map[string]map[string]int64{}}
+	b.total = promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_blocked_address_requests_total",
+		Help: "Requests with a good key from an address that the merchant's allowlist does not allow, by its mode: enforce (response 401) or report.",
+	}, []string{"mode"})
+	for _, reportOnly := range []bool{false, true} {
+		b.total.WithLabelValues(modeLabel(reportOnly))
+	}
+	return b
+}
+
+func modeLabel(reportOnly bool) string {
+	if reportOnly {
+		return "report"
+	}
+	return "enforce"
+}
+
+// count counts a request after its response is known. With the mode Report, Redis may have refused its key.
+func (b *blockedAddresses) count(from caller, address netip.Addr, err error) {
+	if !from.blocked || !from.Live || !from.Merchant.Active() || errors.Is(err, store.ErrKeyRejected) {
+		return
+	}
+	b.total.WithLabelValues(modeLabel(from.Merchant.ReportOnly)).Inc()
+	block := from.Merchant.Allowlist.Block(address)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.countBlock(from.Merchant.ID, block, 1)
+}
+
+// countBlock expects the lock. Beyond the bound, blocks are counted together.
+func (b *blockedAddresses) countBlock(merchantID, block string, requests int64) {
+	blocks := b.requests[merchantID]
+	if blocks == nil {
+		if len(b.requests) >= maxBlockedMerchants {
+			return
+		}
+		blocks = map[string]int64{}
+		b.requests[merchantID] = blocks
+	}
+	if _, counted := blocks[block]; !counted && len(blocks) >= store.MaxBlocks {
+		block = store.OtherBlocks
+	}
+	blocks[block] += requests
+}
+
+// run writes the counts until ctx ends, and then what is left.
+func (b *blockedAddresses) run(ctx context.Context) {
+	every(ctx, blockedInterval, b.flush)
+	b.flush(context.WithoutCancel(ctx))
+}
+
+// flush writes the counts of all merchants. What Redis does not take is written later.
+func (b *blockedAddresses) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, blockedInterval)
+	defer cancel()
+	b.mu.Lock()
+	counted := b.requests
+	b.requests = map[string]map[string]int64{}
+	b.mu.Unlock()
+	var err error
+	for merchantID, blocks := range counted {
+		if !errors.Is(err, redis.ErrUnavailable) { // else the others would fail, too
+			if err = b.add(ctx, merchantID, blocks); err == nil {
+				continue
+			}
+			b.log.Warn("could not record blocked addresses; retrying", "merchantID", merchantID, "error", err)
+		}
+		b.mu.Lock()
+		for block, requests := range blocks {
+			b.countBlock(merchantID, block, requests)
+		}
+		b.mu.Unlock()
+	}
+}

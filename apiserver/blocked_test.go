@@ -1,0 +1,156 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// blockedFixture stands for Redis.
+type blockedFixture struct {
+	fail    error
+	corrupt string // a merchant
+	writes  int
+	written map[string]map[string]int64 // by merchant and block
+}
+
+func (f *blockedFixture) add(_ context.Context, merchantID string, requests map[string]int64) error {
+	if f.fail != nil {
+		return f.fail
+	}
+	if merchantID == f.corrupt {
+		return errors.Join(redis.ErrCorrupt)
+	}
+	f.writes++
+	if f.written[merchantID] == nil {
+		f.written[merchantID] = map[string]int64{}
+	}
+	for block, n := range requests {
+		f.written[merchantID][block] += n
+	}
+	return nil
+}
+
+func newBlockedFixture() (*blockedAddresses, *blockedFixture) {
+	f := &blockedFixture{written: map[string]map[string]int64{}}
+	b := newBlockedAddresses(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	b.add = f.add
+	return b, f
+}
+
+// blockedCaller has a good key, and an address that is not on the list.
+func blockedCaller(merchantID string) caller {
+	merchant := &directory.Merchant{ID: merchantID, State: v1alpha1.MerchantActive, Allowlist: allowlist.List{netip.MustParsePrefix("203.0.113.7/32")}}
+	return caller{Principal: directory.Principal{Live: true, Merchant: merchant}, blocked: true}
+}
+
+func addressOf(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+// Only requests of which the address is the only thing wrong are counted.
+func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
+	b, f := newBlockedFixture()
+	good := blockedCaller("acme")
+	refused, reported := unauthorizedError{reasonAddressNotAllowed}, blockedCaller("acme")
+	reported.Merchant.ReportOnly = true
+	suspended, listed, unknown := blockedCaller("acme"), blockedCaller("acme"), blockedCaller("acme")
+	suspended.Merchant.State, listed.blocked, unknown.Live = v1alpha1.MerchantSuspended, false, false
+	for _, from := range []caller{{}, suspended, listed, unknown} {
+		b.count(from, addressOf(1), refused)
+	}
+	b.count(reported, addressOf(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // rotated a moment ago
+	if len(b.requests) != 0 {
+		t.Errorf("counted %+v", b.requests)
+	}
+	b.count(good, addressOf(1), refused)
+	b.count(reported, addressOf(2), nil)
+	b.count(reported, addressOf(1<<8), store.ErrRateLimited)
+	b.flush(t.Context())
+	want := map[string]int64{"10.0.0.0/24": 2, "10.0.1.0/24": 1}
+	if f.writes != 1 || !maps.Equal(f.written["acme"], want) {
+		t.Errorf("written %+v, want %v", f.written, want)
+	}
+	for mode, want := range map[string]float64{"enforce": 1, "report": 2} {
+		if got := testutil.ToFloat64(b.total.WithLabelValues(mode)); got != want {
+			t.Errorf("%v in the mode %s, want %v", got, mode, want)
+		}
+	}
+}
+
+// From however many addresses somebody comes, and with however many merchants' keys, a replica keeps and writes little, and counts all.
+func TestBlockedAddresses_Bounds(t *testing.T) {
+	b, f := newBlockedFixture()
+	const requests = 100_000
+	for i := range requests {
+		b.count(blockedCaller("acme"), addressOf(i<<8), nil)
+	}
+	for i := range 2 * maxBlockedMerchants {
+		b.count(blockedCaller(fmt.Sprint("merchant ", i)), addressOf(i), nil)
+	}
+	if n := len(b.requests); n != maxBlockedMerchants {
+		t.Errorf("%d merchants are counted, want %d", n, maxBlockedMerchants)
+	}
+	f.fail = fmt.Errorf("%w: full", redis.ErrUnavailable)
+	b.flush(t.Context())
+	f.fail = nil
+	b.flush(t.Context())
+	var sum int64
+	for _, n := range f.written["acme"] {
+		sum += n
+	}
+	if f.writes != maxBlockedMerchants || len(f.written["acme"]) > store.MaxBlocks+1 || sum != requests {
+		t.Errorf("%d writes, %d blocks of one merchant, %d requests", f.writes, len(f.written["acme"]), sum)
+	}
+	b.flush(t.Context())
+	if len(b.requests) != 0 || f.writes != maxBlockedMerchants {
+		t.Errorf("without requests: %d merchants are counted, %d writes", len(b.requests), f.writes)
+	}
+}
+
+// What Redis does not take is added later, and one merchant whose counts it cannot take does not keep those of others.
+func TestBlockedAddresses_Retry(t *testing.T) {
+	b, f := newBlockedFixture()
+	count := func() {
+		for _, id := range []string{"a", "b", "corrupt", "c", "d"} {
+			b.count(blockedCaller(id), addressOf(1), nil)
+		}
+	}
+	count()
+	f.fail = fmt.Errorf("%w: full", redis.ErrUnavailable)
+	b.flush(t.Context())
+	count()
+	f.fail, f.corrupt = nil, "corrupt"
+	b.flush(t.Context())
+	if f.writes != 4 || f.written["d"]["10.0.0.0/24"] != 2 {
+		t.Errorf("%d are written, want 4: %v", f.writes, f.written)
+	}
+	f.corrupt = ""
+	b.flush(t.Context())
+	if f.written["corrupt"]["10.0.0.0/24"] != 2 {
+		t.Errorf("written %v", f.written)
+	}
+}
+
+func BenchmarkCountBlocked(b *testing.B) {
+	counts, _ := newBlockedFixture()
+	from, i := blockedCaller("acme"), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		i++
+		counts.count(from, addressOf(i<<8), nil)
+	}
+}

@@ -1,0 +1,149 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+const (
+	// blockedBuckets is how many buckets with blocked addresses a round reads: all of them in 16 rounds, which is about half a minute.
+	blockedBuckets = session.Buckets / 16
+	// maxShownBlocks is how many blocks a status may have.
+	maxShownBlocks = 16
+)
+
+// reportBlocked reports changed blocks of some buckets, from what the reports of health leave of the round's budget.
+func (d *dispatcher) reportBlocked(ctx context.Context, pending []outbox.PendingWork, budget *reportBudget) error {
+	buckets := slices.DeleteFunc(beginningAt(d.nextBlocked, pending), func(work outbox.PendingWork) bool { return !work.Blocked })
+	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
+		found, now, err := d.store.Blocked(ctx, work.Bucket)
+		if err != nil {
+			return err
+		}
+		for _, blocked := range found {
+			if err := d.reportChangedBlocks(ctx, blocked, now, budget); err != nil {
+				return err
+			}
+		}
+		if budget.left > 0 {
+			d.nextBlocked = work.Bucket + 1 // else it begins here the next time
+		}
+	}
+	return nil
+}
+
+// reportChangedBlocks reports a merchant's blocked addresses if their blocks are not those that were reported last. The error is of Redis.
+func (d *dispatcher) reportChangedBlocks(ctx context.Context, blocked store.Blocked, now time.Time, budget *reportBudget) error {
+	endpoint := d.index.Endpoint(blocked.MerchantID)
+	switch {
+	case endpoint.State == endpoints.Withdrawn:
+		return d.store.ForgetBlocked(ctx, blocked.MerchantID)
+	case endpoint.State != endpoints.Published || endpoint.UID == "":
+		return nil // perhaps not published yet
+	}
+	status := allowlistStatus(d.index.Allowlist(blocked.MerchantID), blocked)
+	if isReported(status, blocked) || budget.left == 0 || !blocked.MayReportChange(now) {
+		return nil
+	}
+	return d.writeBlocked(ctx, endpoint, blocked, status, budget)
+}
+
+// refreshBlocked reports times and counts of one bucket again that have changed, the oldest report first.
+func (d *dispatcher) refreshBlocked(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
+	found, now, err := d.store.Blocked(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	for _, blocked := range found {
+		endpoint := d.index.Endpoint(blocked.MerchantID)
+		status := allowlistStatus(d.index.Allowlist(blocked.MerchantID), blocked)
+		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, blocked) || // changed blocks are for reportBlocked
+			now.Sub(blocked.ReportedAt) < refreshAge || !seenSince(blocked.ReportedAt, blocked) {
+			continue
+		}
+		if err := d.writeBlocked(ctx, endpoint, blocked, status, budget); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeBlocked writes the status of a Merchant, and remembers that. The error is of Redis.
+func (d *dispatcher) writeBlocked(
+	ctx context.Context, endpoint endpoints.Endpoint, blocked store.Blocked, status *v1alpha1.AllowlistStatus, budget *reportBudget,
+) error {
+	budget.spend(false)
+	if !d.updateAllowlist(ctx, endpoint, status) {
+		return nil
+	}
+	return d.store.BlockedReported(ctx, blocked, blocksOf(status))
+}
+
+// updateAllowlist reports whether that needs no repetition.
+func (d *dispatcher) updateAllowlist(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1.AllowlistStatus) bool {
+	err := d.reporter.ReportAllowlist(ctx, endpoint, status)
+	if err == nil || errors.Is(err, errMerchantGone) {
+		return true
+	}
+	if ctx.Err() == nil {
+		d.options.Log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+	}
+	return false
+}
+
+// allowlistStatus is pure: it returns what the status says of blocked addresses; nil: nothing. A block that the list was changed for is left
+// out, until the changed list blocks an address of it.
+func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.AllowlistStatus {
+	status := &v1alpha1.AllowlistStatus{}
+	for _, found := range blocked.Blocks {
+		block, ok := list.ParseBlock(found.Block)
+		switch {
+		case ok && len(status.Refused) < maxShownBlocks:
+			status.Refused = append(status.Refused, v1alpha1.RefusedBlock{
+				Block: block.String(), Requests: found.Requests, LastSeen: metav1.NewTime(found.LastSeen.Truncate(time.Second)),
+			})
+		case ok, found.Block == store.OtherBlocks:
+			status.OtherRequests += found.Requests
+		}
+	}
+	if len(status.Refused) == 0 {
+		return nil
+	}
+	return status
+}
+
+// isReported reports whether the blocks of the status are those that were reported last.
+func isReported(status *v1alpha1.AllowlistStatus, blocked store.Blocked) bool {
+	nothing := blocked.ReportedAt.IsZero()
+	return blocksOf(status) == blocked.Reported && nothing == (blocked.Reported == "")
+}
+
+// seenSince reports whether there was a request from a blocked address after this time.
+func seenSince(since time.Time, blocked store.Blocked) bool {
+	return slices.ContainsFunc(blocked.Blocks, func(block store.BlockedBlock) bool { return block.LastSeen.After(since) })
+}
+
+// blocksOf names the blocks of a status in a fixed order; empty: none.
+func blocksOf(status *v1alpha1.AllowlistStatus) string {
+	if status == nil {
+		return ""
+	}
+	names := make([]string, len(status.Refused))
+	for i, refused := range status.Refused {
+		names[i] = refused.Block
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}

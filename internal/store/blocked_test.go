@@ -1,0 +1,225 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// block is the i-th of many blocks.
+func block(i int) string { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) }
+
+func addBlocked(t *testing.T, s *services, merchantID string, requests map[string]int64) {
+	t.Helper()
+	must(t, s.AddBlocked(t.Context(), merchantID, requests))
+}
+
+func findBlocked(t *testing.T, s *services, merchantID string) (store.Blocked, bool) {
+	t.Helper()
+	found, _, err := s.Blocked(t.Context(), session.BucketOf(merchantID))
+	must(t, err)
+	for _, blocked := range found {
+		if blocked.MerchantID == merchantID {
+			return blocked, true
+		}
+	}
+	return store.Blocked{}, false
+}
+
+// blockedRequests are those of the merchant's blocks, and how many these are together.
+func blockedRequests(t *testing.T, s *services, merchantID string) (blocks map[string]int64, sum int64) {
+	t.Helper()
+	found, _ := findBlocked(t, s, merchantID)
+	blocks = map[string]int64{}
+	for _, block := range found.Blocks {
+		blocks[block.Block] = block.Requests
+		sum += block.Requests
+	}
+	return blocks, sum
+}
+
+func TestAddBlocked_AllReplicas(t *testing.T) {
+	one, other, id := open(t, shared.URL()), open(t, shared.URL()), merchant().MerchantID
+	before := client(t, shared).Time(t.Context()).Val().Truncate(time.Millisecond)
+	addBlocked(t, one, id, map[string]int64{block(1): 2, block(2): 1})
+	addBlocked(t, other, id, map[string]int64{block(2): 5, block(3): 1, store.OtherBlocks: 4})
+	found, there := findBlocked(t, one, id)
+	if !there || len(found.Blocks) != 4 || found.Blocks[0].Block != block(2) || found.Blocks[0].LastSeen.Before(before) || !found.ReportedAt.IsZero() {
+		t.Fatalf("found %+v, begun at %s", found, before)
+	}
+	blocks, _ := blockedRequests(t, one, id)
+	if want := map[string]int64{block(1): 2, block(2): 6, block(3): 1, store.OtherBlocks: 4}; !maps.Equal(blocks, want) {
+		t.Errorf("%v, want %v", blocks, want)
+	}
+	for _, suffix := range []string{"", ":seen"} {
+		if ttl := client(t, shared).PTTL(t.Context(), bucketTag(id)+"blocked:"+id+suffix).Val(); ttl <= 0 || ttl > store.BlockedShown {
+			t.Errorf("%q ends in %s", suffix, ttl)
+		}
+	}
+}
+
+// Whoever comes with a good key from thousands of networks does not hide one that is used again and again, takes little of Redis, and no
+// request is counted twice or not at all.
+func TestAddBlocked_ManyBlocks(t *testing.T) {
+	s, id := open(t, shared.URL()), merchant().MerchantID
+	var total int64
+	flood := func(first, rounds int) {
+		for i := range rounds {
+			requests := map[string]int64{store.OtherBlocks: 7}
+			for j := range store.MaxBlocks {
+				requests[fmt.Sprintf("2001:db8:%x::/48 0123456789abcdef", first+i*store.MaxBlocks+j)] = 1
+			}
+			addBlocked(t, s, id, requests)
+			total += 7 + store.MaxBlocks
+		}
+	}
+	flood(0, 20)
+	const till = "10.0.0.0/24"
+	for range 20 {
+		addBlocked(t, s, id, map[string]int64{till: 2})
+		total += 2
+	}
+	flood(1000, 20)
+	blocks, sum := blockedRequests(t, s, id)
+	if len(blocks) > store.MaxBlocks+1 || blocks[till] != 40 {
+		t.Errorf("%d blocks are kept, %v", len(blocks), blocks)
+	}
+	if sum != total {
+		t.Errorf("%d requests are counted, want %d", sum, total)
+	}
+	var size int64
+	for _, suffix := range []string{"", ":seen"} {
+		size += client(t, shared).MemoryUsage(t.Context(), bucketTag(id)+"blocked:"+id+suffix).Val()
+	}
+	if size > 4096 {
+		t.Errorf("they take %d bytes", size)
+	}
+}
+
+func TestAddBlocked_EndAfterADay(t *testing.T) {
+	s, id := open(t, shared.URL()), merchant().MerchantID
+	c := client(t, shared)
+	addBlocked(t, s, id, map[string]int64{block(1): 2, block(2): 1, block(3): 9, store.OtherBlocks: 3})
+	old := c.Time(t.Context()).Val().Add(-store.BlockedShown - time.Second)
+	for _, ended := range []string{block(1), block(3), store.OtherBlocks} {
+		must(t, c.ZAdd(t.Context(), bucketTag(id)+"blocked:"+id+":seen", goredis.Z{Score: float64(old.UnixMilli()), Member: ended}).Err())
+	}
+	addBlocked(t, s, id, map[string]int64{block(2): 1, block(3): 1})
+	if blocks, _ := blockedRequests(t, s, id); !maps.Equal(blocks, map[string]int64{block(2): 2, block(3): 1}) {
+		t.Errorf("a day later: %v", blocks)
+	}
+}
+
+func TestBlockedReported(t *testing.T) {
+	s, id := open(t, shared.URL()), merchant().MerchantID
+	addBlocked(t, s, id, map[string]int64{block(1): 2})
+	before, _ := findBlocked(t, s, id)
+	must(t, s.BlockedReported(t.Context(), before, block(1)))
+	addBlocked(t, s, id, map[string]int64{block(1): 1})
+	found, _ := findBlocked(t, s, id)
+	if found.Reported != block(1) || found.ReportedAt.IsZero() {
+		t.Errorf("reported: %+v", found)
+	}
+	must(t, s.BlockedReported(t.Context(), before, block(2))) // another dispatcher, at the same time
+	if found, _ = findBlocked(t, s, id); found.Reported != "" || found.ReportedAt.IsZero() {
+		t.Errorf("it is taken for certain that %+v was reported last", found)
+	}
+	must(t, client(t, shared).Del(t.Context(), bucketTag(id)+"blocked:"+id).Err()) // a day later
+	if found, there := findBlocked(t, s, id); !there {
+		t.Errorf("forgotten while the status has it: %+v", found)
+	}
+	must(t, s.BlockedReported(t.Context(), found, ""))
+	if found, there := findBlocked(t, s, id); there {
+		t.Errorf("still there: %+v", found)
+	}
+	must(t, s.BlockedReported(t.Context(), found, block(1))) // of what is gone
+	if found, there := findBlocked(t, s, id); there {
+		t.Errorf("a report made %+v", found)
+	}
+	addBlocked(t, s, id, map[string]int64{block(1): 1})
+	must(t, s.ForgetBlocked(t.Context(), id))
+	if keys := keysOf(t, store.Admission{MerchantID: id}, "blocked:"+id+"*"); len(keys) != 0 {
+		t.Errorf("left of a merchant that is gone: %v", keys)
+	}
+	if _, there := findBlocked(t, s, id); there {
+		t.Error("it is still listed")
+	}
+}
+
+// More merchants than are read at once.
+func TestBlocked_Pages(t *testing.T) {
+	s := open(t, shared.URL())
+	first := merchant().MerchantID
+	bucket := session.BucketOf(first)
+	ids := map[string]bool{}
+	for len(ids) < 230 {
+		if id := newID(); session.BucketOf(id) == bucket {
+			ids[id] = true
+			addBlocked(t, s, id, map[string]int64{block(1): 1})
+		}
+	}
+	found, _, err := s.Blocked(t.Context(), bucket)
+	must(t, err)
+	for _, blocked := range found {
+		delete(ids, blocked.MerchantID)
+	}
+	if len(ids) != 0 {
+		t.Errorf("%d merchants are missing", len(ids))
+	}
+}
+
+// The status of a Merchant has one budget, whatever changes.
+func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
+	s, id := open(t, shared.URL()), merchant().MerchantID
+	addBlocked(t, s, id, map[string]int64{block(1): 1})
+	for i := range outbox.ReportBurst {
+		found, _ := findBlocked(t, s, id)
+		now := client(t, shared).Time(t.Context()).Val()
+		if !found.MayReportChange(now) {
+			t.Fatalf("report %d is refused", i+1)
+		}
+		if i%2 == 0 {
+			must(t, s.BlockedReported(t.Context(), found, block(i)))
+			continue
+		}
+		states, err := s.Endpoints(t.Context(), session.BucketOf(id), id)
+		must(t, err)
+		must(t, s.EndpointReported(t.Context(), states.States[0], fmt.Sprint("reason ", i), false))
+	}
+	now := client(t, shared).Time(t.Context()).Val()
+	found, _ := findBlocked(t, s, id)
+	states, err := s.Endpoints(t.Context(), session.BucketOf(id), id)
+	must(t, err)
+	if found.MayReportChange(now) || states.States[0].MayReportChange(now) || !found.MayReportChange(now.Add(outbox.ReportInterval)) {
+		t.Error("the budget is not used up by both, or not for a minute")
+	}
+	must(t, s.BlockedReported(t.Context(), found, found.Reported)) // no change
+	if found, _ = findBlocked(t, s, id); !found.MayReportChange(now.Add(outbox.ReportInterval)) {
+		t.Error("a report without a change costs")
+	}
+}
+
+// everyBlockedBranch makes each script of blocked addresses write all that it ever does.
+func everyBlockedBranch(t *testing.T, s *services, merchantID string) {
+	t.Helper()
+	for i := range store.MaxBlocks + 2 {
+		addBlocked(t, s, merchantID, map[string]int64{block(i): 1})
+	}
+	found, _ := findBlocked(t, s, merchantID)
+	for _, blocks := range []string{"some", "others", ""} {
+		must(t, s.BlockedReported(t.Context(), found, blocks))
+		found, _ = findBlocked(t, s, merchantID)
+	}
+	must(t, s.BlockedReported(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
+	must(t, s.BlockedReported(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
+	must(t, s.ForgetBlocked(t.Context(), merchantID))
+	must(t, s.AddBlocked(t.Context(), merchantID, nil))
+	_, _ = findBlocked(t, s, merchantID)
+}

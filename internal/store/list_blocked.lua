@@ -1,0 +1,20 @@
+-- Reads a page of a bucket's blocked addresses, those of the least recently reported merchants first. Only this script knows the merchants, so
+-- their keys are not declared; it only reads them.
+-- KEYS: the bucket's merchants with blocked addresses, by when something was reported; 0: nothing is.
+
+local merchants = unpack(KEYS)
+local blocked_key, seen_suffix, reported_suffix, endpoint_key, first, last = unpack(ARGV)
+
+local page, rows = call('ZRANGE', merchants, first, last, 'WITHSCORES'), {}
+for i = 1, #page, 2 do
+  local merchant, reported_at = page[i], page[i + 1]
+  local key = blocked_key .. merchant
+  local requests = call('ZREVRANGE', key, 0, -1, 'WITHSCORES')
+  if #requests == 0 and reported_at == '0' then
+    call('ZREM', merchants, merchant) -- nothing is left, nor in the status
+  else
+    rows[#rows + 1] = {merchant, reported_at, call('GET', key .. reported_suffix), call('HGET', endpoint_key .. merchant, 'paid'),
+      requests, call('ZRANGE', key .. seen_suffix, 0, -1, 'WITHSCORES')}
+  end
+end
+return {'OK', now_ms, #page / 2, rows}
