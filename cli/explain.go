@@ -190,6 +190,8 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 		e.refuse(reason, fmt.Sprintf("The key has %d characters; a generated key has %d. It was not copied as a whole.", len(presented), apikey.Length), copyAgain)
 	case reason == directory.ReasonMalformed:
 		e.refuse(reason, "The checksum of the key is wrong: at least one character is mistyped.", copyAgain)
+	case reason == directory.ReasonDisabled && record.Revoked:
+		e.refuse(reason, "Another version of the operator revoked the key.", "Finish the upgrade of the operator, which then enables the key or says why not.")
 	case reason == directory.ReasonDisabled:
 		e.refuse(reason, "The ApiKey is disabled.", fmt.Sprintf("If it was not on purpose: kubectl merchant keys enable %s -n %s", name, namespace))
 	case reason == directory.ReasonExpired:

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -156,9 +157,9 @@ var _ = Describe("A published object of a newer version", func() {
 	It("is revoked by its envelope, and by nothing else of it", func() {
 		f := newFixture()
 		coffee := f.merchant(aMerchant("coffee"))
-		key, other := f.key(aKey("till", "coffee")), f.key(aKey("other", "coffee"))
+		key, other, ended := f.key(aKey("till", "coffee")), f.key(aKey("other", "coffee")), f.key(aKey("ended", "coffee"))
 		later := strings.NewReplacer(`"version":1`, `"version":2`, `"lastRotation":`, `"rotations":[],"lastRotation":7,"was":`)
-		for _, k := range []*v1alpha1.ApiKey{key, other} {
+		for _, k := range []*v1alpha1.ApiKey{key, other, ended} {
 			change(f, f.publishedSecret(k), func(s *secretObject) { s.Data["record.json"] = []byte(later.Replace(string(s.Data["record.json"]))) })
 			f.awaitStalled(k, v1alpha1.ReasonNewerVersion)
 		}
@@ -167,6 +168,8 @@ var _ = Describe("A published object of a newer version", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return record
 		}
+		byNewer := published.Revocation{Revoked: true, RevokedBy: 2}
+		f.revokeAsNextVersion(ended, byNewer)
 		before := envelope(key)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		Eventually(func() bool { return envelope(key).Revoked }).Should(BeTrue())
@@ -175,6 +178,12 @@ var _ = Describe("A published object of a newer version", func() {
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
 		Eventually(func() bool { return envelope(key).Revoked }).Should(BeFalse())
 		Expect(envelope(other).Revoked).To(BeFalse())
+		for _, state := range []v1alpha1.ApiKeyState{v1alpha1.ApiKeyDisabled, v1alpha1.ApiKeyActive} {
+			change(f, ended, func(k *v1alpha1.ApiKey) { k.Spec.State = state })
+			f.awaitStalled(ended, v1alpha1.ReasonNewerVersion)
+		}
+		f.poke(ended, "apikey")
+		Expect(envelope(ended).Revocation).To(Equal(byNewer), "only the newer operator knows why")
 
 		configMap := &corev1.ConfigMap{}
 		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(coffee.UID))
@@ -192,5 +201,69 @@ var _ = Describe("A published object of a newer version", func() {
 		f.delete(coffee)
 		f.awaitGone(coffee)
 		Eventually(func() bool { return envelope(key).Revoked && envelope(other).Revoked }).Should(BeTrue())
+	})
+})
+
+// revokeAsNextVersion revokes a published key as an operator of the next version would, in a record of any version.
+func (f *fixture) revokeAsNextVersion(key *v1alpha1.ApiKey, revocation published.Revocation) {
+	GinkgoHelper()
+	Eventually(func() error { // the operator may write in between
+		secret := f.publishedSecret(key)
+		var record map[string]any
+		Expect(json.Unmarshal(secret.Data["record.json"], &record)).To(Succeed())
+		revision, ok := record["revision"].(float64)
+		Expect(ok).To(BeTrue())
+		record["revision"], record["revoked"], record["revokedBy"] = int64(revision)+1, revocation.Revoked, revocation.RevokedBy
+		data, err := json.Marshal(record)
+		Expect(err).NotTo(HaveOccurred())
+		secret.Data["record.json"] = data
+		return f.kube.Update(context.Background(), secret)
+	}).Should(Succeed())
+}
+
+var _ = Describe("A record of this version that a newer operator revoked", func() {
+	It("stays revoked, whatever happens to the ApiKey, until that operator takes it back", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		plaintext := f.delivered("till-key")
+		byNewer := published.Revocation{Revoked: true, RevokedBy: 2}
+		f.revokeAsNextVersion(key, byNewer)
+		f.awaitStalled(key, v1alpha1.ReasonNewerVersion)
+		for _, edit := range []func(*v1alpha1.ApiKey){
+			func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" },
+			func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled },
+			func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive },
+		} {
+			change(f, key, edit)
+			f.awaitStalled(key, v1alpha1.ReasonNewerVersion)
+		}
+		f.restart()
+		f.poke(key, "apikey")
+		f.awaitStalled(key, v1alpha1.ReasonNewerVersion)
+		record := f.record(key)
+		Expect(record.Revocation).To(Equal(byNewer))
+		Expect(record.Generation).To(BeEquivalentTo(1))
+		Expect(f.live(record, plaintext)).To(BeFalse())
+
+		f.revokeAsNextVersion(key, published.Revocation{})
+		f.awaitGeneration(key, 2) // the trigger, which waited
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+	})
+
+	It("stays revoked: a Merchant", func() {
+		f := newFixture()
+		coffee := f.merchant(aMerchant("coffee"))
+		configMap := &corev1.ConfigMap{}
+		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(coffee.UID))
+		change(f, configMap, func(c *corev1.ConfigMap) {
+			c.Data["merchant.json"] = strings.Replace(c.Data["merchant.json"], "{", `{"revoked":true,"revokedBy":2,`, 1)
+		})
+		f.awaitStalled(coffee, v1alpha1.ReasonNewerVersion)
+		change(f, coffee, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		change(f, coffee, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
+		f.poke(coffee, "merchant")
+		f.awaitStalled(coffee, v1alpha1.ReasonNewerVersion)
+		Expect(f.merchantRecord(Default, coffee).Revocation).To(Equal(published.Revocation{Revoked: true, RevokedBy: 2}))
 	})
 })

@@ -21,11 +21,41 @@ type keyEnvelope struct {
 	Generation int64                `json:"generation"`
 	Revision   int64                `json:"revision"`
 	Current    Current              `json:"current"`
-	Revoked    bool                 `json:"revoked,omitempty"`
 	Superseded bool                 `json:"superseded,omitempty"`
 	Test       bool                 `json:"test,omitempty"`
 	State      v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt  *time.Time           `json:"expiresAt,omitempty"`
+	Revocation
+}
+
+// Revocation ends all keys of a record, whatever its state.
+type Revocation struct {
+	Revoked bool `json:"revoked,omitempty"`
+	// RevokedBy is the revoker of the operator that set Revoked; 0: unknown. An operator takes back only what it could have set itself.
+	RevokedBy int `json:"revokedBy,omitempty"`
+}
+
+// revoker is the version of the reasons for which an operator sets Revoked. Raise it when there is another reason, also if the version of
+// the records stays: an operator that does not know the reason must not take the revocation back.
+const revoker = 1
+
+// Final returns the revocation if this version must not take it back, because it does not know the reason; else none.
+func (r Revocation) Final() Revocation {
+	if r.Revoked && 0 < r.RevokedBy && r.RevokedBy <= revoker {
+		return Revocation{}
+	}
+	return r
+}
+
+// set returns the revocation that this version wants.
+func (r Revocation) set(revoked bool) Revocation {
+	switch final := r.Final(); {
+	case final.Revoked:
+		return final
+	case revoked:
+		return Revocation{true, revoker}
+	}
+	return Revocation{}
 }
 
 // DecodeKeyEnvelope reads the envelope of a published key of any version, and nothing else. A state that this version does not know
@@ -46,7 +76,7 @@ func DecodeKeyEnvelope(secret *corev1.Secret) (KeyRecord, error) {
 	}
 	record := KeyRecord{
 		Version: e.Version, KeyID: e.KeyID, MerchantID: e.MerchantID, Source: e.Source, Generation: e.Generation, Revision: e.Revision,
-		Current: e.Current, Revoked: e.Revoked, Superseded: e.Superseded, Test: e.Test, State: e.State, ExpiresAt: e.ExpiresAt,
+		Current: e.Current, Revocation: e.Revocation, Superseded: e.Superseded, Test: e.Test, State: e.State, ExpiresAt: e.ExpiresAt,
 	}
 	whole := record
 	whole.LastRotation = RotationEvent{Time: e.Current.CreatedAt, Cause: v1alpha1.RotationInitial} // not in the envelope
@@ -63,7 +93,7 @@ type merchantEnvelope struct {
 	Namespace  string                 `json:"namespace"`
 	Name       string                 `json:"name"`
 	State      v1alpha1.MerchantState `json:"state"`
-	Revoked    bool                   `json:"revoked,omitempty"`
+	Revocation
 }
 
 // DecodeMerchantEnvelope reads the envelope of a published merchant of any version, and nothing else. A state that this version does
@@ -80,18 +110,19 @@ func DecodeMerchantEnvelope(configMap *corev1.ConfigMap) (MerchantRecord, error)
 		e.State = v1alpha1.MerchantSuspended
 	}
 	return MerchantRecord{
-		Version: e.Version, MerchantID: e.MerchantID, Namespace: e.Namespace, Name: e.Name, State: e.State, Revoked: e.Revoked,
+		Version: e.Version, MerchantID: e.MerchantID, Namespace: e.Namespace, Name: e.Name, State: e.State, Revocation: e.Revocation,
 	}, nil
 }
 
 // RevokeKey returns a published key of any version with its record revoked, or not revoked any more, and a higher revision; nil: it is
-// so already. All else stays as it is. An error wraps ErrInvalid.
+// so already, or this version must not take the revocation back. All else stays as it is. An error wraps ErrInvalid.
 func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secret, error) {
 	record, err := DecodeKeyEnvelope(secret)
-	if err != nil || record.Revoked == revoked {
+	next := record.set(revoked)
+	if err != nil || next == record.Revocation {
 		return nil, err
 	}
-	data, err := edited(secret.Data[keyData], map[string]any{"revoked": revoked, "revision": record.NextRevision(now)})
+	data, err := edited(secret.Data[keyData], next, map[string]any{"revision": record.NextRevision(now)})
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +134,11 @@ func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secr
 // RevokeMerchant is RevokeKey for a published merchant, which has no revision.
 func RevokeMerchant(configMap *corev1.ConfigMap, revoked bool) (*corev1.ConfigMap, error) {
 	record, err := DecodeMerchantEnvelope(configMap)
-	if err != nil || record.Revoked == revoked {
+	next := record.set(revoked)
+	if err != nil || next == record.Revocation {
 		return nil, err
 	}
-	data, err := edited([]byte(configMap.Data[merchantData]), map[string]any{"revoked": revoked})
+	data, err := edited([]byte(configMap.Data[merchantData]), next, map[string]any{})
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +147,9 @@ func RevokeMerchant(configMap *corev1.ConfigMap, revoked bool) (*corev1.ConfigMa
 	return out, nil
 }
 
-// edited returns a JSON object with these fields set.
-func edited(object []byte, fields map[string]any) ([]byte, error) {
+// edited returns a JSON object with the revocation and these fields set.
+func edited(object []byte, revocation Revocation, fields map[string]any) ([]byte, error) {
+	fields["revoked"], fields["revokedBy"] = revocation.Revoked, revocation.RevokedBy
 	var all map[string]json.RawMessage
 	if err := unmarshal(object, &all); err != nil {
 		return nil, err

@@ -63,6 +63,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		"disabled":                  {[]string{`"Active"`, `"Disabled"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
 		"of a state of that time":   {[]string{`"Active"`, `"Paused"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
 		"revoked":                   {[]string{`"test": true`, `"test": true, "revoked": true`}, func(r *published.KeyRecord) { r.Revoked = true }},
+		"revoked by a later one":    {[]string{`"test": true`, `"test": true, "revoked": true, "revokedBy": 2`}, func(r *published.KeyRecord) { r.Revocation = published.Revocation{Revoked: true, RevokedBy: 2} }},
 		"superseded":                {[]string{`"test": true`, `"test": true, "superseded": true`}, func(r *published.KeyRecord) { r.Superseded = true }},
 		"of a version far from now": {[]string{`"version": 2`, `"version": 99`}, func(r *published.KeyRecord) { r.Version = 99 }},
 	} {
@@ -109,7 +110,8 @@ func TestDecodeMerchantEnvelope(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := published.DecodeMerchantEnvelope(laterMerchantConfigMap(test.replace...))
 			want := published.MerchantRecord{
-				Version: 2, MerchantID: "merchant2345", Namespace: "shops", Name: "acme-coffee", State: test.want, Revoked: test.revoked,
+				Version: 2, MerchantID: "merchant2345", Namespace: "shops", Name: "acme-coffee", State: test.want,
+				Revocation: published.Revocation{Revoked: test.revoked},
 			}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -134,7 +136,7 @@ func TestRevokeKey(t *testing.T) {
 	if err != nil || revoked == nil {
 		t.Fatal(revoked, err)
 	}
-	wantEdited(t, before.Data["record.json"], revoked.Data["record.json"], map[string]any{"revoked": true, "revision": 1795253400005.0})
+	wantEdited(t, before.Data["record.json"], revoked.Data["record.json"], map[string]any{"revoked": true, "revokedBy": 1.0, "revision": 1795253400005.0})
 	if again, err := published.RevokeKey(revoked, true, now); again != nil || err != nil {
 		t.Errorf("revoked again: %v, %v", again, err)
 	}
@@ -142,9 +144,28 @@ func TestRevokeKey(t *testing.T) {
 	if err != nil || restored == nil {
 		t.Fatal(restored, err)
 	}
-	wantEdited(t, before.Data["record.json"], restored.Data["record.json"], map[string]any{"revoked": false, "revision": 1795253400006.0})
+	wantEdited(t, before.Data["record.json"], restored.Data["record.json"], map[string]any{"revoked": false, "revokedBy": 0.0, "revision": 1795253400006.0})
 	if _, err := published.RevokeKey(laterKeySecret(laterKey, `{"version":2}`), true, now); err == nil {
 		t.Error("a record without an envelope was edited")
+	}
+}
+
+// What an operator of a later version has revoked, this version never takes back: it does not know why. Nor does it say that the
+// revocation is its own, because then another operator of this version would.
+func TestRevoke_OfALaterOperator(t *testing.T) {
+	for name, by := range map[string]string{"it says so": `, "revokedBy": 2`, "it says nothing": "", "it says nonsense": `, "revokedBy": -1`} {
+		t.Run(name, func(t *testing.T) {
+			for _, revoked := range []bool{true, false} {
+				key, err := published.RevokeKey(laterKeySecret(`"test": true`, `"test": true, "revoked": true`+by), revoked, issued)
+				if key != nil || err != nil {
+					t.Errorf("revoked %t: wrote %v, %v", revoked, key, err)
+				}
+				merchant, err := published.RevokeMerchant(laterMerchantConfigMap(`"rateLimit": 50`, `"revoked": true`+by), revoked)
+				if merchant != nil || err != nil {
+					t.Errorf("revoked %t: wrote %v, %v", revoked, merchant, err)
+				}
+			}
+		})
 	}
 }
 
@@ -154,7 +175,7 @@ func TestRevokeMerchant(t *testing.T) {
 	if err != nil || revoked == nil {
 		t.Fatal(revoked, err)
 	}
-	wantEdited(t, []byte(before.Data["merchant.json"]), []byte(revoked.Data["merchant.json"]), map[string]any{"revoked": true})
+	wantEdited(t, []byte(before.Data["merchant.json"]), []byte(revoked.Data["merchant.json"]), map[string]any{"revoked": true, "revokedBy": 1.0})
 	if again, err := published.RevokeMerchant(revoked, true); again != nil || err != nil {
 		t.Errorf("revoked again: %v, %v", again, err)
 	}

@@ -33,8 +33,8 @@ type KeyRecord struct {
 	// Previous are older digests still in their overlap, the newest first.
 	Previous []Previous `json:"previous,omitempty"`
 
-	// Revoked: no key of the record is accepted, whatever its state. An older operator sets it in a record that it cannot read whole.
-	Revoked bool `json:"revoked,omitempty"`
+	// An older operator sets it in a record that it cannot read whole.
+	Revocation
 	// Superseded is set by the API on a restored record, if a newer key exists. No key is accepted by it, and the
 	// operator issues a new key.
 	Superseded bool `json:"superseded,omitempty"`

@@ -26,8 +26,9 @@ type MerchantRecord struct {
 	UID         types.UID              `json:"uid,omitempty"`
 	DisplayName string                 `json:"displayName"`
 	State       v1alpha1.MerchantState `json:"state"`
-	// Revoked: the merchant is not active, whatever its State. An older operator sets it in a record that it cannot read whole.
-	Revoked     bool               `json:"revoked,omitempty"`
+	// An older operator sets it in a record that it cannot read whole.
+	Revocation
+
 	Currency    v1alpha1.Currency  `json:"currency"`
 	IPAllowlist []v1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
 	// IPAllowlistMode is Enforce if it is empty.

@@ -44,7 +44,7 @@ func (p *plan) idle() bool {
 
 // decide is pure. What only restricts the key was written before: see restrict.
 func decide(f facts) *plan {
-	obstacle, blocked := first(f, newerVersion, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
+	obstacle, blocked := first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 	p := &plan{facts: f, outcome: obstacle}
 	p.revoke = revocation(f)
 	p.claims = missingClaims(f, !blocked)
@@ -136,6 +136,13 @@ func newerVersion(f facts) (conditions.Outcome, bool) {
 	c, _ := f.claimOf()
 	return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 		"A newer version of the operator wrote a published object of this ApiKey; finish the upgrade of the operator"), f.newer || c.newer
+}
+
+// revokedByNewer: the record can be read, but not the reason of its revocation.
+func revokedByNewer(f facts) (conditions.Outcome, bool) {
+	return conditions.Stalled(v1alpha1.ReasonNewerVersion,
+			"A newer version of the operator revoked the key, which gets 401; finish the upgrade of the operator"),
+		f.record != nil && f.record.Final().Revoked
 }
 
 // anothersRecord: two UIDs have the same key id, or somebody changed the record. A person must act.

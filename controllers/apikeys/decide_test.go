@@ -133,6 +133,24 @@ func TestDecide(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Outcome: v1alpha1.ReasonNewerVersion},
 		},
+		"revoked by a newer operator": {
+			facts: upToDate(), edit: func(f *facts) { f.record.Revocation = published.Revocation{Revoked: true, RevokedBy: 2} },
+			want: decision{Outcome: v1alpha1.ReasonNewerVersion},
+		},
+		"revoked by nobody knows whom, and a new trigger": {
+			facts: upToDate(), edit: func(f *facts) { f.record.Revoked = true; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Outcome: v1alpha1.ReasonNewerVersion},
+		},
+		"revoked by a newer operator, and superseded": {
+			facts: upToDate(), edit: func(f *facts) {
+				f.record.Superseded, f.record.Revocation = true, published.Revocation{Revoked: true, RevokedBy: 2}
+			},
+			want: decision{Outcome: v1alpha1.ReasonNewerVersion, Warnings: []string{reasonKeyLost}},
+		},
+		"revoked by an operator of this version": {
+			facts: upToDate(), edit: func(f *facts) { f.record.Revocation = published.Revocation{Revoked: true, RevokedBy: 1} },
+			want: decision{Repair: true},
+		},
 		"another Merchant of the name": {
 			facts: upToDate(), edit: func(f *facts) { f.merchantID = "merchant7654" },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},

@@ -83,7 +83,7 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	spec := f.apiKey.Spec
 	record.Source.Namespace, record.Source.Name = f.apiKey.Namespace, f.apiKey.Name
 	record.Test = spec.Mode == v1alpha1.ModeTest
-	record.State, record.Revoked = spec.State, false
+	record.State, record.Revocation = spec.State, record.Final()
 	if f.merchantID == "" { // for replicas that may not hear of the Merchant's end
 		record.State = v1alpha1.ApiKeyDisabled
 	}

@@ -42,6 +42,7 @@ func decide(f facts) (*plan, error) {
 	p.webhook = webhookToPublish(f)
 	record.Webhook = p.webhook
 	record.RateLimit = f.rateLimit()
+	record.Revocation = f.revocation
 	want, err := published.EncodeMerchant(f.namespace, record)
 	if err != nil {
 		return p, fmt.Errorf("publish the Merchant: %w", err)
@@ -70,6 +71,10 @@ func outcomeFor(f facts) conditions.Outcome {
 	if f.newer || f.newerSigning {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 			"A newer version of the operator wrote a published object of this Merchant; finish the upgrade of the operator")
+	}
+	if f.revocation.Revoked {
+		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
+			"A newer version of the operator revoked the Merchant, whose keys get 403; finish the upgrade of the operator")
 	}
 	if f.targetTaken {
 		return conditions.Stalled(v1alpha1.ReasonSecretConflict,

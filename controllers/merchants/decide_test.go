@@ -84,6 +84,24 @@ func TestDecideRefusesWhatCannotBePublished(t *testing.T) {
 	}
 }
 
+// A Merchant that a newer operator revoked stays revoked, and its status says so.
+func TestDecide_RevokedByANewerOperator(t *testing.T) {
+	m := merchant()
+	m.Spec.DisplayName = "Another name"
+	f := facts{merchant: m, namespace: "credentials", revocation: published.Revocation{Revoked: true, RevokedBy: 2}}
+	p, err := decide(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := published.DecodeMerchant(p.publish)
+	if err != nil || record.Revocation != f.revocation || record.DisplayName != m.Spec.DisplayName {
+		t.Errorf("publishes %+v, %v", record, err)
+	}
+	if p.outcome.Reason != v1alpha1.ReasonNewerVersion {
+		t.Errorf("the outcome is %+v", p.outcome)
+	}
+}
+
 // A Merchant that asks for more than the platform allows gets the platform's maximum, and its status says so.
 func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 	const published50, published10 = "50 per second, 100 at once", "10 per second, 20 at once"

@@ -29,6 +29,8 @@ type facts struct {
 
 	// publishedWebhook is that of the ConfigMap; nil: none, or it cannot be read.
 	publishedWebhook *published.Webhook
+	// revocation is that of the ConfigMap, if this version must not take it back.
+	revocation published.Revocation
 
 	// newer is true if a newer operator wrote the ConfigMap, newerSigning if it wrote the signing secret.
 	newer, newerSigning bool
@@ -106,7 +108,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	}
 	if f.published != nil {
 		record, err := published.DecodeMerchant(f.published)
-		f.newer, f.publishedWebhook = errors.Is(err, published.ErrNewerVersion), record.Webhook
+		f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
 	}
 	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {
 		return f, err

@@ -60,7 +60,9 @@ func triggerChanged(f facts) bool {
 
 // rotationWanted: the rotation waits while the new secret cannot be delivered, because the merchant could not verify events after the
 // overlap.
-func rotationWanted(f facts) bool { return triggerChanged(f) && !f.targetTaken && triggerLimit(f).At.IsZero() }
+func rotationWanted(f facts) bool {
+	return triggerChanged(f) && !f.targetTaken && triggerLimit(f).At.IsZero()
+}
 
 // triggerLimit is the limit on rotations of the signing secret.
 func triggerLimit(f facts) reconciler.TriggerLimit {
