@@ -114,6 +114,29 @@ func DecodeMerchantEnvelope(configMap *corev1.ConfigMap) (MerchantRecord, error)
 	}, nil
 }
 
+// webhookEnvelope is that of a WebhookRecord.
+type webhookEnvelope struct {
+	Version    int    `json:"version"`
+	MerchantID string `json:"merchantID"`
+	Source     Source `json:"source"`
+}
+
+// DecodeWebhookEnvelope reads the envelope of a published signing secret of any version, and nothing else: whose it is. Any error wraps
+// ErrInvalid.
+func DecodeWebhookEnvelope(secret *corev1.Secret) (WebhookRecord, error) {
+	var e webhookEnvelope
+	if secret.Type != WebhookSecretType {
+		return WebhookRecord{}, invalid("the Secret is not of type %s", WebhookSecretType)
+	}
+	if err := unmarshal(secret.Data[webhookData], &e); err != nil {
+		return WebhookRecord{}, err
+	}
+	if secret.Name != WebhookName(e.MerchantID) || !ValidID(e.MerchantID) || e.Source.incomplete() {
+		return WebhookRecord{}, invalid("merchantID does not match the Secret's name, or source is incomplete")
+	}
+	return WebhookRecord{Version: e.Version, MerchantID: e.MerchantID, Source: e.Source}, nil
+}
+
 // RevokeKey returns a published key of any version with its record revoked, or not revoked any more, and a higher revision; nil: it is
 // so already, or this version must not take the revocation back. All else stays as it is. An error wraps ErrInvalid.
 func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secret, error) {

@@ -128,6 +128,37 @@ func TestDecodeMerchantEnvelope(t *testing.T) {
 	}
 }
 
+// Of a signing secret, the envelope says whose it is, and nothing else is read.
+func TestDecodeWebhookEnvelope(t *testing.T) {
+	const later = `{"version": 2, "merchantID": "merchant2345",
+		"source": {"namespace": "shops", "name": "acme-coffee", "uid": "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"}, "current": ["sealed"], "retired": 7}`
+	decode := func(kind corev1.SecretType, replace ...string) (published.WebhookRecord, error) {
+		return published.DecodeWebhookEnvelope(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "webhook-merchant2345"}, Type: kind,
+			Data: map[string][]byte{"webhook.json": []byte(strings.NewReplacer(replace...).Replace(later))},
+		})
+	}
+	got, err := decode(published.WebhookSecretType)
+	want := published.Source{Namespace: "shops", Name: "acme-coffee", UID: "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"}
+	if err != nil || got.Version != 2 || got.MerchantID != "merchant2345" || got.Source != want || !got.Current.Secret.IsZero() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, replaced := range map[string][2]string{
+		"another merchant's": {"merchant2345", "merchant7777"}, "no source": {`"name": "acme-coffee",`, ""}, "no JSON": {later, secretWord},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decode(published.WebhookSecretType, replaced[0], replaced[1])
+			assertRefused(t, err)
+		})
+	}
+	_, err = decode(corev1.SecretTypeOpaque)
+	assertRefused(t, err)
+	secret := must(published.EncodeWebhook(credentials, webhookRecord()))(t)
+	if got, err := published.DecodeWebhookEnvelope(secret); err != nil || got.Source != webhookRecord().Source {
+		t.Errorf("of this version: %+v, %v", got, err)
+	}
+}
+
 // An older operator revokes in a record that it cannot read, and changes nothing else of it.
 func TestRevokeKey(t *testing.T) {
 	before := laterKeySecret()

@@ -157,9 +157,12 @@ func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (
 	}, func() error { return writes.CloseMerchant(ctx, m.Client, configMap) })
 }
 
-// Reconcile deletes the published signing secret if it is an orphan.
+// Reconcile deletes the published signing secret if it is an orphan, also by its envelope: a secret of nobody must not stay.
 func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
 	record, err := published.DecodeWebhook(secret)
+	if errors.Is(err, published.ErrNewerVersion) {
+		record, err = published.DecodeWebhookEnvelope(secret)
+	}
 	if err != nil || !w.Watched(record.Source.Namespace) {
 		return reconcile.Result{}, nil //nolint:nilerr // as for keys
 	}
@@ -169,7 +172,7 @@ func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconci
 }
 
 // Reconcile writes the tombstone of a claim's ApiKey that was deleted without one. The claim stays as long as the
-// tombstone.
+// tombstone. One of a newer version stays until a newer operator comes: it only restricts.
 func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.Result, error) {
 	claim, err := published.DecodeDigestClaim(secret)
 	if err != nil || !c.Watched(claim.Source.Namespace) {

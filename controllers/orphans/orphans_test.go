@@ -52,6 +52,18 @@ func laterMerchant() *corev1.ConfigMap {
 	}
 }
 
+func laterWebhook() *corev1.Secret {
+	id := published.ID(sourceUID)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: credentials, Name: published.WebhookName(id), UID: "3", Labels: map[string]string{published.Label: published.LabelWebhook},
+		},
+		Type: published.WebhookSecretType,
+		Data: map[string][]byte{"webhook.json": []byte(strings.NewReplacer("UID", string(sourceUID), `"ID"`, `"`+id+`"`).Replace(
+			`{"version": 2, "merchantID": "ID", "source": {"namespace": "shops", "name": "coffee", "uid": "UID"}, "current": ["sealed"]}`))},
+	}
+}
+
 // newSweep is a sweeper over these objects, and the writes it made.
 func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 	t.Helper()
@@ -94,7 +106,11 @@ func pass(t *testing.T, s Sweeper, object client.Object) {
 	var err error
 	switch object := object.(type) {
 	case *corev1.Secret:
-		_, err = keys{s}.Reconcile(t.Context(), object)
+		if object.Type == published.WebhookSecretType {
+			_, err = webhooks{s}.Reconcile(t.Context(), object)
+		} else {
+			_, err = keys{s}.Reconcile(t.Context(), object)
+		}
 	case *corev1.ConfigMap:
 		_, err = merchants{s}.Reconcile(t.Context(), object)
 	}
@@ -120,13 +136,26 @@ func TestSweep_RecordOfTheNextVersion(t *testing.T) {
 	}
 }
 
+// A signing secret of the next version whose Merchant is gone opens nothing that could be revoked; it is remembered and deleted.
+func TestSweep_SigningSecretOfTheNextVersion(t *testing.T) {
+	s, writes := newSweep(t, laterWebhook())
+	pass(t, s, laterWebhook())
+	if want := []string{"create tombstone", "delete"}; !slices.Equal(*writes, want) {
+		t.Errorf("writes %q, want %q", *writes, want)
+	}
+}
+
 // A record whose source exists stays, and one that does not say its source.
 func TestSweep_RecordOfTheNextVersionThatIsNoOrphan(t *testing.T) {
+	unknown := laterWebhook()
+	unknown.Data["webhook.json"] = []byte(strings.Replace(string(unknown.Data["webhook.json"]), `"name": "coffee",`, "", 1))
 	nameless := laterMerchant()
 	nameless.Data["merchant.json"] = strings.Replace(nameless.Data["merchant.json"], `"name": "coffee",`, "", 1)
 	for name, test := range map[string]struct{ object, source client.Object }{
 		"key":              {laterKey(), &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: sourceUID}}},
 		"merchant":         {laterMerchant(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee", UID: sourceUID}}},
+		"signing secret":   {laterWebhook(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee", UID: sourceUID}}},
+		"without an owner": {unknown, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "other", UID: "3"}}},
 		"without a source": {nameless, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "other", UID: "3"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
