@@ -48,7 +48,7 @@ func resendDeadLettersCommand() *cobra.Command {
 		Long: "The events are due at once, with the same id and bytes and a new retry schedule. Those of a disabled\n" +
 			"endpoint are not sent: repair the endpoint and change spec.webhook.resumeTrigger of its Merchant, or\n" +
 			"add --resume.",
-		Example: "  merchant-operator dead-letters resend evt_2bK3v9x0a7c2qdB1mN8pR5tW4z_ended\n" +
+		Example: "  merchant-operator dead-letters resend evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended\n" +
 			"  merchant-operator dead-letters resend --merchant shops/acme-coffee --resume",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.RedisURL = orRedisURL(options.RedisURL)

@@ -40,7 +40,7 @@ func TestExamplesInHelpAreValid(t *testing.T) {
 				t.Errorf("%s: %v", strings.TrimSpace(line), err)
 			}
 			for _, arg := range args {
-				if strings.HasPrefix(arg, "evt_") && !regexp.MustCompile(`^evt_[0-3][0-9a-f][0-9A-Za-z]{24}_ended$`).MatchString(arg) {
+				if strings.HasPrefix(arg, "evt_") && !regexp.MustCompile(`^evt_[a-z2-7]{12}[0-9A-Za-z]{18}_ended$`).MatchString(arg) {
 					t.Errorf("%s is not the id of an event", arg)
 				}
 			}

@@ -96,7 +96,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 		{http.MethodPost, sessions, `{"amountCents": 1}`},
 		{http.MethodPost, sessions, `{"amountCents": "bad"}`},
 		{http.MethodPost, sessions, `{"amountCents": 1, "unknown": 1}`},
-		{http.MethodGet, sessions + "/ps_0000000000000000000000000000", ""},
+		{http.MethodGet, sessions + "/ps_aaaaaaaaaaaa00000000000000000000", ""},
 		{http.MethodGet, sessions + "/malformed", ""},
 		{http.MethodPost, rotate, ""},
 		{http.MethodPost, sessions, strings.Repeat(" ", 200_000)},

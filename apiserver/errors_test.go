@@ -37,9 +37,9 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"a malformed id", http.MethodGet, sessions + "/x", "", http.StatusNotFound},
 		{"an id with a slash and NUL", http.MethodGet, sessions + "/a%2Fb%00", "", http.StatusNotFound},
 		{"cancel of a malformed id", http.MethodPost, sessions + "/x/cancel", "", http.StatusNotFound},
-		{"cancel of an unknown id", http.MethodPost, sessions + "/ps_00000000000000000000000000/cancel", "", http.StatusNotFound},
+		{"cancel of an unknown id", http.MethodPost, sessions + "/ps_aaaaaaaaaaaa000000000000000000/cancel", "", http.StatusNotFound},
 		{"cancel of a failed session", http.MethodPost, sessions + "/" + failed + "/cancel", "", http.StatusConflict},
-		{"an unknown id", http.MethodGet, sessions + "/ps_00000000000000000000000000", "", http.StatusNotFound},
+		{"an unknown id", http.MethodGet, sessions + "/ps_aaaaaaaaaaaa000000000000000000", "", http.StatusNotFound},
 	} {
 		t.Run(request.name, func(t *testing.T) {
 			call := func(key string) result { return r.call(request.method, request.path, key, request.body) }

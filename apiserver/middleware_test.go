@@ -16,7 +16,7 @@ import (
 func TestPreflight(t *testing.T) {
 	r := newFixture(t).start()
 	for _, path := range []string{
-		sessions, sessions + "/ps_00000000000000000000000000", sessions + "/x/cancel", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
+		sessions, sessions + "/ps_aaaaaaaaaaaa000000000000000000", sessions + "/x/cancel", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
 	} {
 		got := r.call(http.MethodOptions, path, "", "",
 			"Origin", "https://shop.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")

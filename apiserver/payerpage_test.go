@@ -50,7 +50,7 @@ func TestThePageOfASession(t *testing.T) {
 
 	got := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `lang="en"`, "Acme acme", "€12.50", `data-status="PENDING"`,
 		`href="pay://qr/`+id+`"`, `?accent=0b6e4f"`, `href="/pay/`+id+`"`)
-	for _, secret := range []string{"1001", "ada@example.com", acme.MerchantID, key} {
+	for _, secret := range []string{"1001", "ada@example.com", key} {
 		if strings.Contains(string(got.raw), secret) {
 			t.Errorf("the page has %s", secret)
 		}
@@ -94,7 +94,7 @@ func TestThePageOfASessionThatIsPaid(t *testing.T) {
 func TestPagesForSessionsThatAreNotThere(t *testing.T) {
 	r := newFixture(t).start()
 	bodies := map[string]bool{}
-	for _, id := range []string{"x", "ps_00", "ps_000000000000000000000000AA", "ps_3f000000000000000000000000", "%00", "<script>", "..%2f", strings.Repeat("a", 3000)} {
+	for _, id := range []string{"x", "ps_00", "ps_aaaaaaaaaaaa0000000000000000AA", "ps_aaaaaaaaaaab000000000000000000", "%00", "<script>", "..%2f", strings.Repeat("a", 3000)} {
 		for _, path := range []string{"/pay/" + id, "/pay/" + id + "/qr.svg"} {
 			got := r.call(http.MethodGet, path, "", "", "Accept-Language", "fr")
 			got.wantPage(t, http.StatusNotFound, "Paiement introuvable", `lang="fr"`)

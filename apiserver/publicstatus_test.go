@@ -134,7 +134,7 @@ func TestStreamsHaveBudgets(t *testing.T) {
 }
 
 // otherID is an id in the same bucket that nobody has.
-func otherID(id string) string { return id[:5] + strings.Repeat("0", len(id)-5) }
+func otherID(id string) string { return id[:len(id)-18] + strings.Repeat("0", 18) }
 
 func TestStreamsAreLimitedLikeOtherReads(t *testing.T) {
 	f := newFixture(t)

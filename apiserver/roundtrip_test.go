@@ -41,7 +41,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	r.call(http.MethodPost, sessions+"/"+cancelled+"/cancel", key, "").want(t, http.StatusOK)
 	forRotation := f.rotated(r, rotating)
 
-	const missing = "ps_00000000000000000000000000"
+	const missing = "ps_aaaaaaaaaaaa000000000000000000"
 	for name, test := range map[string]struct {
 		method, path, key, body, idempotencyKey string
 		status, trips                           int

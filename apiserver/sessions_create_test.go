@@ -30,7 +30,7 @@ func TestCreateSession(t *testing.T) {
 	before := time.Now().Add(-time.Second)
 	got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated)
 	id := got.text("sessionId")
-	if !regexp.MustCompile(`^ps_[0-3][0-9a-f][0-9A-Za-z]{24}$`).MatchString(id) {
+	if !regexp.MustCompile(`^ps_[a-z2-7]{12}[0-9A-Za-z]{18}$`).MatchString(id) {
 		t.Errorf("sessionId %q", id)
 	}
 	expiresAt := time.UnixMilli(int64(got.body["expiresAt"].(float64)))

@@ -69,10 +69,10 @@ func TestGetSessionThatIsNotThere(t *testing.T) {
 	foreign := r.call(http.MethodGet, sessions+"/"+id, stranger, "")
 	foreign.wantError(t, http.StatusNotFound, missing)
 	for name, segment := range map[string]string{
-		"never created":        "ps_00000000000000000000000000",
+		"never created":        "ps_aaaaaaaaaaaa000000000000000000",
 		"another bucket":       "ps_" + otherBucket(id) + id[5:],
 		"no such bucket":       "ps_ff" + id[5:],
-		"upper case hex":       "ps_0A" + id[5:],
+		"upper case merchant":  "ps_A" + id[4:],
 		"shorter":              id[:28],
 		"longer":               id + "0",
 		"another label":        "px_" + id[3:],
@@ -181,7 +181,7 @@ func TestCancelOfWhatIsNotThere(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, request := range []struct{ key, segment string }{
 		{stranger, id},
-		{key, "ps_00000000000000000000000000"},
+		{key, "ps_aaaaaaaaaaaa000000000000000000"},
 		{key, "ps_" + otherBucket(id) + id[5:]},
 		{key, "x"},
 		{key, "%00"},

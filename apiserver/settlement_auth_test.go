@@ -60,7 +60,7 @@ func TestWhoMaySettle(t *testing.T) {
 	r.report(id, stranger, paid(1)).wantError(t, http.StatusForbidden, notAllowed)
 
 	// Whoever may not settle learns nothing of sessions or reports.
-	for _, path := range []string{id, "ps_00000000000000000000000000", "x"} {
+	for _, path := range []string{id, "ps_aaaaaaaaaaaa000000000000000000", "x"} {
 		for _, body := range []string{paid(1), `{`, badReports["200 KB"].body} {
 			r.report(path, "", body).wantError(t, http.StatusUnauthorized, notAccepted)
 			r.report(path, stranger, body).wantError(t, http.StatusForbidden, notAllowed)
@@ -79,7 +79,7 @@ func TestARailThatIsDismissed(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start(briefly)
-	const missing = "ps_00000000000000000000000000"
+	const missing = "ps_aaaaaaaaaaaa000000000000000000"
 	r.report(missing, rail, paid(1)).want(t, http.StatusNotFound)
 	f.dismiss("bank")
 	r.report(missing, rail, paid(1)).wantError(t, http.StatusForbidden, notAllowed)

@@ -151,8 +151,8 @@ func TestSettlementOfWhatIsNotThere(t *testing.T) {
 	rail := f.rail("bank")
 	r := f.start()
 	for _, id := range []string{
-		"ps_00000000000000000000000000", "ps_3fzzzzzzzzzzzzzzzzzzzzzzzz", "ps_ff000000000000000000000000", "x", "%20", "%00", "*",
-		"ps_00000000000000000000000000%2Fx", "%7Bb00m%7D:session:ps_00000000000000000000000000",
+		"ps_aaaaaaaaaaaa000000000000000000", "ps_zzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", "ps_000000000000000000000000000000", "x", "%20", "%00", "*",
+		"ps_aaaaaaaaaaaa000000000000000000%2Fx", "%7Bb00m%7D:session:ps_aaaaaaaaaaaa000000000000000000",
 	} {
 		r.report(id, rail, paid(1)).wantError(t, http.StatusNotFound, "session not found")
 	}
@@ -169,7 +169,7 @@ func TestSettlementsAreCounted(t *testing.T) {
 	r.report(id, rail, report("bank-2", "FAILED", 1)).want(t, http.StatusOK)
 	r.report(id, rail, report("bank-3", "FAILED", 2)).want(t, http.StatusOK)
 	r.report(id, rail, report("bank-3", "COMPLETED", 2)).want(t, http.StatusOK)
-	r.report("ps_00000000000000000000000000", rail, paid(1)).want(t, http.StatusNotFound)
+	r.report("ps_aaaaaaaaaaaa000000000000000000", rail, paid(1)).want(t, http.StatusNotFound)
 	r.report(id, rail, `{}`).want(t, http.StatusBadRequest)
 	r.report(id, "", paid(1)).want(t, http.StatusUnauthorized)
 	for labels, want := range map[string]string{

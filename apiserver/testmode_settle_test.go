@@ -62,7 +62,7 @@ func TestRefusedReportsOfATestSession(t *testing.T) {
 	for _, path := range []string{settleTest(id), settleTest("x"), settleTest(otherID(id))} {
 		r.call(http.MethodPost, path, live, "{").wantError(t, http.StatusNotFound, otherMode) // whatever it asks for
 	}
-	for _, path := range []string{settleTest("x"), settleTest("ps_00000000000000000000000000"), settleTest("ps_test00000000000000000000000000")} {
+	for _, path := range []string{settleTest("x"), settleTest("ps_aaaaaaaaaaaa000000000000000000"), settleTest("ps_testaaaaaaaaaaaa000000000000000000")} {
 		r.call(http.MethodPost, path, key, "").wantError(t, http.StatusNotFound, "session not found")
 	}
 	r.call(http.MethodPost, settleTest(id), stranger, "").wantError(t, http.StatusNotFound, "session not found")

@@ -168,7 +168,7 @@ func TestATestKeyStaysOne(t *testing.T) {
 	for refused, want := range map[string]int{
 		key: 401, second: 401, "mk_live_" + third[8:]: 401, suspended: 403, disabled: 401, foreign: 401, orphan: 401,
 	} {
-		for _, path := range []string{sessions, settleTest("ps_test00000000000000000000000000")} {
+		for _, path := range []string{sessions, settleTest("ps_testaaaaaaaaaaaa000000000000000000")} {
 			r.call(http.MethodPost, path, refused, `{"amountCents": 1}`).want(t, want)
 		}
 	}

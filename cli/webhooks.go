@@ -208,7 +208,7 @@ func (p *plugin) resendCommand() *cobra.Command {
 		Short: "Send dead letters again",
 		Long: "Send dead letters again, with the same ids and bytes, through a pod of the dispatcher: it needs the right to exec into it.\n\n" +
 			"Those of a disabled endpoint are not sent: repair it, and add --resume.",
-		Example: "  kubectl merchant webhooks resend evt_2bK3v9x0a7c2qdB1mN8pR5tW4z_ended\n" +
+		Example: "  kubectl merchant webhooks resend evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended\n" +
 			"  kubectl merchant webhooks resend --merchant shops/acme-coffee --resume",
 	}
 	flags := cmd.Flags()

@@ -16,6 +16,7 @@ func TestIDIsFixedForever(t *testing.T) {
 	for uid, want := range map[types.UID]string{
 		"5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1": "45tolpnyxhz4",
 		"0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e": "2yylmkzckvhj",
+		"uid-1799671":                          "a4cmffab4vgd", // after test6bcredpe
 	} {
 		if got := published.ID(uid); got != want {
 			t.Errorf("ID(%s) = %s, want %s", uid, got, want)

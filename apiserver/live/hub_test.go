@@ -134,7 +134,7 @@ func TestSessionsThatExpireOrVanish(t *testing.T) {
 	w := watch(t, hub, id)
 	wantEnded(t, w, session.Expired) // nobody else looks at it
 
-	gone := watch(t, hub, session.NewID(7))
+	gone := watch(t, hub, session.NewID("abcdefgh2345", false))
 	select {
 	case <-gone.Ended():
 		if _, err := gone.Session(); err == nil {

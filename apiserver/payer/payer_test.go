@@ -22,7 +22,7 @@ func newPages(t *testing.T) *Pages {
 
 // newPayment is a payment with everything that a page can show.
 func newPayment(status session.Status) *Payment {
-	id := session.NewID(5)
+	id := session.NewID("abcdefgh2345", false)
 	return &Payment{
 		ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: status, ExpiresIn: 871*time.Second + 1,
 		Payload: "pay://qr/" + id.String(), QRText: "pay://qr/" + id.String(),

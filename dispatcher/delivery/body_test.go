@@ -165,7 +165,7 @@ func charge() session.Charge {
 // event is of a session of the charge that has reached the status.
 func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outbox.Event {
 	t.Helper()
-	id, err := session.ParseID("ps_0a4fK9sQ2mX7pL1vB8nR3tY6wZ")
+	id, err := session.ParseID("ps_qrstuvwxyz23X7pL1vB8nR3tY6wZaa")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outb
 		Charge: charge(), CreatedAt: created, ExpiresAt: expires,
 	}}
 	out := outbox.Event{
-		ID: "evt_0a4fK9sQ2mX7pL1vB8nR3tY6wZ_ended", Kind: kind, MerchantID: merchantID, MerchantName: "Acme Coffee",
+		ID: "evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended", Kind: kind, MerchantID: merchantID, MerchantName: "Acme Coffee",
 		OccurredAt: created, Session: news,
 	}
 	if status.Final() {

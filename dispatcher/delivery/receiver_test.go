@@ -154,7 +154,7 @@ func send(t testing.TB, options delivery.Options, request delivery.Request) deli
 func attempt(url string) delivery.Request {
 	return delivery.Request{
 		URL:     url,
-		ID:      "evt_0a4fK9sQ2mX7pL1vB8nR3tY6wZ_ended",
+		ID:      "evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended",
 		Body:    []byte(`{"type":"session.completed"}`),
 		Secrets: []published.SigningSecret{published.NewSigningSecret()},
 		Now:     time.Now(),

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-const sessionID = "ps_07ABCDEFGHIJKLMNOPQRSTUVWX"
+const sessionID = "ps_abcdefgh2345GHIJKLMNOPQRSTUVWX"
 
 // Receivers keep these ids to know an event again, so they must not change.
 func TestSessionEventIDs(t *testing.T) {
@@ -21,7 +21,7 @@ func TestSessionEventIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin = "evt_07ABCDEFGHIJKLMNOPQRSTUVWX_"
+	const begin = "evt_abcdefgh2345GHIJKLMNOPQRSTUVWX_"
 	for mark, want := range map[outbox.Mark]string{
 		outbox.MarkCreated:          "created",
 		outbox.MarkEnded:            "ended",

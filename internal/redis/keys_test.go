@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -37,12 +38,14 @@ func TestPrimariesHaveEqualNumbersOfBuckets(t *testing.T) {
 	}
 }
 
-func TestKeysBeginWithTheBucketAsASessionIDHasIt(t *testing.T) {
-	id, err := session.ParseID("ps_1f0123456789abcdefghijklmn")
+// A session's key is in the bucket of the merchant that its id names.
+func TestKey_OfASession(t *testing.T) {
+	id, err := session.ParseID("ps_abcdefgh2345456789abcdefghijkl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key := redis.KeyspaceOf(id.Bucket()).Key(redis.SessionKey, id.String()); !strings.HasPrefix(key, "{b1f") || !strings.HasSuffix(key, "}:session:"+id.String()) {
-		t.Errorf("the key is %s", key)
+	key, bucket := redis.KeyspaceOf(id.Bucket()).Key(redis.SessionKey, id.String()), fmt.Sprintf("{b%02x", session.BucketOf("abcdefgh2345"))
+	if !strings.HasPrefix(key, bucket) || !strings.HasSuffix(key, "}:session:"+id.String()) {
+		t.Errorf("the key is %s, want it in %s", key, bucket)
 	}
 }

@@ -9,12 +9,12 @@ import (
 func BenchmarkNewID(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = session.NewID(7)
+		_ = session.NewID("abcdefgh2345", false)
 	}
 }
 
 func BenchmarkParseID(b *testing.B) {
-	text := session.NewID(7).String()
+	text := session.NewID("abcdefgh2345", false).String()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := session.ParseID(text); err != nil {

@@ -2,58 +2,47 @@ package session
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"strconv"
 	"strings"
 )
 
 const (
-	idLabel      = "ps_"
-	testIDLabel  = "ps_test"
-	bucketLength = 2
-	randomLength = 24
+	idLabel        = "ps_"
+	testIDLabel    = "ps_test" // no merchant id begins with "test"
+	merchantLength = 12
+	randomLength   = 18
 
+	base32 = "abcdefghijklmnopqrstuvwxyz234567"
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
 // ErrMalformedID says that a text is not a session id. It never quotes the text.
 var ErrMalformedID = errors.New("not a well-formed session id")
 
-// ID names a session: ps_<bucket: 2 lower-case hex digits><24 base62 characters>, in test mode ps_test and the same. The 142 random
-// bits are a payer's capability to read the status. IDs are comparable; the zero ID names no
+// ID names a session: ps_<merchant id><18 base62 characters>, in test mode ps_test and the same. The 107 random bits are a payer's
+// capability to read the status; the merchant id says in which account the session is. IDs are comparable; the zero ID names no
 // session, and its String is empty.
 type ID struct{ text string }
 
-// NewID returns a fresh random ID in the bucket.
-func NewID(bucket Bucket) ID { return newID(idLabel, bucket) }
-
-// NewTestID is NewID for a session of test mode.
-func NewTestID(bucket Bucket) ID { return newID(testIDLabel, bucket) }
-
-func newID(label string, bucket Bucket) ID {
-	text := make([]byte, 0, len(label)+bucketLength+randomLength)
-	text = append(text, label...)
-	text = hex.AppendEncode(text, []byte{byte(bucket % Buckets)})
-	return ID{string(appendBase62(text, randomLength))}
+// NewID returns a fresh random ID of a session of the merchant, whose id is bare.
+func NewID(merchantID string, testMode bool) ID {
+	label := idLabel
+	if testMode {
+		label = testIDLabel
+	}
+	text := make([]byte, 0, len(testIDLabel)+merchantLength+randomLength)
+	return ID{string(appendBase62(append(append(text, label...), merchantID...), randomLength))}
 }
 
 // ParseID reads an ID. The error is ErrMalformedID whatever is wrong.
 func ParseID(s string) (ID, error) {
-	rest, labelled := strings.CutPrefix(s, idLabel)
-	if test, ok := strings.CutPrefix(s, testIDLabel); ok {
-		rest = test
+	rest, ok := strings.CutPrefix(s, testIDLabel)
+	if !ok {
+		rest, ok = strings.CutPrefix(s, idLabel)
 	}
-	if !labelled || len(rest) != bucketLength+randomLength {
+	if !ok || len(rest) != merchantLength+randomLength ||
+		!consistsOf(base32, rest[:merchantLength]) || !consistsOf(base62, rest[merchantLength:]) {
 		return ID{}, ErrMalformedID
-	}
-	if _, ok := parseBucket(rest[:bucketLength]); !ok {
-		return ID{}, ErrMalformedID
-	}
-	for i := bucketLength; i < len(rest); i++ {
-		if strings.IndexByte(base62, rest[i]) < 0 {
-			return ID{}, ErrMalformedID
-		}
 	}
 	return ID{s}, nil
 }
@@ -64,26 +53,31 @@ func (id ID) String() string { return id.text }
 // IsZero reports whether the ID names no session.
 func (id ID) IsZero() bool { return id.text == "" }
 
-// Bucket returns the bucket the session is in, 0 for the zero ID.
-func (id ID) Bucket() Bucket {
+// MerchantID returns the bare id of the merchant in the ID, empty for the zero ID.
+func (id ID) MerchantID() string {
 	if id.IsZero() {
-		return 0
+		return ""
 	}
-	start := len(id.text) - randomLength - bucketLength
-	bucket, _ := parseBucket(id.text[start : start+bucketLength])
-	return bucket
+	random := len(id.text) - randomLength
+	return id.text[random-merchantLength : random]
 }
+
+// Account returns the account that the session is in.
+func (id ID) Account() string { return Account(id.MerchantID(), id.TestMode()) }
+
+// Bucket returns the bucket of the account.
+func (id ID) Bucket() Bucket { return BucketOf(id.MerchantID()) }
 
 // TestMode reports whether the session is of test mode.
 func (id ID) TestMode() bool { return strings.HasPrefix(id.text, testIDLabel) }
 
-// parseBucket reads two hex digits. Only one spelling is accepted, for an ID is part of a key.
-func parseBucket(digits string) (Bucket, bool) {
-	bucket, err := strconv.ParseUint(digits, 16, 8)
-	if err != nil || bucket >= Buckets || strings.ToLower(digits) != digits {
-		return 0, false
+func consistsOf(alphabet, text string) bool {
+	for i := range len(text) {
+		if strings.IndexByte(alphabet, text[i]) < 0 {
+			return false
+		}
 	}
-	return Bucket(bucket), true
+	return true
 }
 
 // appendBase62 appends n characters, each uniformly random. Bytes of 248 and above are drawn again,
@@ -105,8 +99,7 @@ func appendBase62(text []byte, n int) []byte {
 	}
 }
 
-// Buckets is how many buckets there are. It is part of every session id and every key in Redis:
-// changing it loses all of them.
+// Buckets is how many buckets there are. It is part of every key in Redis: changing it loses all of them.
 const Buckets = 64
 
 // Bucket is one of the partitions of Redis. All state of one merchant is in one bucket, so that

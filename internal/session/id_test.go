@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-const validID = "ps_3f0123456789ABCDEFGHIJabcd"
+const validID = "ps_abcdefgh2345GHIJKabcd012345678"
 
 func TestBucketOfIsFNV(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -32,41 +32,41 @@ func TestBucketOfIsFNV(t *testing.T) {
 	}
 }
 
-func TestNewIDsParseAndKeepTheirBucket(t *testing.T) {
-	shape := map[bool]*regexp.Regexp{
-		false: regexp.MustCompile(`^ps_[0-3][0-9a-f][0-9A-Za-z]{24}$`), true: regexp.MustCompile(`^ps_test[0-3][0-9a-f][0-9A-Za-z]{24}$`),
-	}
+// A session id names the account of its session.
+func TestNewID_Parses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		bucket := session.Bucket(rapid.IntRange(0, session.Buckets-1).Draw(t, "bucket"))
-		id, testMode := session.NewID(bucket), rapid.Bool().Draw(t, "testMode")
+		merchantID := rapid.StringMatching(`[a-su-z2-7][a-z2-7]{11}`).Draw(t, "merchant id") // never test
+		testMode, label := rapid.Bool().Draw(t, "test mode"), "ps_"
 		if testMode {
-			id = session.NewTestID(bucket)
+			label = "ps_test"
 		}
-		if !shape[testMode].MatchString(id.String()) || id.TestMode() != testMode {
-			t.Fatalf("bucket %d, test mode %t: %s", bucket, testMode, id)
+		id := session.NewID(merchantID, testMode)
+		if !regexp.MustCompile("^" + label + merchantID + "[0-9A-Za-z]{18}$").MatchString(id.String()) {
+			t.Fatalf("merchant %s, test mode %t: %s", merchantID, testMode, id)
 		}
 		parsed, err := session.ParseID(id.String())
-		if err != nil || parsed != id || parsed.Bucket() != bucket {
-			t.Fatalf("ParseID(%s) = %s in bucket %d, %v", id, parsed, parsed.Bucket(), err)
+		if err != nil || parsed != id || parsed.MerchantID() != merchantID || parsed.TestMode() != testMode ||
+			parsed.Bucket() != session.BucketOf(merchantID) || parsed.Account() != session.Account(merchantID, testMode) {
+			t.Fatalf("ParseID(%s) = %s of merchant %s, test mode %t, %v", id, parsed, parsed.MerchantID(), parsed.TestMode(), err)
 		}
 	})
 }
 
 func TestNewIDsNeverRepeatAndUseTheWholeAlphabet(t *testing.T) {
-	const n = 20_000
+	const n = 26_000
 	seen := make(map[session.ID]bool, n)
 	var counts [256]int
 	for range n {
-		id := session.NewID(7)
+		id := session.NewID("abcdefgh2345", false)
 		if seen[id] {
 			t.Fatalf("%s came twice", id)
 		}
 		seen[id] = true
-		for _, c := range []byte(id.String()[5:]) {
+		for _, c := range []byte(id.String()[15:]) {
 			counts[c]++
 		}
 	}
-	// 480,000 characters over 62: each expected 7,742 times with a standard deviation of 87. A modulo
+	// 468,000 characters over 62: each expected 7,548 times with a standard deviation of 87. A modulo
 	// bias would lift some by a quarter.
 	for c, count := range counts {
 		if count != 0 && (count < 7_000 || count > 8_500) {
@@ -89,14 +89,13 @@ func TestParseIDRefuses(t *testing.T) {
 		"two labels":              "ps_testtest" + validID[3:],
 		"another mode":            "ps_live" + validID[3:],
 		"half a label":            "ps_tes" + validID[3:],
-		"a bucket beyond 63":      "ps_40" + validID[5:],
-		"an upper-case bucket":    "ps_3F" + validID[5:],
-		"a bucket with a sign":    "ps_+1" + validID[5:],
-		"a bucket that is no hex": "ps_0g" + validID[5:],
-		"a slash":                 validID[:10] + "/" + validID[11:],
-		"a NUL":                   validID[:10] + "\x00" + validID[11:],
-		"a closing brace":         validID[:10] + "}" + validID[11:],
-		"a letter of two bytes":   validID[:10] + "é" + validID[12:],
+		"an upper-case merchant":  "ps_Abcdefgh2345" + validID[15:],
+		"a merchant with a 1":     "ps_abcdefgh2341" + validID[15:],
+		"a merchant with a colon": "ps_abcdefgh:345" + validID[15:],
+		"a slash":                 validID[:20] + "/" + validID[21:],
+		"a NUL":                   validID[:20] + "\x00" + validID[21:],
+		"a closing brace":         validID[:20] + "}" + validID[21:],
+		"a letter of two bytes":   validID[:20] + "é" + validID[22:],
 		"a newline at the end":    validID[:len(validID)-1] + "\n",
 		"something very long":     strings.Repeat(validID, 1000),
 	} {
@@ -109,13 +108,13 @@ func TestParseIDRefuses(t *testing.T) {
 
 func TestTheZeroIDNamesNothing(t *testing.T) {
 	var id session.ID
-	if !id.IsZero() || id.String() != "" || id.Bucket() != 0 || fmt.Sprint(id) != "" {
-		t.Errorf("zero ID: %q in bucket %d", id, id.Bucket())
+	if !id.IsZero() || id.String() != "" || id.MerchantID() != "" || id.TestMode() || fmt.Sprint(id) != "" {
+		t.Errorf("zero ID: %q of merchant %q", id, id.MerchantID())
 	}
 }
 
 func FuzzParseID(f *testing.F) {
-	for _, seed := range []string{"", validID, "ps_test" + validID[3:], "ps_40" + validID[5:], validID[:28], strings.ToUpper(validID)} {
+	for _, seed := range []string{"", validID, "ps_test" + validID[3:], "ps_Z" + validID[4:], validID[:32], strings.ToUpper(validID)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -126,9 +125,8 @@ func FuzzParseID(f *testing.F) {
 			}
 			return
 		}
-		if id.String() != s || id.Bucket() >= session.Buckets || fmt.Sprintf("%02x", uint8(id.Bucket())) != s[len(s)-26:len(s)-24] ||
-			id.TestMode() != strings.HasPrefix(s, "ps_test") {
-			t.Fatalf("ParseID(%q) = %s in bucket %d", s, id, id.Bucket())
+		if id.String() != s || id.MerchantID() != s[len(s)-30:len(s)-18] || id.TestMode() != strings.HasPrefix(s, "ps_test") {
+			t.Fatalf("ParseID(%q) = %s of merchant %s", s, id, id.MerchantID())
 		}
 	})
 }

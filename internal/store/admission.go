@@ -105,6 +105,11 @@ func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Poli
 
 func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
 
+// owns reports whether the id is of a session of the account.
+func (a *Admission) owns(id session.ID) bool {
+	return id.MerchantID() == a.MerchantID && id.TestMode() == a.TestMode
+}
+
 func (a *Admission) account() string { return session.Account(a.MerchantID, a.TestMode) }
 
 // merchantCall is the call of a merchant's request.

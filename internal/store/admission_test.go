@@ -23,14 +23,14 @@ var operations = map[string]func(context.Context, *services, store.Admission) (s
 		return admitted, err
 	},
 	"read": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Session(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		admitted, _, err := s.Session(ctx, asks, session.NewID(asks.MerchantID, false))
 		if errors.Is(err, store.ErrNotFound) {
 			err = nil // admitted, which is the question here
 		}
 		return admitted, err
 	},
 	"cancel": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Cancel(ctx, asks, session.NewID(session.BucketOf(asks.MerchantID)))
+		admitted, _, err := s.Cancel(ctx, asks, session.NewID(asks.MerchantID, false))
 		if errors.Is(err, store.ErrNotFound) {
 			err = nil
 		}

@@ -85,7 +85,7 @@ func TestSessionsThatAreNotTheCallersAreNotCancelled(t *testing.T) {
 	}{
 		"of a merchant in the same bucket": {neighbour, own},
 		"of a merchant in another bucket":  {stranger, own},
-		"never made":                       {owner, session.NewID(own.Bucket())},
+		"never made":                       {owner, session.NewID(own.MerchantID(), false)},
 		"no id at all":                     {owner, session.ID{}},
 	} {
 		admitted, got, err := s.Cancel(t.Context(), test.asks, test.id)

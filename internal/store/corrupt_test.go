@@ -95,7 +95,7 @@ func TestKeysOfAnotherTypeAreCorruptAndNotOverwritten(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	asks := merchant()
-	id := session.NewID(session.BucketOf(asks.MerchantID))
+	id := session.NewID(asks.MerchantID, false)
 	key := bucketTag(asks.MerchantID) + "session:" + id.String()
 	if err := c.Set(t.Context(), key, "text", time.Hour).Err(); err != nil {
 		t.Fatal(err)

@@ -44,14 +44,13 @@ type Created struct {
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
-	script, newID := createScript, session.NewID
+	script := createScript
 	if admission.TestMode {
-		newID = session.NewTestID
 		if outcome, acts := session.TestOutcomeOf(wanted.Charge.AmountCents); acts {
 			script, wanted.Lifetime = createActingScript, cmp.Or(outcome.Lifetime, wanted.Lifetime)
 		}
 	}
-	id := newID(session.BucketOf(admission.MerchantID))
+	id := session.NewID(admission.MerchantID, admission.TestMode)
 	var call merchantCall
 	s.createCall(&call, &admission, &wanted, id)
 	reply, err := s.redis.RunCall(ctx, script, &call.Call)
@@ -135,9 +134,9 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 	if err := reply.Err(); err != nil {
 		return Created{}, err
 	}
-	found := ownedBy(admission.account(), &fields)
+	exists := found(&fields)
 	original, err := sessionOf(id, &fields)
-	if !found || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
+	if !exists || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
 		original, err = s.original(ctx, space, id)
 	}
 	if err != nil {

@@ -111,8 +111,8 @@ func TestSessionsThatAreNotTheCallersAreNotFound(t *testing.T) {
 	}{
 		"of a merchant in the same bucket": {neighbour, own},
 		"of a merchant in another bucket":  {stranger, own},
-		"never made":                       {owner, session.NewID(own.Bucket())},
-		"of another bucket":                {owner, session.NewID((own.Bucket() + 1) % session.Buckets)},
+		"never made":                       {owner, session.NewID(own.MerchantID(), false)},
+		"never made, of another merchant":  {owner, session.NewID(stranger.MerchantID, false)},
 		"no id at all":                     {owner, session.ID{}},
 	} {
 		admitted, read, err := s.Session(t.Context(), test.asks, test.id)
@@ -126,7 +126,7 @@ func TestSessionsThatAreNotTheCallersAreNotFound(t *testing.T) {
 			t.Errorf("%s: the time is not told", desc)
 		}
 	}
-	for desc, id := range map[string]session.ID{"never made": session.NewID(0), "no id at all": {}} {
+	for desc, id := range map[string]session.ID{"never made": session.NewID("aaaaaaaaaaaa", false), "no id at all": {}} {
 		asks := payer()
 		quota, read, err := s.PublicSession(t.Context(), asks, id)
 		if !errors.Is(err, store.ErrNotFound) || read != (store.PublicSession{}) || quota.Remaining != asks.Limit.Burst-1 {

@@ -14,12 +14,13 @@ import (
 // before. Errors are those of Session, and ErrSessionEnded when the session has ended otherwise: then
 // the session is returned as well.
 func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	// In the merchant's own bucket, as with Session.
+	if !admission.owns(id) {
+		return s.admitForeign(ctx, admission)
+	}
 	var call merchantCall
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text(admission.account())
 	call.Text(cancelRules)
 	reply, err := s.redis.RunCall(ctx, cancelScript, &call.Call)
 	if err != nil {

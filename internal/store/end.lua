@@ -1,19 +1,16 @@
 --- cancel
 -- Cancels a session for its merchant.
--- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the merchant id,
--- ARGV[6] the rules.
+-- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the rules.
 
 if refusal then
   return refusal .. moment
 end
 local s = sessions(KEYS[5], KEYS[6])
 local fields = s.read(KEYS[3], KEYS[4])
--- Two merchants may share a bucket, so the key alone does not say whose session this is.
-local owner = string.match(fields[RECORD] or '', '^[^ ]*')
-if not fields[RECORD] or owner ~= ARGV[5] then
+if not fields[RECORD] then
   return 'NOT_FOUND' .. moment
 end
-local decision = s.decide(ARGV[6], 'unknown', fields, true)
+local decision = s.decide(ARGV[5], 'unknown', fields, true)
 if not decision then
   return 'CORRUPT' .. moment
 end

@@ -29,7 +29,7 @@ func assertUnavailable(t *testing.T, s *services) {
 	})
 	all := map[string]func(context.Context) error{
 		"public read": func(ctx context.Context) error {
-			_, _, err := s.PublicSession(ctx, payer(), session.NewID(0))
+			_, _, err := s.PublicSession(ctx, payer(), session.NewID("aaaaaaaaaaaa", false))
 			return err
 		},
 		"create with a key": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },

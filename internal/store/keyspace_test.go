@@ -88,7 +88,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	// No two merchants of this test share a key, so whatever else bears the merchant's id is a key
 	// nobody knows of.
 	keys := c.Keys(t.Context(), "*"+asks.MerchantID+"*").Val()
-	if len(keys) != 3 { // rate and two idem
+	if len(keys) != 5 { // rate, two idem and two sessions
 		t.Errorf("keys with the merchant's id: %v", keys)
 	}
 }

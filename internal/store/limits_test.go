@@ -43,7 +43,7 @@ func TestPublicReadsAreLimitedBeforeTheSessionIsLookedUp(t *testing.T) {
 	created := mustCreate(t, s, merchant(), newSession())
 	for desc, id := range map[string]session.ID{
 		"a session":               created.Session.ID,
-		"one that does not exist": session.NewID(created.Session.ID.Bucket()),
+		"one that does not exist": session.NewID(created.Session.ID.MerchantID(), false),
 	} {
 		asks := with(payer(), func(p *store.PublicAdmission) { p.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 5} })
 		passed := 0

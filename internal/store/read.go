@@ -14,8 +14,9 @@ import (
 // Session reads a session of the asking merchant, expiring it first if it is due. Errors are those
 // of Admit and ErrNotFound, which also stands for another merchant's session and for the zero ID.
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	// In the merchant's own bucket, whatever bucket the id names: sessions of merchants in
-	// other buckets cannot be reached from here at all.
+	if !admission.owns(id) {
+		return s.admitForeign(ctx, admission)
+	}
 	var call merchantCall
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
@@ -29,12 +30,20 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 		return admitted, session.Session{}, err
 	}
 	fields := reply.List()
-	// Two merchants may share a bucket, so the key alone does not say whose session this is.
-	if !ownedBy(admission.account(), &fields) {
+	if !found(&fields) {
 		return admitted, session.Session{}, ErrNotFound
 	}
 	read, err := sessionOf(id, &fields)
 	return admitted, read, err
+}
+
+// admitForeign answers a request for a session that the id says is another account's: as one that does not exist.
+func (s *Store) admitForeign(ctx context.Context, admission Admission) (Admitted, session.Session, error) {
+	admitted, err := s.Admit(ctx, admission)
+	if err == nil {
+		err = ErrNotFound
+	}
+	return admitted, session.Session{}, err
 }
 
 // PublicAdmission is who asks without a key.
@@ -107,7 +116,7 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 func publicSessionOf(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
 	read := PublicSession{Status: statusOf(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
-	if reply.Err() != nil || !ok || record.TestMode != id.TestMode() {
+	if reply.Err() != nil || !ok || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() {
 		return PublicSession{}, redis.ErrCorrupt
 	}
 	read.MerchantID, read.TestMode, read.MerchantName = record.MerchantID, record.TestMode, record.MerchantName

@@ -2,7 +2,6 @@ package store
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -33,11 +32,8 @@ const (
 	eventFields = "'f', 's', 'x', 'e', 'r', 'y', 'v', 'w'"
 )
 
-// ownedBy reports whether it is a session of the account, whatever else is wrong with it. One that is missing is nobody's.
-func ownedBy(account string, fields *redis.Reply) bool {
-	owner, _, _ := strings.Cut(fields.TextAt(recordAt), " ")
-	return owner == account
-}
+// found reports whether there is a session, whatever is wrong with it.
+func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
 
 // sessionOf decodes the fields in the order of sessionFields.
 func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
@@ -51,7 +47,7 @@ func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read.Charge.CustomerEmail = fields.OptionalText()
 	read.PaymentRef, read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalText(), fields.OptionalMillis()
 	record.Complete(&read)
-	if !ok || record.TestMode != id.TestMode() || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
+	if !ok || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
 		return session.Session{}, redis.ErrCorrupt
 	}
 	return read, nil

@@ -198,7 +198,7 @@ func TestPaymentsOfCancelledAndExpiredSessionsAreLate(t *testing.T) {
 
 func TestPaymentsOfNoSession(t *testing.T) {
 	s := open(t, shared.URL())
-	for desc, id := range map[string]session.ID{"never made": session.NewID(7), "no id at all": {}} {
+	for desc, id := range map[string]session.ID{"never made": session.NewID("abcdefgh2345", false), "no id at all": {}} {
 		got, err := s.Settle(t.Context(), id, paid("a"))
 		if !errors.Is(err, store.ErrNotFound) || !cmp.Equal(got, store.Settlement{}, sameSession) {
 			t.Errorf("%s: %+v, %v; want ErrNotFound", desc, got, err)

@@ -118,8 +118,6 @@ func TestASweepPassesOverWhatHasEnded(t *testing.T) {
 		"a merchant's":   func(id session.ID) { _, _, err := s.Session(t.Context(), asks, id); must(t, err) },
 		"a replay":       func(session.ID) { mustCreate(t, s, asks, replayed) },
 		"a late wish":    func(id session.ID) { _, _, _ = s.Cancel(t.Context(), asks, id) },
-		"a stranger's":   func(id session.ID) { _, _, _ = s.Session(t.Context(), merchantOf(7), id) },
-		"a strange wish": func(id session.ID) { _, _, _ = s.Cancel(t.Context(), merchantOf(7), id) },
 	} {
 		wanted := newSession()
 		expires := !slices.Contains([]string{"a payment", "a failure", "a cancellation"}, desc)

@@ -84,8 +84,7 @@ func TestTheModesOfAMerchantShareNoLimit(t *testing.T) {
 			t.Errorf("test mode %t is exhausted: the other mode gets %v", testMode, err)
 		}
 		reads := with(payer(), func(p *store.PublicAdmission) { p.Limit = one })
-		bucket := session.Bucket(7)
-		spent, fresh := session.NewID(bucket), session.NewTestID(bucket)
+		spent, fresh := session.NewID(asks.MerchantID, false), session.NewID(asks.MerchantID, true)
 		if testMode {
 			spent, fresh = fresh, spent
 		}

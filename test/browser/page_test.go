@@ -56,7 +56,7 @@ func TestEachStateIsAccessible(t *testing.T) {
 			t.Parallel()
 			page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Height: 640, Language: language})
 			page.AllowErrors("404")
-			if status := page.Open(pageURL("ps_00" + strings.Repeat("x", 24))); status != http.StatusNotFound {
+			if status := page.Open(pageURL("ps_aaaaaaaaaaaa" + strings.Repeat("x", 18))); status != http.StatusNotFound {
 				t.Errorf("status %d", status)
 			}
 			checkAccessible(t, page, language)

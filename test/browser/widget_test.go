@@ -140,7 +140,7 @@ func TestWidget_Amount(t *testing.T) {
 func TestWidget_UnknownSession(t *testing.T) {
 	t.Parallel()
 	newShop(t)
-	id := "ps_00" + strings.Repeat("y", 24)
+	id := "ps_aaaaaaaaaaaa" + strings.Repeat("y", 18)
 	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordChanges})
 	page.AllowErrors("404")
 	page.Open(newShopPage(t, "en", fmt.Sprintf(`<payment-session id="one" session-id="%s" currency="EUR"></payment-session>`, id)))
@@ -175,7 +175,7 @@ func TestWidget_NoSessionID(t *testing.T) {
 func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	ids := map[string]string{"NOT_FOUND": "ps_00" + strings.Repeat("x", 24)}
+	ids := map[string]string{"NOT_FOUND": "ps_aaaaaaaaaaaa" + strings.Repeat("x", 18)}
 	for _, state := range states {
 		ids[state] = s.charge(t)
 		if state != "PENDING" {

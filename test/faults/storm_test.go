@@ -68,7 +68,7 @@ func newStorm(t *testing.T, replicas, dispatchers int) *storm {
 // settlesEverywhere waits until each replica has heard that the rail may settle.
 func (s *deployment) settlesEverywhere(rail string) {
 	s.t.Helper()
-	path := "/internal/v1/sessions/" + session.NewID(0).String() + "/settlement"
+	path := "/internal/v1/sessions/" + session.NewID("aaaaaaaaaaaa", false).String() + "/settlement"
 	for _, r := range s.replicas {
 		client := newCaller()
 		eventually(s.t, r.name+" knows the rail", func() bool {

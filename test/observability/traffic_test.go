@@ -58,7 +58,7 @@ func (i *installation) traffic() error {
 		{http.MethodGet, fixture.Sessions + "/" + id, key},
 		{http.MethodGet, fixture.Sessions + "/" + id, badKey},
 		{http.MethodGet, fixture.Sessions + "/" + id + "/nothing", key},
-		{http.MethodGet, publicSessions + "ps_test00abcdefghijklmnopqrstuvwx", ""},
+		{http.MethodGet, publicSessions + "ps_testaaaaaaaaaaaaghijklmnopqrstuvwx", ""},
 		{"BREW", fixture.Sessions + "/" + id, key},
 		{http.MethodOptions, fixture.Sessions + "/" + id, ""},
 		{http.MethodPost, fixture.Sessions + "/" + id + "/cancel", key},
@@ -147,7 +147,7 @@ func (i *installation) damage() error {
 	ctx := context.Background()
 	redis := goredis.NewClient(&goredis.Options{Addr: i.Redis.Addr(), Protocol: 2, DisableIdentity: true})
 	defer func() { _ = redis.Close() }()
-	const id = "ps_00abcdefghijklmnopqrstuvwx"
+	const id = "ps_aaaaaaaaaaaaghijklmnopqrstuvwx"
 	cookie := "00" + strings.Repeat("A", 43) // of a login in bucket 0
 	login := fmt.Sprintf("{b00m}:login:%x", sha256.Sum256([]byte(cookie)))
 	for _, key := range []string{"{b00m}:session:" + id, "{b01k}:due", login} {

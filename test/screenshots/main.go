@@ -28,7 +28,7 @@ func main() {
 }
 
 // A session that never was, so that each run writes the same pictures.
-const sessionID = "ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH"
+const sessionID = "ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"
 
 func run(directory string) error {
 	pages, err := payer.New()

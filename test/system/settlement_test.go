@@ -150,7 +150,7 @@ func TestSettlementIsForRailsOnly(t *testing.T) {
 	s.want(s.settle(0, key, id, body), http.StatusUnauthorized)
 	s.want(s.settle(0, stranger, id, body), http.StatusForbidden)
 	s.want(s.send(shared.replicas[0].Internal, http.MethodGet, sessions+"/"+id, key, ""), http.StatusNotFound)
-	s.want(s.settle(0, rail, session.NewID(0).String(), body), http.StatusNotFound)
+	s.want(s.settle(0, rail, session.NewID("aaaaaaaaaaaa", false).String(), body), http.StatusNotFound)
 	s.want(s.settle(0, rail, id, `{"paymentRef":"card-1"}`), http.StatusBadRequest)
 	s.wantStatus(key, id, "PENDING")
 }

@@ -126,7 +126,7 @@ func TestWhatTheDispatcherMayDo(t *testing.T) {
 	assertMayPost(t, account, false, settlement)
 }
 
-const settlement = "/internal/v1/sessions/ps_00abcdefghijklmnopqrstuvwx/settlement"
+const settlement = "/internal/v1/sessions/ps_aaaaaaaaaaaaghijklmnopqrstuvwx/settlement"
 
 func TestWhatARailMayDo(t *testing.T) {
 	install(t, "crd")

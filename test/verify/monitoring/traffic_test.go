@@ -108,8 +108,8 @@ func (tr *traffic) send() {
 	}
 
 	// What no role would write there: a request gets an error.
-	tr.redis("SET {b00m}:session:ps_00abcdefghijklmnopqrstuvwx text")
-	tr.call(api, http.MethodGet, "/api/v1/public/sessions/ps_00abcdefghijklmnopqrstuvwx", "", "")
+	tr.redis("SET {b00m}:session:ps_aaaaaaaaaaaaghijklmnopqrstuvwx text")
+	tr.call(api, http.MethodGet, "/api/v1/public/sessions/ps_aaaaaaaaaaaaghijklmnopqrstuvwx", "", "")
 }
 
 // charge returns the id of a new session, or nothing when the merchant is over its limit.

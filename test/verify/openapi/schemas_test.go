@@ -11,9 +11,9 @@ import (
 // What a field is may depend on another; the documents say so without the boolean schemas that generators refuse.
 func TestTheSchemasShowFieldsThatGoTogether(t *testing.T) {
 	const (
-		pending = `"sessionId":"ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH","status":"PENDING"`
-		ended   = `"sessionId":"ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH","status":"COMPLETED"`
-		session = `,"amountCents":1250,"createdAt":1795246260000,"expiresAt":1795247160000,"qrPayload":"pay://qr/ps_1f4kZ0aQ7mT2xV9bLrYc8WdNeH"`
+		pending = `"sessionId":"ps_abcdefgh2345T2xV9bLrYc8WdNeHq7","status":"PENDING"`
+		ended   = `"sessionId":"ps_abcdefgh2345T2xV9bLrYc8WdNeHq7","status":"COMPLETED"`
+		session = `,"amountCents":1250,"createdAt":1795246260000,"expiresAt":1795247160000,"qrPayload":"pay://qr/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"`
 	)
 	for _, test := range []struct {
 		document, schema, value string
