@@ -6,6 +6,7 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,33 +53,50 @@ type Reconciler struct {
 
 // Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
 func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
-	return reconciler.Reconcile(ctx, r.Base, apiKey, reconciler.Steps[*v1alpha1.ApiKey, *plan]{
-		Restrict: r.restrict,
-		Plan:     r.plan,
-		Confirm:  r.confirm,
-		Apply:    r.apply,
-		Report:   r.report,
-		Withdraw: r.withdraw,
-	})
+	if !apiKey.DeletionTimestamp.IsZero() {
+		return reconciler.Finish(r.withdraw(ctx, apiKey))
+	}
+	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
+	restricted, err := r.restrict(ctx, apiKey)
+	if err != nil {
+		return reconciler.Finish(err)
+	}
+	if restricted {
+		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
+	}
+	if wait := r.Wait(apiKey); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
+	added, unfinalized := r.AddFinalizer(ctx, apiKey)
+	p, err := r.plan(ctx, apiKey, added)
+	if err == nil {
+		err = r.apply(ctx, p)
+	}
+	next, err := r.report(ctx, p, errors.Join(err, unfinalized))
+	return r.Finish(apiKey, next, err)
 }
 
-// plan decides from the caches. It is certain for the first key of a new ApiKey, because all writes are creations,
-// which fail if anything exists. If the cached Merchant is outdated, another key follows. An externally generated key
-// cannot be followed by another, so it is not certain.
-func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bool) (p *plan, certain bool, err error) {
+// plan decides from the caches if that is certain: there is nothing to do, or it is the first key of a new ApiKey, because all writes are
+// creations, which fail if anything exists. If the cached Merchant is outdated, another key follows. An externally generated key cannot
+// be followed by another, so it is not certain. What is not certain is decided again from the API server, so that a late cache, such as
+// that of a new leader, undoes or repeats nothing.
+func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bool) (*plan, error) {
 	cached, err := r.gather(ctx, apiKey)
 	if err != nil {
 		cached.incomplete = true
-		return &plan{facts: cached}, false, err
+		return &plan{facts: cached}, err
 	}
-	p = decide(cached)
+	p := decide(cached)
 	p.first = added && p.newKey != nil && p.digest == nil && cached.untouched()
-	return p, p.idle() || p.first, nil
-}
-
-// confirm decides from the API server.
-func (r *Reconciler) confirm(ctx context.Context, apiKey *v1alpha1.ApiKey) (*plan, error) {
-	live, err := r.gatherLive(ctx, apiKey)
+	if p.idle() || p.first {
+		return p, nil
+	}
+	current, err := reconciler.ReadLive(ctx, r.Base, apiKey)
+	if err != nil {
+		return p, err
+	}
+	live, err := r.gatherLive(ctx, current)
 	if err != nil {
 		live.incomplete = true
 		return &plan{facts: live}, err
@@ -121,7 +139,8 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 
 // withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. Nothing
 // delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets nothing. An ApiKey that
-// never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late.
+// never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late. It does not
+// ask for the finalizer first: whoever may write the object may have removed it.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
 	secret, err := r.publishedLive(ctx, apiKey)
 	if err != nil {
@@ -153,7 +172,10 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	}
 	r.versions.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
-	return r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen))
+	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen)); err != nil {
+		return err
+	}
+	return r.RemoveFinalizer(ctx, apiKey)
 }
 
 // publishedLive returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of

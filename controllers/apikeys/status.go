@@ -2,6 +2,7 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // Reasons of events that are not reasons of conditions.
@@ -35,8 +37,12 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits events for changes, and writes the status if it changed.
+// report emits events for changes, and writes the status if it changed. It returns the time until the next
+// check is due, and the failure with its own.
 func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
+	if reconciler.Superseded(failure) {
+		return 0, failure
+	}
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
 	}
@@ -46,7 +52,7 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	for _, u := range newUpcoming(p.facts) {
 		r.Warn(p.apiKey, u.condition, actionPublish, "%s", u.message())
 	}
-	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome))
+	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome)))
 }
 
 // statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells

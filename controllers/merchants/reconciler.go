@@ -4,6 +4,7 @@ package merchants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,14 +49,28 @@ type Reconciler struct {
 
 // Reconcile updates the published ConfigMap, the signing secret and the status of the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	return reconciler.Reconcile(ctx, r.Base, merchant, reconciler.Steps[*v1alpha1.Merchant, *plan]{
-		Restrict: r.restrict,
-		Plan:     r.plan,
-		Confirm:  r.confirm,
-		Apply:    r.apply,
-		Report:   r.report,
-		Withdraw: r.withdraw,
-	})
+	if !merchant.DeletionTimestamp.IsZero() {
+		return reconciler.Finish(r.withdraw(ctx, merchant))
+	}
+	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
+	restricted, err := r.restrict(ctx, merchant)
+	if err != nil {
+		return reconciler.Finish(err)
+	}
+	if restricted {
+		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
+	}
+	if wait := r.Wait(merchant); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
+	added, unfinalized := r.AddFinalizer(ctx, merchant)
+	p, err := r.plan(ctx, merchant, added)
+	if err == nil {
+		err = r.apply(ctx, p)
+	}
+	next, err := r.report(ctx, p, errors.Join(err, unfinalized))
+	return r.Finish(merchant, next, err)
 }
 
 // restrict publishes that the Merchant is Active no longer, and nothing else.
@@ -101,21 +116,24 @@ func (r *Reconciler) restriction(ctx context.Context, from client.Reader, mercha
 	return want, nil
 }
 
-// plan decides from the caches. It is certain for a new Merchant, because all writes are creations, which fail if
-// anything exists.
-func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, added bool) (p *plan, certain bool, err error) {
+// plan decides from the caches if that is certain: there is nothing to do, or the Merchant is new, because all writes are creations, which
+// fail if anything exists. Otherwise it decides again from the API server, so that a late cache, such as that of a new leader, undoes or
+// repeats nothing.
+func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, added bool) (*plan, error) {
 	cached, err := r.gather(ctx, r.Client, merchant)
 	if err != nil {
-		return &plan{facts: cached}, false, err
+		return &plan{facts: cached}, err
 	}
 	cached.clockWrong = r.ClockWrong()
-	p, err = decide(cached)
-	return p, p.idle() || added && cached.untouched(), err
-}
-
-// confirm decides from the API server.
-func (r *Reconciler) confirm(ctx context.Context, merchant *v1alpha1.Merchant) (*plan, error) {
-	live, err := r.gatherLive(ctx, merchant)
+	p, err := decide(cached)
+	if err != nil || p.idle() || added && cached.untouched() {
+		return p, err
+	}
+	current, err := reconciler.ReadLive(ctx, r.Base, merchant)
+	if err != nil {
+		return p, err
+	}
+	live, err := r.gatherLive(ctx, current)
 	if err != nil {
 		return &plan{facts: live}, err
 	}
@@ -174,7 +192,8 @@ func (r *Reconciler) emitRemoval(ctx context.Context, p *plan) {
 // withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
 // would be kept, and then deletes the ConfigMap, the signing secret and the copy. The ConfigMap stays until the tombstone is written, so
 // that an interruption forgets nothing. A Merchant that was never published leaves no tombstone. It reads from the API server, because
-// the cache may be late. A ConfigMap without the operator's label is not changed.
+// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: whoever may write
+// the object may have removed it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	f, err := r.gather(ctx, r.Live, merchant)
 	if err != nil {
@@ -202,7 +221,10 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	if err := r.withdrawSigning(ctx, &f); err != nil {
 		return err
 	}
-	return r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
+	if err := r.Secrets.DeleteOwned(ctx, merchant, f.secretNames()); err != nil {
+		return err
+	}
+	return r.RemoveFinalizer(ctx, merchant)
 }
 
 // parallel is the number of concurrent reconciliations, which mostly wait for the API server.

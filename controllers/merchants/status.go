@@ -2,6 +2,7 @@ package merchants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // Reasons of events that are not reasons of conditions.
@@ -33,15 +35,19 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits an event if the outcome changed, and writes the status if it changed.
+// report emits an event if the outcome changed, and writes the status if it changed. It returns the time until the next
+// check is due, and the failure with its own.
 func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
+	if reconciler.Superseded(failure) {
+		return 0, failure
+	}
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
 	}
 	if !p.outcome.IsReady() && p.outcome.Differs(p.merchant.Status.Conditions) {
 		r.Warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
 	}
-	return nextCheck(p.facts, p.outcome), r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome))
+	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome)))
 }
 
 // statusOf is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is

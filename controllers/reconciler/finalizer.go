@@ -14,9 +14,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// addFinalizer adds the finalizer if it is missing. Then added is true, the object is current, and no operator has worked on it
+// AddFinalizer adds the finalizer if it is missing. Then added is true, the object is current, and no operator has worked on it
 // before. It is applied as one member of the set, because the cache does not hold the finalizers of others.
-func addFinalizer(ctx context.Context, b *Base, object client.Object) (added bool, err error) {
+func (b *Base) AddFinalizer(ctx context.Context, object client.Object) (added bool, err error) {
 	if controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
 		return false, nil
 	}
@@ -41,8 +41,9 @@ func addFinalizer(ctx context.Context, b *Base, object client.Object) (added boo
 	return true, nil
 }
 
-// removeFinalizer reads the finalizers from the API server, and replaces that version only.
-func removeFinalizer(ctx context.Context, b *Base, object client.Object) error {
+// RemoveFinalizer ends the work on a deleted object. It reads the finalizers from the API server, and replaces that version only.
+func (b *Base) RemoveFinalizer(ctx context.Context, object client.Object) error {
+	b.failures.note(object, false, b.Clock.Now())
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
 		return nil // whoever has removed it adds none to an object that is being deleted
 	}
@@ -53,14 +54,14 @@ func removeFinalizer(ctx context.Context, b *Base, object client.Object) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
 	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
-		return fmt.Errorf("remove the finalizer: %w", err)
+		return client.IgnoreNotFound(fmt.Errorf("remove the finalizer: %w", err))
 	}
 	before := live.DeepCopy()
 	if live.UID != object.GetUID() || !controllerutil.RemoveFinalizer(live, v1alpha1.Finalizer) {
 		return nil
 	}
 	if err := b.Client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("remove the finalizer: %w", err)
+		return client.IgnoreNotFound(fmt.Errorf("remove the finalizer: %w", err))
 	}
 	return nil
 }

@@ -1,5 +1,4 @@
-// Package reconciler has the reconciliation that Merchants and ApiKeys share: add the finalizer, decide from the
-// caches, confirm with the API server, write, report. Packages merchants and apikeys decide and write.
+// Package reconciler has what the reconciliations of Merchants and ApiKeys share: finalizers, live reads, writes of the status, back-off.
 package reconciler
 
 import (
@@ -45,67 +44,24 @@ type Base struct {
 type Object[T any] interface {
 	*T
 	client.Object
-	DeepCopy() *T
 }
 
-// Steps are the steps for one kind of object. O is the object, P the plan with its facts.
-type Steps[O client.Object, P any] struct {
-	// Restrict writes what only restricts a published object, alone, and reports whether it wrote something. It comes first: nothing that
-	// a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays it.
-	Restrict func(ctx context.Context, object O) (restricted bool, err error)
-	// Plan decides from the caches. The plan is certain if it needs no confirmation: there is nothing to do, or the
-	// object is new (added) and all writes are creations, which fail if anything exists.
-	Plan func(ctx context.Context, object O, added bool) (plan P, certain bool, err error)
-	// Confirm decides again, from the API server.
-	Confirm func(ctx context.Context, object O) (P, error)
-	// Apply executes the plan, and updates its facts.
-	Apply func(ctx context.Context, plan P) error
-	// Report emits events and writes the status. It returns the time until the next check is due; 0: never.
-	Report func(ctx context.Context, plan P, failure error) (time.Duration, error)
-	// Withdraw deletes everything that was written for a deleted object. It is called again after an interruption and at each start,
-	// as long as the object exists.
-	Withdraw func(ctx context.Context, object O) error
-}
-
-// Reconcile reconciles one object.
-func Reconcile[T any, O Object[T], P any](ctx context.Context, b *Base, object O, steps Steps[O, P]) (reconcile.Result, error) {
-	if !object.GetDeletionTimestamp().IsZero() {
-		return Finish(withdraw(ctx, b, object, steps))
-	}
-	if restricted, err := steps.Restrict(ctx, object); err != nil {
-		return Finish(err)
-	} else if restricted {
-		return reconcile.Result{RequeueAfter: afterWrite}, nil
-	}
+// Wait returns how long the object must not be reconciled: the cache is older than the operator's own write, or it failed a moment ago.
+func (b *Base) Wait(object client.Object) time.Duration {
 	if b.written.behind(object, b.Clock.Now()) {
-		return reconcile.Result{RequeueAfter: afterWrite}, nil
+		return AfterWrite
 	}
-	if wait := b.failures.wait(object, b.Clock.Now()); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
-	added, unfinalized := addFinalizer(ctx, b, object)
-	plan, err := decide(ctx, b, object, added, steps)
-	if err == nil {
-		err = steps.Apply(ctx, plan)
-	}
-	result, err := report(ctx, plan, errors.Join(err, unfinalized), steps)
-	b.failures.note(object, err != nil, b.Clock.Now())
-	return result, err
+	return b.failures.wait(object, b.Clock.Now())
 }
 
-// decide uses the plan from the caches only if it is certain. Otherwise it asks the API server, so that a late cache,
-// such as that of a new leader, undoes or repeats nothing.
-func decide[T any, O Object[T], P any](ctx context.Context, b *Base, object O, added bool, steps Steps[O, P]) (P, error) {
-	plan, certain, err := steps.Plan(ctx, object, added)
-	if err != nil || certain {
-		return plan, err
+// Finish ends a reconciliation of the object. next is the time until the next check is due; 0: never.
+func (b *Base) Finish(object client.Object, next time.Duration, err error) (reconcile.Result, error) {
+	result, failure := Finish(err)
+	b.failures.note(object, failure != nil, b.Clock.Now())
+	if err == nil {
+		result.RequeueAfter = next
 	}
-	live, err := ReadLive(ctx, b, object)
-	if err != nil {
-		return plan, err
-	}
-	return steps.Confirm(ctx, live)
+	return result, failure
 }
 
 // ReadLive returns the object from the API server. The error, for Finish, says if it needs no reconciliation.
@@ -123,22 +79,15 @@ func ReadLive[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, er
 	return live, nil
 }
 
-func report[O client.Object, P any](ctx context.Context, plan P, failure error, steps Steps[O, P]) (reconcile.Result, error) {
-	if errors.Is(failure, errGone) || lostRace(failure) {
-		return Finish(failure)
-	}
-	after, err := steps.Report(ctx, plan, failure)
-	if err := errors.Join(failure, err); err != nil {
-		return Finish(err)
-	}
-	return reconcile.Result{RequeueAfter: after}, nil
-}
-
 // errGone: the object is being deleted or does not exist. Its watch reports that, so this reconciliation ends.
 var errGone = errors.New("the object is gone")
 
 // afterRace is how soon to reconcile again after a lost race. The watch is usually faster.
 const afterRace = 200 * time.Millisecond
+
+// Superseded reports whether the error says that the object was read in another version than it has now. There is nothing to report:
+// the next reconciliation sees that version.
+func Superseded(err error) bool { return errors.Is(err, errGone) || lostRace(err) }
 
 // Finish ends a reconciliation whose error has been reported. A lost race is not an error: the next reconciliation
 // sees the new version.
@@ -228,14 +177,4 @@ func Until(now time.Time, moments ...time.Time) time.Duration {
 		}
 	}
 	return next
-}
-
-// withdraw deletes everything that was written for the object, and then removes the finalizer. It does not ask for the finalizer first:
-// whoever may write the object may have removed it.
-func withdraw[T any, O Object[T], P any](ctx context.Context, b *Base, object O, steps Steps[O, P]) error {
-	if err := steps.Withdraw(ctx, object); err != nil {
-		return err
-	}
-	b.failures.note(object, false, b.Clock.Now())
-	return client.IgnoreNotFound(removeFinalizer(ctx, b, object))
 }

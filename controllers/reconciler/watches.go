@@ -90,8 +90,8 @@ type written struct {
 	at      time.Time
 }
 
-// afterWrite is how soon to reconcile again if the cache is older than the operator's own write.
-const afterWrite = 50 * time.Millisecond
+// AfterWrite is how soon to reconcile again if the cache is older than the operator's own write.
+const AfterWrite = 50 * time.Millisecond
 
 // waitForCache is the maximum wait for the cache. Versions go back when etcd is restored; reconciling an old version
 // then only causes a refused write.
