@@ -53,7 +53,7 @@ func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 		if err == nil {
 			err = a.serve(w, r, from, next)
 		}
-		a.refusals.refused(err, from.KeyID, address)
+		a.refusedKeys.refused(err, from.KeyID, address)
 		a.blocked.count(from, address, err)
 		return err
 	}

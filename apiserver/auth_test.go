@@ -128,7 +128,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 }
 
 // Operators see why a key was refused: each reason of the closed list in the metric, and in the log if they ask for it.
-func TestEachRefusalHasItsReason(t *testing.T) {
+func TestUnauthorized_Reasons(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	good := f.key("good", acme)

@@ -30,7 +30,7 @@ type publicAPI struct {
 	live        *live.Hub
 	streams     *streams
 	wrongKeys   *wrongKeys
-	refusals    *refusalLog // nil: refused keys are not logged
+	refusedKeys *refusedKeyLog // nil: refused keys are not logged
 	blocked     *blockedAddresses
 	pages       *payerPages
 	qrScheme    string

@@ -152,7 +152,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		now:         time.Now,
 	}
 	if r.options.LogRefusedKeys {
-		publicSide.refusals = newRefusalLog(r.options.Log, time.Now)
+		publicSide.refusedKeys = newRefusedKeyLog(r.options.Log, time.Now)
 	}
 	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
 	internalSide := &internalAPI{

@@ -79,11 +79,11 @@ func Resend(ctx context.Context, options ResendOptions, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return refusals(options, resent)
+	return notSent(options, resent)
 }
 
-// refusals says what was not sent.
-func refusals(options ResendOptions, resent outbox.Resent) error {
+// notSent says what was not sent, and why.
+func notSent(options ResendOptions, resent outbox.Resent) error {
 	var errs []error
 	refused := 0
 	for _, endpoint := range resent.Disabled {

@@ -51,8 +51,8 @@ func labelsOf(family *dto.MetricFamily) []string {
 
 var reasonRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 
-// The page explains the reasons that can label a refusal, and no others.
-func TestThePageExplainsEveryReasonOfARefusal(t *testing.T) {
+// The page explains the reasons of a 401, and no others.
+func TestUnauthorizedPage_Reasons(t *testing.T) {
 	const page = "docs/unauthorized.md"
 	want, got := map[string]bool{}, map[string]bool{}
 	for _, cells := range reasonRow.FindAllStringSubmatch(repository.Read(t, page), -1) {

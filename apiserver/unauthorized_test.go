@@ -12,10 +12,10 @@ import (
 )
 
 // An attacker cannot fill the log or the memory with refused keys.
-func TestTheRefusalLogIsBounded(t *testing.T) {
+func TestRefusedKeyLog_Bounds(t *testing.T) {
 	buffer := &logtest.Buffer{}
 	now := time.Unix(1_800_000_000, 0)
-	l := newRefusalLog(slog.New(slog.NewJSONHandler(buffer, nil)), func() time.Time { return now })
+	l := newRefusedKeyLog(slog.New(slog.NewJSONHandler(buffer, nil)), func() time.Time { return now })
 	lines := func() int { return strings.Count(buffer.String(), "refused API key") }
 	home, foreign := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 
@@ -29,20 +29,20 @@ func TestTheRefusalLogIsBounded(t *testing.T) {
 	if lines() != 3 {
 		t.Errorf("%d lines about 3 pairs of key id and address:\n%s", lines(), buffer)
 	}
-	now = now.Add(refusalLogInterval)
+	now = now.Add(refusedKeyLogInterval)
 	l.refused(store.ErrKeyRejected, "key", home)
 	if lines() != 4 {
 		t.Errorf("%d lines a second later, want 4", lines())
 	}
 
 	address := home
-	for range 2 * maxLoggedRefusals {
+	for range 2 * maxLoggedKeys {
 		address = address.Next()
 		l.refused(store.ErrKeyRejected, "key", address)
 	}
-	if len(l.logged) != maxLoggedRefusals || lines() != 4+maxLoggedRefusals-1 {
-		t.Errorf("%d pairs and %d lines, want at most %d pairs a second", len(l.logged), lines(), maxLoggedRefusals)
+	if len(l.logged) != maxLoggedKeys || lines() != 4+maxLoggedKeys-1 {
+		t.Errorf("%d pairs and %d lines, want at most %d pairs a second", len(l.logged), lines(), maxLoggedKeys)
 	}
-	var none *refusalLog
+	var none *refusedKeyLog
 	none.refused(store.ErrKeyRejected, "key", home)
 }

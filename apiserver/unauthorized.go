@@ -46,53 +46,53 @@ func reasonOf(err error) string {
 }
 
 const (
-	// refusalLogInterval is the minimum time between two log lines about one key id and address.
-	refusalLogInterval = time.Second
-	// maxLoggedRefusals limits the memory; over it, refusals of further keys and addresses are not logged in this second.
-	maxLoggedRefusals = 10_000
+	// refusedKeyLogInterval is the minimum time between two log lines about one key id and address.
+	refusedKeyLogInterval = time.Second
+	// maxLoggedKeys limits the memory; over it, further keys and addresses are not logged in this second.
+	maxLoggedKeys = 10_000
 )
 
-// refusalLog logs refused keys, for operators who look for the cause of a 401. A nil one logs nothing.
-type refusalLog struct {
+// refusedKeyLog logs refused keys, for operators who look for the cause of a 401. A nil one logs nothing.
+type refusedKeyLog struct {
 	log *slog.Logger
 	now func() time.Time
 
 	mu     sync.Mutex
-	logged map[refusal]struct{}
+	logged map[refusedKey]struct{}
 	since  time.Time // the beginning of the interval that logged is about
 }
 
-type refusal struct {
+type refusedKey struct {
 	keyID   string
 	address netip.Addr
 }
 
-func newRefusalLog(log *slog.Logger, now func() time.Time) *refusalLog {
-	return &refusalLog{log: log, now: now, logged: map[refusal]struct{}{}}
+func newRefusedKeyLog(log *slog.Logger, now func() time.Time) *refusedKeyLog {
+	return &refusedKeyLog{log: log, now: now, logged: map[refusedKey]struct{}{}}
 }
 
-// refused logs a refusal. The key id is empty if the presented string has none.
-func (l *refusalLog) refused(err error, keyID string, address netip.Addr) {
+// refused logs a refused key. The key id is empty if the presented string has none.
+func (l *refusedKeyLog) refused(err error, keyID string, address netip.Addr) {
 	if l == nil || (!errors.Is(err, store.ErrKeyRejected) && !isUnauthorized(err)) {
 		return
 	}
-	if l.first(refusal{keyID, address}) {
+	if l.first(refusedKey{keyID, address}) {
 		l.log.Info("refused API key", "reason", reasonOf(err), "keyID", keyID, "clientAddress", address.String())
 	}
 }
 
-// first reports whether this refusal is the first of its kind in the interval.
-func (l *refusalLog) first(r refusal) bool {
+// first reports whether this key is refused for the first time in the interval.
+func (l *refusedKeyLog) first(key refusedKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.now(); now.Sub(l.since) >= refusalLogInterval || now.Before(l.since) {
+	if now := l.now(); now.Sub(l.since) >= refusedKeyLogInterval || now.Before(l.since) {
 		clear(l.logged)
 		l.since = now
 	}
-	_, again := l.logged[r]
-	if again || len(l.logged) >= maxLoggedRefusals {
+	_, again := l.logged[key]
+	if again || len(l.logged) >= maxLoggedKeys {
 		return false
 	}
-	l.logged[r] = struct{}{}
+	l.logged[key] = struct{}{}
 	return true
 }
