@@ -169,6 +169,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 				Log:                  r.options.Log,
 			})
 		},
+		directory:    r.directory,
 		store:        r.store,
 		rotator:      issuer,
 		settlements:  newSettlements(r.Registry),

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -23,6 +24,7 @@ type internalAPI struct {
 
 	// guardOf returns the guard of a path.
 	guardOf     func(path string) *authz.Guard
+	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
 	settlements *prometheus.CounterVec
@@ -72,8 +74,11 @@ func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error
 		return err
 	}
 	// A report counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
-	settlement, err := r.store.Settle(context.WithoutCancel(request.Context()), id, payment)
+	settlement, err := r.store.Settle(context.WithoutCancel(request.Context()), id, payment, r.directory.DeletedMerchants(id.Bucket())...)
 	r.count(payment, settlement, err)
+	if settlement.MerchantDeleted {
+		r.log.Warn("a payment for a deleted merchant is to be refunded", "merchantID", settlement.Session.MerchantID, "paymentRef", payment.Ref)
+	}
 	switch {
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
 		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
@@ -146,6 +151,7 @@ func (o *object) timestamp(name, rule string) time.Time {
 const (
 	settlementApplied    = "applied"
 	settlementRefund     = "refund_required"
+	settlementDeleted    = "merchant_deleted"
 	settlementNotApplied = "not_applied"
 	settlementRepeated   = "repeated"
 	settlementConflict   = "conflict"
@@ -161,7 +167,7 @@ func newSettlements(registerer prometheus.Registerer) *prometheus.CounterVec {
 	}, []string{"outcome", "result"})
 	for _, outcome := range []session.Status{session.Completed, session.Failed} {
 		for _, result := range []string{
-			settlementApplied, settlementRefund, settlementNotApplied, settlementRepeated,
+			settlementApplied, settlementRefund, settlementDeleted, settlementNotApplied, settlementRepeated,
 			settlementConflict, settlementUnknown, settlementTest, settlementError,
 		} {
 			settlements.WithLabelValues(string(outcome), result) // start at 0, so that rate() sees the first one
@@ -184,6 +190,8 @@ func (r *internalAPI) count(payment session.Payment, settlement store.Settlement
 		result = settlementError
 	case settlement.Repeated:
 		result = settlementRepeated
+	case settlement.MerchantDeleted:
+		result = settlementDeleted
 	case settlement.RefundRequired:
 		result = settlementRefund
 	case settlement.Applied:

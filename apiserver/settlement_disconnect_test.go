@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -28,7 +29,8 @@ func TestSettlementOfADisconnectedRail(t *testing.T) {
 		t.Fatal(err)
 	}
 	around := base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	r := &internalAPI{base: around, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
+	index := directory.New(directory.Options{Log: around.log, Registerer: prometheus.NewRegistry(), KeyHandler: noKeyHandler{}, Now: time.Now})
+	r := &internalAPI{base: around, directory: index, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()

@@ -5,9 +5,17 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
 )
 
 // step is one request about a session, and its expected response.
@@ -186,5 +194,138 @@ func TestSettlementsAreCounted(t *testing.T) {
 	}
 	if got := r.metric(`merchant_operator_http_unauthorized_total{reason="internal_token"}`); got != "1" {
 		t.Errorf("%q reports were refused for their token, want 1", got)
+	}
+}
+
+const (
+	refundPending = `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`
+	refundFailed  = `{"status":"FAILED","applied":false,"action":"REFUND_REQUIRED"}`
+)
+
+// charge creates sessions of 1250 cents.
+func (r *replica) charge(key string, many int) (ids []string) {
+	r.t.Helper()
+	for range many {
+		ids = append(ids, r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId"))
+	}
+	return ids
+}
+
+// withdraw does what the operator does when the Merchant is deleted.
+func (f *fixture) withdraw(merchant published.MerchantRecord) {
+	f.t.Helper()
+	merchant.State = v1alpha1.MerchantClosed
+	f.changeMerchant(merchant)
+	f.createTombstone(published.Tombstone{
+		Kind: published.TombstoneMerchant, ID: merchant.MerchantID,
+		Source: published.Source{Namespace: merchant.Namespace, Name: merchant.Name, UID: types.UID(merchant.MerchantID)},
+	})
+	f.unpublish(merchant)
+}
+
+func (f *fixture) unpublish(merchant published.MerchantRecord) {
+	f.t.Helper()
+	name := published.MerchantName(merchant.MerchantID)
+	if err := kube.CoreV1().ConfigMaps(f.namespace).Delete(f.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// A rail reports payments for a merchant that was deleted: nobody could hear of them.
+func TestSettlement_MerchantDeleted(t *testing.T) {
+	f := newFixture(t)
+	acme, books := f.merchant("acme"), f.merchant("books")
+	key, ofBooks, rail := f.key("till", acme), f.key("books-till", books), f.rail("bank")
+	running, late := f.start(), f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
+	ids := running.charge(key, 5)
+	before, new, failing, lagging, probe := ids[0], ids[1], ids[2], ids[3], ids[4]
+	living := running.charge(ofBooks, 1)[0]
+	step{paid(1250), completed}.check(t, 0, late.report(before, rail, paid(1250)))
+
+	late.proxy.Cut()
+	f.withdraw(acme)
+	running.eventuallyStatus(key, http.StatusUnauthorized)
+	eventually(t, "the replica knows that the merchant was deleted", func() bool { // another amount, so that it ends nothing before that
+		running.report(probe, rail, report("bank-"+time.Now().Format(time.RFC3339Nano), "COMPLETED", 1)).want(t, http.StatusOK)
+		return running.metric(`merchant_operator_settlements_total{outcome="COMPLETED",result="merchant_deleted"}`) != "0"
+	})
+	restarted := f.start()
+	for i, test := range []struct {
+		on   *replica
+		id   string
+		step step
+	}{
+		{running, before, step{paid(1250), completed}},
+		{restarted, before, step{paid(1250), completed}},
+		{running, before, step{report("bank-2", "COMPLETED", 1250), `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`}},
+		{running, new, step{paid(1250), refundPending}},
+		{restarted, new, step{paid(1250), refundPending}},
+		{late, new, step{paid(1250), refundPending}},
+		{restarted, new, step{report("bank-2", "COMPLETED", 1250), refundPending}},
+		{running, failing, step{failure(1250), failed}},
+		{restarted, failing, step{failure(1250), failed}},
+		{restarted, failing, step{paid(1250), refundFailed}},
+		{running, failing, step{paid(1250), refundFailed}},
+		{late, lagging, step{paid(1250), completed}}, // as if it had come before the deletion
+		{running, lagging, step{paid(1250), completed}},
+		{running, living, step{paid(1250), completed}},
+	} {
+		test.step.check(t, i+1, test.on.report(test.id, rail, test.step.report))
+	}
+	for r, want := range map[*replica]string{running: "3", restarted: "2", late: "0"} {
+		if got := r.metric(`merchant_operator_settlements_total{outcome="COMPLETED",result="merchant_deleted"}`); got != want {
+			t.Errorf("%s has counted %s payments for deleted merchants, want %s", r.name, got, want)
+		}
+	}
+	logged := f.log.String()
+	if !strings.Contains(logged, `"merchantID":"`+acme.MerchantID+`","paymentRef":"bank-2"`) || strings.Contains(logged, new) {
+		t.Errorf("the log does not name merchant and payment, or has the session's id:\n%s", logged)
+	}
+}
+
+// Money for a merchant that is there is never refused, whatever this replica can read of it.
+func TestSettlement_MerchantNotDeleted(t *testing.T) {
+	for name, change := range map[string]func(f *fixture, merchant published.MerchantRecord){
+		"Suspended": func(f *fixture, merchant published.MerchantRecord) {
+			merchant.State = v1alpha1.MerchantSuspended
+			f.changeMerchant(merchant)
+		},
+		"Closed": func(f *fixture, merchant published.MerchantRecord) {
+			merchant.State = v1alpha1.MerchantClosed
+			f.changeMerchant(merchant)
+		},
+		"its published object is lost": (*fixture).unpublish,
+		"its published object is damaged": func(f *fixture, merchant published.MerchantRecord) {
+			f.rewriteMerchant(merchant, func(string) string { return "{}" })
+		},
+		"its published object is of the next version": func(f *fixture, merchant published.MerchantRecord) {
+			f.rewriteMerchant(merchant, strings.NewReplacer(`"version":1`, `"version":2`, `"state":"Active"`, `"state":"Dormant"`).Replace)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			acme := f.merchant("acme")
+			key, rail := f.key("till", acme), f.rail("bank")
+			running := f.start()
+			ids := running.charge(key, 2)
+			change(f, acme)
+			eventually(t, "the replica knows", func() bool { return running.call(http.MethodGet, me, key, "").status != http.StatusOK })
+			for i, r := range []*replica{running, f.start()} {
+				if status := r.call(http.MethodGet, public+"/"+ids[i], "", "").text("status"); status != "PENDING" {
+					t.Errorf("%s: the payer sees %s", r.name, status)
+				}
+				step{paid(1250), completed}.check(t, i+1, r.report(ids[i], rail, paid(1250)))
+			}
+		})
+	}
+}
+
+// rewriteMerchant changes the text of the published object.
+func (f *fixture) rewriteMerchant(merchant published.MerchantRecord, change func(string) string) {
+	f.t.Helper()
+	configMap := f.configMap(merchant)
+	configMap.Data["merchant.json"] = change(configMap.Data["merchant.json"])
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Update(f.t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
+		f.t.Fatal(err)
 	}
 }

@@ -139,13 +139,18 @@ func (f *fixture) writeTombstone(secret *corev1.Secret) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	tombstone, err := published.EncodeTombstone(f.namespace, published.Tombstone{
-		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: time.Now().UTC(),
-	})
+	f.createTombstone(published.Tombstone{Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source})
+}
+
+// createTombstone publishes a tombstone of now.
+func (f *fixture) createTombstone(tombstone published.Tombstone) {
+	f.t.Helper()
+	tombstone.EndedAt = time.Now().UTC()
+	configMap, err := published.EncodeTombstone(f.namespace, tombstone)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Create(f.t.Context(), tombstone, metav1.CreateOptions{}); err != nil {
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Create(f.t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -78,11 +78,18 @@ func WebhookName(merchantID string) string { return webhookPrefix + merchantID }
 // KeyTombstoneName returns the name of the ConfigMap with the tombstone of a key id.
 func KeyTombstoneName(keyID string) string { return keyTombstonePrefix + keyID }
 
-// TombstoneKeyID returns the key id of a tombstone's name.
-func TombstoneKeyID(name string) string { return strings.TrimPrefix(name, keyTombstonePrefix) }
-
 // MerchantTombstoneName returns the name of the ConfigMap with the tombstone of a merchant id.
 func MerchantTombstoneName(merchantID string) string { return merchantTombstonePrefix + merchantID }
+
+// TombstoneSubject returns what a tombstone's name says of it: the kind and the id of the deleted object. ok is false if it is not the
+// name of a tombstone. The id shares its memory.
+func TombstoneSubject(name string) (kind TombstoneKind, id string, ok bool) {
+	if id, ok = strings.CutPrefix(name, keyTombstonePrefix); ok {
+		return TombstoneApiKey, id, ValidID(id)
+	}
+	id, ok = strings.CutPrefix(name, merchantTombstonePrefix)
+	return TombstoneMerchant, id, ok && ValidID(id)
+}
 
 // decode reads a record of this package's version; version points to its Version.
 func decode(data []byte, record any, version *int) error {

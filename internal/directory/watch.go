@@ -81,29 +81,37 @@ func (d *Directory) deferKey(name string, k *key) {
 	}
 }
 
-// deferTombstone handles a tombstone of a newer version. Its name says which ApiKey has ended.
+// deferTombstone handles a tombstone of a newer version. Its name says what was deleted.
 func (d *Directory) deferTombstone(name string, _ published.Tombstone) {
-	if id := published.TombstoneKeyID(name); published.ValidID(id) {
-		_ = d.putTombstone(name, published.Tombstone{Kind: published.TombstoneApiKey, ID: id})
+	if kind, id, ok := published.TombstoneSubject(name); ok {
+		_ = d.putTombstone(name, published.Tombstone{Kind: kind, ID: id})
 	}
 }
 
-// putTombstone keeps the key id of a deleted ApiKey, so that no other key can accept its keys.
+// putTombstone keeps the key id of a deleted ApiKey, so that no other key can accept its keys, and the id of a deleted Merchant.
 func (d *Directory) putTombstone(_ string, tombstone published.Tombstone) error {
-	if tombstone.Kind != published.TombstoneApiKey {
-		return nil
+	if tombstone.Kind == published.TombstoneApiKey {
+		d.notifyEnd(tombstone.ID)
 	}
-	d.notifyEnd(tombstone.ID)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if tombstone.Kind == published.TombstoneMerchant {
+		d.index.putDeleted(tombstone.ID)
+		return nil
+	}
 	d.index.ended[tombstone.ID] = ended{merchant: d.index.ended[tombstone.ID].merchant, tombstone: true}
 	return nil
 }
 
 func (d *Directory) deleteTombstone(name string) {
+	kind, id, _ := published.TombstoneSubject(name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.index.ended, published.TombstoneKeyID(name))
+	if kind == published.TombstoneMerchant {
+		d.index.dropDeleted(id)
+		return
+	}
+	delete(d.index.ended, id)
 }
 
 func (d *Directory) tombstoneNames() []string {
@@ -113,6 +121,11 @@ func (d *Directory) tombstoneNames() []string {
 	for id, e := range d.index.ended {
 		if e.tombstone {
 			names = append(names, published.KeyTombstoneName(id))
+		}
+	}
+	for _, ids := range d.index.deleted {
+		for _, id := range ids {
+			names = append(names, published.MerchantTombstoneName(id))
 		}
 	}
 	return names

@@ -4,10 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
@@ -146,4 +150,64 @@ func TestAgeIsOfTheWatchThatIsFurtherBehind(t *testing.T) {
 	f.merchantInformer.UpdateResourceVersion("2")
 	f.Informer("tombstone").UpdateResourceVersion("2")
 	wantAge("a bookmark of each", 0)
+}
+
+// A merchant is deleted when its tombstone says so. Nothing else does: a merchant that is refused by mistake loses money.
+func TestDeletedMerchants(t *testing.T) {
+	id, other := published.ID("acme"), published.ID("books")
+	bucket := session.BucketOf(id)
+	tombstone := func(kind published.TombstoneKind, id string) *corev1.ConfigMap {
+		configMap, err := published.EncodeTombstone(namespace, published.Tombstone{
+			Kind: kind, ID: id, Source: published.Source{Namespace: "shops", Name: "acme", UID: "uid"}, EndedAt: now,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return configMap
+	}
+	withData := func(configMap *corev1.ConfigMap, data string) *corev1.ConfigMap {
+		configMap.Data["tombstone.json"] = data
+		return configMap
+	}
+	acme := configMapOf(t, merchantRecord("acme"))
+	damaged := acme.DeepCopy()
+	damaged.Data = nil
+	ofAcme := tombstone(published.TombstoneMerchant, id)
+	for name, test := range map[string]struct {
+		happens func(merchants, tombstones *kube.Informer)
+		deleted bool
+	}{
+		"never seen":                         {func(_, _ *kube.Informer) {}, false},
+		"published":                          {func(merchants, _ *kube.Informer) { _ = merchants.Add(acme) }, false},
+		"damaged":                            {func(merchants, _ *kube.Informer) { _ = merchants.Add(damaged) }, false},
+		"of the next version":                {func(merchants, _ *kube.Informer) { _ = merchants.Add(laterConfigMap(t, "acme", nil)) }, false},
+		"lost":                               {func(merchants, _ *kube.Informer) { _ = merchants.Add(acme); _ = merchants.Delete(acme) }, false},
+		"lost, by a new list":                {func(merchants, _ *kube.Informer) { _ = merchants.Add(acme); _ = merchants.Replace(nil, "2") }, false},
+		"tombstone":                          {func(_, tombstones *kube.Informer) { _ = tombstones.Add(ofAcme) }, true},
+		"tombstone, on a list":               {func(_, tombstones *kube.Informer) { _ = tombstones.Replace([]any{ofAcme}, "1") }, true},
+		"tombstone, twice":                   {func(_, tombstones *kube.Informer) { _ = tombstones.Add(ofAcme); _ = tombstones.Update(ofAcme) }, true},
+		"tombstone, and merchants are stale": {func(merchants, tombstones *kube.Informer) { _ = merchants.Add(acme); _ = tombstones.Add(ofAcme) }, true},
+		"tombstone of the next version":      {func(_, tombstones *kube.Informer) { _ = tombstones.Add(withData(ofAcme.DeepCopy(), `{"version":2}`)) }, true},
+		"damaged tombstone":                  {func(_, tombstones *kube.Informer) { _ = tombstones.Add(withData(ofAcme.DeepCopy(), `{}`)) }, false},
+		"tombstone of an ApiKey of its id":   {func(_, tombstones *kube.Informer) { _ = tombstones.Add(tombstone(published.TombstoneApiKey, id)) }, false},
+		"tombstone of another":               {func(_, tombstones *kube.Informer) { _ = tombstones.Add(tombstone(published.TombstoneMerchant, other)) }, false},
+		"tombstone, removed":                 {func(_, tombstones *kube.Informer) { _ = tombstones.Add(ofAcme); _ = tombstones.Delete(ofAcme) }, false},
+		"tombstone, not on a new list":       {func(_, tombstones *kube.Informer) { _ = tombstones.Add(ofAcme); _ = tombstones.Replace(nil, "2") }, false},
+		"tombstone, and that of an ApiKey of its id removed": {func(_, tombstones *kube.Informer) {
+			_ = tombstones.Add(ofAcme)
+			_ = tombstones.Delete(tombstone(published.TombstoneApiKey, id))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			test.happens(f.merchantInformer, f.Informer("tombstone"))
+			want := []string(nil)
+			if test.deleted {
+				want = []string{id}
+			}
+			if diff := cmp.Diff(want, f.DeletedMerchants(bucket)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -87,15 +87,36 @@ func TestSettleAgainWithARefusedPayment(t *testing.T) {
 	}
 }
 
+// Of a merchant that was deleted new money is refunded, whatever the session is. All else is as ever: repeats get the first answer.
+func TestSettleDeleted(t *testing.T) {
+	for _, outcome := range []session.Status{session.Completed, session.Failed} {
+		for _, known := range []session.PaymentState{session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused} {
+			for _, status := range statuses {
+				for _, same := range []bool{true, false} {
+					want := session.Settle(status, outcome, known, same)
+					afterAFailure := known == session.PaymentSettled && status == session.Failed
+					if outcome == session.Completed && (known == session.PaymentUnknown || afterAFailure) {
+						want = session.MerchantDeleted
+					}
+					if got := session.SettleDeleted(status, outcome, known, same); got != want {
+						t.Errorf("%s, %s payment, %s, same amount %v: %s, want %s", status, outcome, known, same, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestWhatADecisionMeans(t *testing.T) {
 	for decision, want := range map[session.Decision]struct{ ended, refund bool }{
-		session.Applied:       {true, false},
-		session.Repeated:      {true, false},
-		session.Ignored:       {false, false},
-		session.Late:          {false, true},
-		session.Mismatched:    {false, true},
-		session.RefundedAgain: {false, true},
-		session.Conflict:      {false, false},
+		session.Applied:         {true, false},
+		session.Repeated:        {true, false},
+		session.Ignored:         {false, false},
+		session.Late:            {false, true},
+		session.Mismatched:      {false, true},
+		session.MerchantDeleted: {false, true},
+		session.RefundedAgain:   {false, true},
+		session.Conflict:        {false, false},
 	} {
 		if decision.Ended() != want.ended || decision.RefundRequired() != want.refund {
 			t.Errorf("%s: ended %v, refund %v; want %+v", decision, decision.Ended(), decision.RefundRequired(), want)

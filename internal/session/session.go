@@ -125,6 +125,9 @@ const (
 	// Mismatched says that money has moved that is not the session's amount. It is recorded and to be
 	// refunded; the session stays pending.
 	Mismatched Decision = "mismatched"
+	// MerchantDeleted says that money has moved for a merchant that was deleted, and nobody could hear of it. It is recorded and to be
+	// refunded; the status stays.
+	MerchantDeleted Decision = "merchant_deleted"
 	// RefundedAgain says that the same payment has been refused before. Nothing changes, and the answer is
 	// that of then.
 	RefundedAgain Decision = "refunded_again"
@@ -136,7 +139,9 @@ const (
 func (d Decision) Ended() bool { return d == Applied || d == Repeated }
 
 // RefundRequired reports whether money has moved that the session does not take.
-func (d Decision) RefundRequired() bool { return d == Late || d == Mismatched || d == RefundedAgain }
+func (d Decision) RefundRequired() bool {
+	return d == Late || d == Mismatched || d == MerchantDeleted || d == RefundedAgain
+}
 
 // PaymentState is what a session knows of a payment reference.
 type PaymentState string
@@ -146,7 +151,7 @@ const (
 	PaymentUnknown PaymentState = "unknown"
 	// PaymentSettled is the one that settled the session.
 	PaymentSettled PaymentState = "settled"
-	// PaymentRefused is one whose money was recorded as late or mismatching.
+	// PaymentRefused is one whose money was recorded as to be refunded.
 	PaymentRefused PaymentState = "refused"
 )
 
@@ -189,4 +194,14 @@ func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decis
 	default:
 		return Ignored
 	}
+}
+
+// SettleDeleted is Settle for a session whose merchant was deleted: money that was not reported before is refunded. What was answered
+// before stays, and a payment that moved no money ends the session as ever.
+func SettleDeleted(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
+	decision := Settle(status, outcome, payment, sameAmount)
+	if outcome == Completed && (decision == Applied || decision == Late || decision == Mismatched) {
+		return MerchantDeleted
+	}
+	return decision
 }

@@ -50,6 +50,8 @@ type Settlement struct {
 	Applied bool
 	// RefundRequired: money has moved that the session does not take.
 	RefundRequired bool
+	// MerchantDeleted: the refund is required because the merchant was deleted.
+	MerchantDeleted bool
 	// Repeated: the same report had been given before, and nothing has changed.
 	Repeated bool
 	// Unstored: the refund is required as ever, but the session keeps no more refused payments, and no event tells of this one.
@@ -61,11 +63,13 @@ type Settlement struct {
 // ErrPaymentConflict, when the report contradicts an earlier one of the same reference;
 // redis.ErrCorrupt, redis.ErrUnavailable. After the last one the report may have been applied: give it again. It is also the error
 // when fewer replicas than redis.Options.Replicas have acknowledged it.
-func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
+//
+// deletedMerchants are the ids of merchants that were deleted. The session names its merchant, so those of its bucket are enough.
+func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment, deletedMerchants ...string) (Settlement, error) {
 	if id.TestMode() {
 		return Settlement{}, ErrTestSession
 	}
-	return s.settle(ctx, id, payment)
+	return s.settle(ctx, id, payment, deletedMerchants)
 }
 
 // SettleTest is Settle for sessions of test mode, whose payments are played. Live sessions are ErrNotFound.
@@ -73,13 +77,16 @@ func (s *Store) SettleTest(ctx context.Context, id session.ID, payment session.P
 	if !id.TestMode() {
 		return Settlement{}, ErrNotFound
 	}
-	return s.settle(ctx, id, payment)
+	return s.settle(ctx, id, payment, nil)
 }
 
-func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
-	rules := failRules
+func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment, deletedMerchants []string) (Settlement, error) {
+	rules, deleted, deletedRules := failRules, "", ""
 	if payment.Outcome == session.Completed {
 		rules = completeRules
+		if len(deletedMerchants) > 0 {
+			deleted, deletedRules = " "+strings.Join(deletedMerchants, " ")+" ", completeDeletedRules
+		}
 	}
 	paidAt, reason := "", ""
 	if !payment.PaidAt.IsZero() {
@@ -99,7 +106,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 		keep, most = "", maxRefusedTestPayments
 	}
 	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules, string(payment.Outcome), payment.Ref, payment.AmountCents,
-		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()))
+		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()), deleted, deletedRules)
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}
@@ -124,11 +131,12 @@ func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
 		return Settlement{}, ErrPaymentConflict
 	}
 	return Settlement{
-		Session:        settled,
-		Applied:        decision.Ended(),
-		RefundRequired: decision.RefundRequired(),
-		Repeated:       decision == session.Repeated || decision == session.RefundedAgain,
-		Unstored:       unstored,
+		Session:         settled,
+		Applied:         decision.Ended(),
+		RefundRequired:  decision.RefundRequired(),
+		MerchantDeleted: decision == session.MerchantDeleted,
+		Repeated:        decision == session.Repeated || decision == session.RefundedAgain,
+		Unstored:        unstored,
 	}, nil
 }
 
@@ -138,13 +146,16 @@ var (
 	cancelRules = rulesOf(func(status session.Status, _ session.PaymentState, _ bool) session.Decision {
 		return session.Cancel(status)
 	}, session.PaymentUnknown)
-	completeRules = settleRules(session.Completed)
-	failRules     = settleRules(session.Failed)
+	completeRules        = settleRules(session.Settle, session.Completed)
+	completeDeletedRules = settleRules(session.SettleDeleted, session.Completed)
+	failRules            = settleRules(session.Settle, session.Failed)
 )
 
-func settleRules(outcome session.Status) string {
+func settleRules(
+	settle func(status, outcome session.Status, payment session.PaymentState, sameAmount bool) session.Decision, outcome session.Status,
+) string {
 	return rulesOf(func(status session.Status, payment session.PaymentState, sameAmount bool) session.Decision {
-		return session.Settle(status, outcome, payment, sameAmount)
+		return settle(status, outcome, payment, sameAmount)
 	}, session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused)
 }
 

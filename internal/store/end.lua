@@ -26,8 +26,8 @@ return {'OK' .. moment, decision, fields}
 -- bucket's queue, KEYS[6] its due merchants.
 -- rules are those for the outcome; paid_at is in ms, and paid_at and reason are empty if not given. keep is how long to keep the session
 -- from a report on in ms, empty: no longer than it is. most is how many refused payments a session keeps. replicated is '1' if the answer
--- waits for replicas.
-local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated = unpack(ARGV)
+-- waits for replicas. deleted are ids of deleted merchants, each between spaces; deleted_rules are the rules for their sessions.
+local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated, deleted, deleted_rules = unpack(ARGV)
 
 local s = sessions(KEYS[5], KEYS[6])
 local refused = 'l:' .. payment_ref
@@ -42,24 +42,32 @@ local earlier, kept = fields[#{SESSION_FIELDS} + 1], tonumber(fields[#{SESSION_F
 local settled = fields[PAYMENT_REF] == payment_ref
 local payment, known_amount = 'unknown', string.match(fields[RECORD], '^%S+ (%d+) ')
 if earlier and not (settled and outcome == 'FAILED') then
-  payment, known_amount = 'refused', string.match(earlier, '^%a+ (%d+) ')
+  payment, known_amount = 'refused', string.match(earlier, '^[%a_]+ (%d+) ')
 elseif settled then
   payment = 'settled'
+end
+if deleted ~= '' and string.find(deleted, ' ' .. string.match(fields[RECORD], '^[^ :]*') .. ' ', 1, true) then
+  rules = deleted_rules
 end
 local decision = known_amount and s.decide(rules, payment, fields, known_amount == amount)
 if not decision then
   return {'CORRUPT'}
 end
 
-local refund = decision == 'late' and {'session.late_payment', KEYS[3]} or decision == 'mismatched' and {'session.payment_mismatch', KEYS[4]}
+local event = decision == 'late' and {'session.late_payment', KEYS[3]} or decision == 'mismatched' and {'session.payment_mismatch', KEYS[4]}
+local refund = event or decision == 'merchant_deleted' -- without an event: nobody could receive it
 local stored = not refund or kept < tonumber(most)
 if decision == 'applied' then
   local why = reason ~= '' and reason or nil
   s.finish(KEYS[1], KEYS[2], {s = outcome, e = now_ms, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})
   fields = s.read(KEYS[1], KEYS[2])
 elseif refund and stored then
-  local change = {[refused] = decision .. ' ' .. amount .. ' ' .. (paid_at ~= '' and paid_at or '0'), n = kept + 1}
-  s.change(KEYS[1], refund[2], refund[1], change, {r = payment_ref, v = amount, w = paid_at ~= '' and paid_at})
+  local record = decision .. ' ' .. amount .. ' ' .. (paid_at ~= '' and paid_at or '0')
+  if event then
+    s.change(KEYS[1], event[2], event[1], {[refused] = record, n = kept + 1}, {r = payment_ref, v = amount, w = paid_at ~= '' and paid_at})
+  else
+    call('HSET', KEYS[1], refused, record, 'n', kept + 1)
+  end
 end
 if (decision == 'applied' or refund and stored) and keep ~= '' then
   call('PEXPIRE', KEYS[1], keep) -- a report that is repeated gets the first one's answer for as long

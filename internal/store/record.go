@@ -16,7 +16,7 @@ import (
 //
 //	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
 //	q  sequence of the last event, if there was one
-//	l:<paymentRef>  a refused payment: "<late or mismatched> <amountCents> <paidAt, ms, or 0>"
+//	l:<paymentRef>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>"
 //	n  how many of them there are
 
 // sessionFields are those of a whole session, in the order in which sessionOf decodes them.

@@ -39,16 +39,20 @@ func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
 	}
 	reports := map[string]report{}
 	for desc, payment := range map[string]session.Payment{
-		"paid": paid("a"), "failed": failed("a"), "late": paid("a"), "another amount": of(7, paid("a")),
+		"paid": paid("a"), "failed": failed("a"), "late": paid("a"), "another amount": of(7, paid("a")), "merchant deleted": paid("a"),
 	} {
 		id := mustCreate(t, s, asks, newSession()).Session.ID
 		if desc == "late" {
 			_, _, err := s.Cancel(t.Context(), asks, id)
 			must(t, err)
 		}
-		first, err := s.Settle(t.Context(), id, payment)
+		var deleted []string
+		if desc == "merchant deleted" {
+			deleted = []string{asks.MerchantID}
+		}
+		first, err := s.Settle(t.Context(), id, payment, deleted...)
 		must(t, err)
-		first.Repeated = true
+		first.Repeated, first.MerchantDeleted = true, false // counted once
 		reports[desc] = report{payment, id, first}
 	}
 	unreported := mustCreate(t, s, asks, newSession()).Session.ID

@@ -130,6 +130,80 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
+// New money for a merchant that was deleted is refunded, and no event is recorded of it. A report that was answered before gets the same
+// answer, whatever this replica knows of the deletion by now.
+func TestSettle_MerchantDeleted(t *testing.T) {
+	applied := store.Settlement{Applied: true}
+	again := store.Settlement{Applied: true, Repeated: true}
+	refund := store.Settlement{RefundRequired: true, MerchantDeleted: true}
+	refundAgain := store.Settlement{RefundRequired: true, Repeated: true}
+	type step struct {
+		payment session.Payment
+		known   bool // the replica knows of the deletion
+		want    store.Settlement
+		status  session.Status // "": a conflict
+	}
+	const completed, failure, pending = session.Completed, session.Failed, session.Pending
+	for name, test := range map[string]struct {
+		steps  []step
+		events []v1alpha1.WebhookEvent
+	}{
+		"paid":               {[]step{{paid("a"), true, refund, pending}}, nil},
+		"paid, repeated":     {[]step{{paid("a"), true, refund, pending}, {paid("a"), true, refundAgain, pending}, {paid("a"), false, refundAgain, pending}}, nil},
+		"paid, contradicted": {[]step{{paid("a"), true, refund, pending}, {failed("a"), true, store.Settlement{}, ""}, {of(7, paid("a")), true, store.Settlement{}, ""}}, nil},
+		"another amount":     {[]step{{of(7, paid("a")), true, refund, pending}, {paid("b"), true, refund, pending}}, nil},
+		"paid before, repeated": {
+			[]step{{paid("a"), false, applied, completed}, {paid("a"), true, again, completed}, {paid("a"), false, again, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
+		},
+		"paid before, and once more": {
+			[]step{{paid("a"), false, applied, completed}, {paid("b"), true, refund, completed}, {paid("b"), false, refundAgain, completed}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
+		},
+		"refused before, repeated": {
+			[]step{{of(7, paid("a")), false, store.Settlement{RefundRequired: true}, pending}, {of(7, paid("a")), true, refundAgain, pending}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventPaymentMismatch},
+		},
+		"failed": {
+			[]step{{failed("a"), true, applied, failure}, {failed("a"), true, again, failure}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed},
+		},
+		"failed, then paid after all": {
+			[]step{{failed("a"), true, applied, failure}, {paid("a"), true, refund, failure}, {paid("a"), true, refundAgain, failure}, {failed("a"), true, again, failure}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, asks := open(t, shared.URL()), merchant()
+			id := mustCreate(t, s, asks, newSession()).Session.ID
+			for i, step := range test.steps {
+				deleted := []string{newID(), newID()} // others of the bucket
+				if step.known {
+					deleted = append(deleted, asks.MerchantID)
+				}
+				got, err := s.Settle(t.Context(), id, step.payment, deleted...)
+				if step.status == "" {
+					if !errors.Is(err, store.ErrPaymentConflict) {
+						t.Fatalf("report %d: %+v, %v; want ErrPaymentConflict", i, got, err)
+					}
+					continue
+				}
+				_, read, readErr := s.Session(t.Context(), asks, id)
+				if err != nil || readErr != nil || read.Status != step.status {
+					t.Fatalf("report %d: %s, %v, %v; want %s", i, read.Status, err, readErr, step.status)
+				}
+				step.want.Session = read
+				if diff := cmp.Diff(step.want, got, sameSession); diff != "" {
+					t.Fatalf("report %d (-want +got):\n%s", i, diff)
+				}
+			}
+			if events := kindsOf(eventsOf(t, client(t, shared), id)); !slices.Equal(events, test.events) {
+				t.Errorf("recorded %v, want %v", events, test.events)
+			}
+		})
+	}
+}
+
 func TestASettledSessionShowsItsPayment(t *testing.T) {
 	s := open(t, shared.URL())
 	at := time.UnixMilli(1_700_000_000_123).UTC()
@@ -217,7 +291,9 @@ func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
 		settle func(context.Context, session.ID, session.Payment) (store.Settlement, error)
 		most   int
 	}{
-		"live": {merchant(), s.Settle, 100},
+		"live": {merchant(), func(ctx context.Context, id session.ID, p session.Payment) (store.Settlement, error) {
+			return s.Settle(ctx, id, p)
+		}, 100},
 		"test": {with(merchant(), inTestMode), s.SettleTest, 5},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,6 +37,7 @@ func withdrawalFaults() []fault {
 		})},
 		{"P4", "the webhook of a Merchant removed, and set again", "its due events are delivered then", tryRemovedWebhooks},
 		{"P4", "a Merchant is deleted", dropped, tryDeletedMerchants},
+		{"P4", "a Merchant is deleted while payers pay", "a payment is applied, or to be refunded if it comes later; a repeat gets the first answer", tryPaymentsForDeletedMerchants},
 	}
 }
 
@@ -206,4 +207,73 @@ func tryDeletedMerchants(t *testing.T) (int, string) {
 		}
 	}
 	return rounds, fmt.Sprintf("%d events dropped, none delivered", rounds*events)
+}
+
+// tryPaymentsForDeletedMerchants has a rail report payments to both replicas, before, while and after the Merchant is deleted.
+func tryPaymentsForDeletedMerchants(t *testing.T) (int, string) {
+	t.Helper()
+	const (
+		payments        = 90
+		applied, refund = "applied", "to be refunded"
+	)
+	rounds, counted := *intensity, map[string]int{}
+	for range rounds {
+		s := deploy(t, 2, 1)
+		merchant := s.Merchant("coffee")
+		key, rail := s.apiKey("till", "coffee"), s.railToken()
+		s.settlesEverywhere(rail)
+		var ids []string
+		for range payments {
+			ids = append(ids, s.mustCall(http.StatusCreated, s.replicas[0].public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId"))
+		}
+		pay := func(n int, id string) string {
+			got := s.mustCall(http.StatusOK, s.replicas[n%2].internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
+				`{"paymentRef":"card-1","outcome":"COMPLETED","amountCents":100}`)
+			switch {
+			case got.Body["applied"] == true:
+				return applied
+			case got.Text("action") == "REFUND_REQUIRED":
+				return refund
+			}
+			t.Fatalf("a payment of %s: %v", id, got.Body)
+			return ""
+		}
+		first := map[string]string{}
+		report := func(n int) string {
+			id := ids[len(first)]
+			first[id] = pay(n, id)
+			return first[id]
+		}
+		for n := range payments / 3 {
+			if got := report(n); got != applied {
+				t.Errorf("payment %d, before the deletion, is %s", n, got)
+			}
+		}
+		s.must(shared.Client.Delete(t.Context(), merchant))
+		for n := range payments / 3 {
+			report(n)
+		}
+		eventually(t, "the Merchant is gone", func() bool {
+			return apierrors.IsNotFound(shared.get(t.Context(), s.Namespace, "coffee", &v1alpha1.Merchant{}))
+		})
+		for n := range s.replicas {
+			eventually(t, "a replica knows", func() bool { return report(n) == refund })
+		}
+		for n := range payments - len(first) {
+			if got := report(n); got != refund {
+				t.Errorf("payment %d, after the deletion, is %s", n, got)
+			}
+		}
+		s.replicas[0].kill()
+		s.replicas[0].restart(t)
+		for id, want := range first {
+			counted[want]++
+			for n := range s.replicas {
+				if got := pay(n, id); got != want {
+					t.Errorf("a repeat at replica %d is %s, the first report was %s", n, got, want)
+				}
+			}
+		}
+	}
+	return rounds, fmt.Sprintf("%d payments applied, %d to be refunded, each with the same answer when repeated", counted[applied], counted[refund])
 }
