@@ -196,7 +196,7 @@ func refusing(e outbox.Event, payment outbox.RefusedPayment, at time.Time) outbo
 
 func rotated(news outbox.KeyRotation) outbox.Event {
 	return outbox.Event{
-		ID: "evt_key_abcdefgh2345_2", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
+		ID: "evt_key_abcdefgh2345_2_1795252500000", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
 		OccurredAt: ended, Key: &news,
 	}
 }

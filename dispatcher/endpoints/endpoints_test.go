@@ -83,7 +83,7 @@ func (f fixture) sign(t *testing.T, record published.WebhookRecord) {
 	_ = f.Informer("webhook").Update(secret)
 }
 
-func (f fixture) key(t *testing.T, name string, generation int64) {
+func (f fixture) key(t *testing.T, name string, generation int64, cause v1alpha1.RotationCause) {
 	t.Helper()
 	record := published.KeyRecord{
 		KeyID:        published.ID(types.UID(name)),
@@ -93,7 +93,7 @@ func (f fixture) key(t *testing.T, name string, generation int64) {
 		Revision:     generation,
 		Current:      published.Current{Digest: apikey.DigestOf(name), CreatedAt: now},
 		State:        v1alpha1.ApiKeyActive,
-		LastRotation: published.RotationEvent{Time: now, Cause: v1alpha1.RotationTrigger},
+		LastRotation: published.RotationEvent{Time: now, Cause: cause},
 	}
 	secret, err := published.EncodeKey("credentials", record)
 	if err != nil {
@@ -210,17 +210,18 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 
 func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
 	f := newFixture()
-	f.key(t, "early", 2) // before its merchant, as the first lists may come in any order
-	f.key(t, "gone", 2)
+	f.key(t, "early", 2, v1alpha1.RotationTrigger) // before its merchant, as the first lists may come in any order
+	f.key(t, "gone", 2, v1alpha1.RotationTrigger)
 	_ = f.Informer("key").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.KeyName(published.ID("gone"))}})
 	if len(*f.rotated) != 0 {
 		t.Fatalf("reported %v before the merchant was known", *f.rotated)
 	}
 	f.publish(t, merchant(nil))
 	f.publish(t, merchant(nil))
-	f.key(t, "first", 1) // issued, not rotated
-	f.key(t, "late", 3)
-	if diff := cmp.Diff([]string{"early of Acme", "late of Acme"}, *f.rotated); diff != "" {
+	f.key(t, "first", 1, v1alpha1.RotationInitial) // issued, not rotated
+	f.key(t, "late", 3, v1alpha1.RotationAPI)
+	f.key(t, "lost", 1, v1alpha1.RotationRecovery) // its generation was lost with its record
+	if diff := cmp.Diff([]string{"early of Acme", "late of Acme", "lost of Acme"}, *f.rotated); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -172,7 +173,7 @@ func (r rotations) takeKey(key published.KeyRecord, merchantName string, merchan
 	name := published.KeyName(key.KeyID)
 	delete(r.waiting[key.MerchantID], name)
 	switch {
-	case key.Generation < 2: // issued, and never rotated
+	case key.Generation < 2 && key.LastRotation.Cause == v1alpha1.RotationInitial: // issued, and never rotated
 	case merchantKnown:
 		r.report(key, merchantName)
 	default:

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // What cannot be read is still there.
@@ -27,7 +28,7 @@ func TestAMerchantThatCannotBeDecoded(t *testing.T) {
 	f.publish(t, merchant(hook))
 	damage()
 	want("damaged", Undecodable)
-	f.key(t, "till", 2)
+	f.key(t, "till", 2, v1alpha1.RotationTrigger)
 	f.publish(t, merchant(hook))
 	want("repaired", Published)
 	if diff := cmp.Diff([]string{"till of Acme"}, *f.rotated); diff != "" {

@@ -82,10 +82,11 @@ func NewWebhookTest(merchantID, merchantName, trigger string, occurredAt time.Ti
 	}
 }
 
-// NewKeyRotated returns the event of a rotation. Its id is derived from the key id and the generation.
+// NewKeyRotated returns the event of a rotation that issued a key at occurredAt. Its id is derived from the key id, the generation and that
+// time: a generation may repeat after the record of a key was lost.
 func NewKeyRotated(merchantID, merchantName string, rotation KeyRotation, occurredAt time.Time) Event {
 	return Event{
-		ID:         fmt.Sprintf("evt_key_%s_%d", rotation.KeyID, rotation.Generation),
+		ID:         fmt.Sprintf("evt_key_%s_%d_%d", rotation.KeyID, rotation.Generation, occurredAt.UnixMilli()),
 		Kind:       v1alpha1.EventKeyRotated,
 		MerchantID: merchantID, MerchantName: merchantName,
 		OccurredAt: occurredAt,

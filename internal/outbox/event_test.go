@@ -44,7 +44,7 @@ func TestKeyRotated(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000).UTC()
 	news := outbox.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
 	want := outbox.Event{
-		ID: "evt_key_abcdefghijkl_7", Kind: v1alpha1.EventKeyRotated,
+		ID: "evt_key_abcdefghijkl_7_1700000000000", Kind: v1alpha1.EventKeyRotated,
 		MerchantID: "mmmmmmmmmmmm", MerchantName: "Acme Coffee", OccurredAt: at, Key: &news,
 	}
 	if diff := cmp.Diff(want, outbox.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {

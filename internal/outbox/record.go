@@ -153,12 +153,12 @@ func (f *eventFields) sessionChange(event *Event) *SessionChange {
 	return &SessionChange{Session: read, Sequence: f.integer("q")}
 }
 
-// RecordRotation records the event, made by NewKeyRotated, unless one of this or a later generation
+// RecordRotation records the event, made by NewKeyRotated, unless that of this or a later issue
 // of the key was recorded before. The first rotation that is seen of a key is recorded only if it is younger than an event is kept.
 // It reports whether the event was recorded. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time) (bool, error) {
 	args := []any{
-		event.Key.Generation, rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.Account(),
+		event.OccurredAt.UnixMilli(), rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.Account(),
 	}
 	key := redis.KeyspaceOf(event.Bucket()).Key(redis.RotationKey, event.Key.KeyID)
 	return o.record(ctx, rotationScript, event, key, append(args, rotationFields(event)...))

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,19 +35,39 @@ func recordedEvents(t *testing.T, merchantID, prefix string) map[string]outbox.E
 	return events
 }
 
-func TestARotationIsRecordedOnce(t *testing.T) {
+func TestRecordRotation(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	asks := storetest.Merchant()
 	now := storetest.RotatedAt.Add(time.Minute)
 	want := map[string]outbox.Event{}
-	for _, step := range []struct {
+	for i, step := range []struct {
 		generation int64
+		issued     time.Duration // after the first
 		recorded   bool
-	}{{3, true}, {3, false}, {2, false}, {4, true}, {3, false}, {9, true}, {8, false}, {1 << 50, true}, {1<<50 - 1, false}} {
-		event := storetest.Rotation(asks, step.generation)
+	}{
+		{3, 0, true},
+		{3, 0, false}, // by another dispatcher
+		{2, -time.Millisecond, false},
+		{4, time.Millisecond, true},
+		{3, 0, false},
+		{9, 2 * time.Second, true},
+		{8, time.Second, false},
+		// The record was lost, and nobody knew its generation any more.
+		{1, 3 * time.Second, true},
+		{1, 3 * time.Second, false},
+		{9, 2 * time.Second, false},
+		{3, 4 * time.Second, true},
+		{9, 5 * time.Second, true},
+		{9, 5 * time.Second, false},
+	} {
+		rotation := outbox.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: step.generation, Cause: v1alpha1.RotationRecovery}
+		event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, storetest.RotatedAt.Add(step.issued))
 		recorded, err := s.RecordRotation(t.Context(), event, now)
 		if err != nil || recorded != step.recorded {
-			t.Errorf("generation %d: recorded %v, %v; want %v", step.generation, recorded, err, step.recorded)
+			t.Errorf("step %d, generation %d: recorded %v, %v; want %v", i, step.generation, recorded, err, step.recorded)
+		}
+		if _, twice := want[event.ID]; step.recorded && twice {
+			t.Errorf("step %d, generation %d: %s is the id of another rotation", i, step.generation, event.ID)
 		}
 		if step.recorded {
 			want[event.ID] = event
@@ -66,7 +87,8 @@ func TestOldRotationsAreNotTold(t *testing.T) {
 		recorded bool
 	}{{month - time.Millisecond, true}, {month, false}, {300 * 24 * time.Hour, false}, {-time.Hour, true}} {
 		asks := storetest.Merchant()
-		recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt.Add(test.age))
+		event := storetest.Rotation(asks, 7)
+		recorded, err := s.RecordRotation(t.Context(), event, event.OccurredAt.Add(test.age))
 		if err != nil || recorded != test.recorded || len(recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")) > 0 != test.recorded {
 			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
 		}
@@ -86,12 +108,13 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 	key := storetest.Tag(asks.MerchantID) + "rotation:" + asks.KeyID
 	const want = 400 * 24 * time.Hour
 	for range 2 {
-		_, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt)
+		event := storetest.Rotation(asks, 7)
+		_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
 		must(t, err)
 		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-storetest.Timeout {
 			t.Errorf("it is remembered for %s, want %s", left, want)
 		}
-		if stored := c.Get(t.Context(), key).Val(); stored != "7" {
+		if stored := c.Get(t.Context(), key).Val(); stored != strconv.FormatInt(event.OccurredAt.UnixMilli(), 10) {
 			t.Errorf("Redis holds %s", stored)
 		}
 		must(t, c.PExpire(t.Context(), key, time.Hour).Err())

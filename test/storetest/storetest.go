@@ -117,13 +117,13 @@ func MustCreate(t testing.TB, s *Services, admission store.Admission, wanted sto
 	return created
 }
 
-// RotatedAt is when the API key of Rotation was rotated.
+// RotatedAt is when the first API key of Rotation was issued.
 var RotatedAt = time.UnixMilli(1_700_000_000_123).UTC()
 
-// Rotation returns the event of a rotation of the merchant's API key.
+// Rotation returns the event of a rotation of the merchant's API key. Each generation is issued a millisecond after the one before.
 func Rotation(asks store.Admission, generation int64) outbox.Event {
 	rotation := outbox.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: generation, Cause: v1alpha1.RotationAPI}
-	return outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt)
+	return outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt.Add(time.Duration(generation-1)*time.Millisecond))
 }
 
 // OpenWith is New with options of the store.
