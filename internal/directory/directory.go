@@ -198,13 +198,10 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		}
 		return refused, ErrExpired
 	}
-	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
-	switch {
-	case found.unreadable, merchant.Unreadable && principal.Live: // of an unreadable key any digest may be in its overlap
+	if found.unreadable || merchant.Unreadable { // whatever the digest: it may be in an overlap, or just issued by another replica
 		return refused, ErrNewerVersion
-	case merchant.Unreadable:
-		return refused, ErrUnknown
 	}
+	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
 	principal.Current = principal.Live && record.Current.Digest.Equal(digest)
 	return principal, nil
 }
