@@ -238,7 +238,7 @@ func TestSettlement_MerchantDeleted(t *testing.T) {
 	key, ofBooks, rail := f.key("till", acme), f.key("books-till", books), f.rail("bank")
 	running, late := f.start(), f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
 	ids := running.charge(key, 5)
-	before, new, failing, lagging, probe := ids[0], ids[1], ids[2], ids[3], ids[4]
+	before, after, failing, lagging, probe := ids[0], ids[1], ids[2], ids[3], ids[4]
 	living := running.charge(ofBooks, 1)[0]
 	step{paid(1250), completed}.check(t, 0, late.report(before, rail, paid(1250)))
 
@@ -258,10 +258,10 @@ func TestSettlement_MerchantDeleted(t *testing.T) {
 		{running, before, step{paid(1250), completed}},
 		{restarted, before, step{paid(1250), completed}},
 		{running, before, step{report("bank-2", "COMPLETED", 1250), `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`}},
-		{running, new, step{paid(1250), refundPending}},
-		{restarted, new, step{paid(1250), refundPending}},
-		{late, new, step{paid(1250), refundPending}},
-		{restarted, new, step{report("bank-2", "COMPLETED", 1250), refundPending}},
+		{running, after, step{paid(1250), refundPending}},
+		{restarted, after, step{paid(1250), refundPending}},
+		{late, after, step{paid(1250), refundPending}},
+		{restarted, after, step{report("bank-2", "COMPLETED", 1250), refundPending}},
 		{running, failing, step{failure(1250), failed}},
 		{restarted, failing, step{failure(1250), failed}},
 		{restarted, failing, step{paid(1250), refundFailed}},
@@ -278,7 +278,7 @@ func TestSettlement_MerchantDeleted(t *testing.T) {
 		}
 	}
 	logged := f.log.String()
-	if !strings.Contains(logged, `"merchantID":"`+acme.MerchantID+`","paymentRef":"bank-2"`) || strings.Contains(logged, new) {
+	if !strings.Contains(logged, `"merchantID":"`+acme.MerchantID+`","paymentRef":"bank-2"`) || strings.Contains(logged, after) {
 		t.Errorf("the log does not name merchant and payment, or has the session's id:\n%s", logged)
 	}
 }

@@ -24,6 +24,24 @@ func TestIDIsFixedForever(t *testing.T) {
 	}
 }
 
+func TestTombstoneSubject(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind published.TombstoneKind
+		ok   bool
+	}{
+		published.KeyTombstoneName("abcdefgh2345"):      {published.TombstoneApiKey, true},
+		published.MerchantTombstoneName("abcdefgh2345"): {published.TombstoneMerchant, true},
+		published.MerchantTombstoneName("abcdefgh"):     {published.TombstoneMerchant, false},
+		published.KeyTombstoneName(""):                  {published.TombstoneApiKey, false},
+		published.MerchantName("abcdefgh2345"):          {ok: false},
+	} {
+		kind, id, ok := published.TombstoneSubject(name)
+		if ok != want.ok || ok && (kind != want.kind || id != "abcdefgh2345") {
+			t.Errorf("%s: %s %s, %t; want %+v", name, kind, id, ok, want)
+		}
+	}
+}
+
 func TestAnIDIsAKeyID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := published.ID(types.UID(rapid.String().Draw(t, "uid")))

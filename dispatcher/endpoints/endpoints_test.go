@@ -124,6 +124,19 @@ func TestEndpointOfAMerchant(t *testing.T) {
 	}
 }
 
+// Sessions of a merchant that is not Active go on, and so do their events.
+func TestEndpoint_NotActive(t *testing.T) {
+	f := newFixture()
+	for _, state := range []v1alpha1.MerchantState{v1alpha1.MerchantSuspended, v1alpha1.MerchantClosed} {
+		m := merchant(hook)
+		m.Spec.State = state
+		f.publish(t, m)
+		if e := f.Endpoint(published.ID("acme-uid")); e.State != Published || e.URL != hook.URL || !e.Wants(v1alpha1.EventSessionCompleted) {
+			t.Errorf("%s: got %+v", state, e)
+		}
+	}
+}
+
 // A removed webhook has no target, and its events wait until the operator says that they are dropped, whatever the clock says.
 func TestEndpoint_RemovedWebhook(t *testing.T) {
 	f := newFixture()
