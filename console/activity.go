@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 )
 
 // Actions, in Events, in the log and in metrics.
@@ -39,7 +40,7 @@ func actions() []string {
 
 // event is what a person has done, or tried to do, to an object.
 type event struct {
-	who        person
+	who        login.Person
 	action     string
 	object     client.Object
 	id         string // of the key or of the merchant

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
@@ -54,7 +55,7 @@ func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (
 	return check, nil
 }
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	var lines []string
 	for _, entry := range merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
@@ -64,7 +65,7 @@ func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, current 
 		lines, form.Added = append(lines, added), added
 	}
 	form.Allowlist = strings.Join(lines, "\n")
-	return c.renderEditForm(w, http.StatusOK, current, form)
+	return c.renderEditForm(w, http.StatusOK, viewer, form)
 }
 
 // refused reports whether the status has the block: a link from elsewhere adds nothing else to the form.
@@ -73,7 +74,7 @@ func refused(merchant *v1alpha1.Merchant, block string) bool {
 		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block })
 }
 
-func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	var entries []v1alpha1.IPBlock
@@ -85,9 +86,9 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, current 
 	enforced := merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
 	if own := c.shutsOut(r, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
 		form.ShutOut = own
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
-	return c.edit(w, r, current, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
+	return c.edit(w, r, viewer, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.IPAllowlist = entries
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -112,20 +113,20 @@ func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (f
 	return form, nil
 }
 
-func (c *console) renderResendForm(w http.ResponseWriter, status int, current login, form resendForm) error {
-	return c.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+func (c *console) renderResendForm(w http.ResponseWriter, status int, viewer login.Person, form resendForm) error {
+	return c.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
-func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form, err := c.newResendForm(r, merchant)
 	if err != nil {
 		return err
 	}
-	return c.renderResendForm(w, http.StatusOK, current, form)
+	return c.renderResendForm(w, http.StatusOK, viewer, form)
 }
 
 // resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form, err := c.newResendForm(r, merchant)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, curr
 	}
 	sent, err := c.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
 	if sent > 0 || err != nil {
-		c.record(r.Context(), event{current.person, actionResend, form.Merchant, what, form.Merchant.Generation, err})
+		c.record(r.Context(), event{viewer, actionResend, form.Merchant, what, form.Merchant.Generation, err})
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
@@ -153,7 +154,7 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, curr
 	default:
 		return c.backTo(w, r, form.Merchant, "webhook")
 	}
-	return c.renderResendForm(w, http.StatusConflict, current, form)
+	return c.renderResendForm(w, http.StatusConflict, viewer, form)
 }
 
 // resend returns how many were sent. Errors: errNoWebhook, errDisabled, those of Redis.

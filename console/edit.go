@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -52,26 +53,26 @@ func (e *gitManagedError) Error() string {
 	return fmt.Sprintf("%s is managed by %s. Change it in Git: %s %s.", e.object, e.owner.Tool, e.owner.Tool, e.owner.Source)
 }
 
-func (c *console) renderEditForm(w http.ResponseWriter, status int, current login, form editForm) error {
-	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login.Person, form editForm) error {
+	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
 // changedMessage says that somebody else has changed the Merchant since the person saw it.
-const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the current values are on the merchant's page."
+const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the viewer values are on the merchant's page."
 
 // edit changes the Merchant, or shows the form again and says why not. The API server checks the fields: there is one rule for the
 // console and for kubectl.
-func (c *console) edit(w http.ResponseWriter, r *http.Request, current login, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
+func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Person, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
 	merchant := form.Merchant
 	refuse := func(message string) error {
 		form.Error, form.Generation = message, merchant.Generation
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
 	if form.Generation != merchant.Generation {
 		return refuse(changedMessage)
 	}
 	changed, err := c.patch(r.Context(), merchant, change)
-	c.record(r.Context(), event{current.person, action, merchant, merchant.Status.MerchantID, changed.Generation, err})
+	c.record(r.Context(), event{viewer, action, merchant, merchant.Status.MerchantID, changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
 		return refuse(changedMessage)

@@ -118,10 +118,11 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	}
 	f.console = built
 	f.now, f.limit = f.clock, ratelimit.NewLimiter(options.RequestLimit, f.clock)
-	f.metrics = newMetrics(prometheus.NewRegistry())
-	connection := storetest.Client(t, f.redis.URL())
-	f.outbox = outbox.New(connection)
-	f.logins = &logins{redis: connection, idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	registry, connection := prometheus.NewRegistry(), storetest.Client(t, f.redis.URL())
+	f.metrics, f.outbox = newMetrics(registry), outbox.New(connection)
+	if f.login, err = f.newLogin(connection, registry); err != nil {
+		t.Fatal(err)
+	}
 	f.connectCluster()
 	server.Config.Handler = f.handler()
 	server.Start()

@@ -14,11 +14,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
@@ -130,7 +129,7 @@ func TestIDTokens(t *testing.T) {
 			}
 			maps.Copy(claims, test.changed)
 			l.token = l.sign(t, test.algorithm, claims, test.sign)
-			page := browser.Get(t, f.URL+callbackPath+"?"+url.Values{"code": {"c"}, "state": {begun.Get("state")}}.Encode())
+			page := browser.Get(t, f.URL+login.CallbackPath+"?"+url.Values{"code": {"c"}, "state": {begun.Get("state")}}.Encode())
 			signedIn := cookieOf(t, f, browser, loginCookie).Value != ""
 			if page.Status != test.want || signedIn != (test.want == http.StatusOK) {
 				t.Errorf("%d, signed in: %v: %s", page.Status, signedIn, page.Text)
@@ -143,31 +142,4 @@ func mac(_ []byte, text string) []byte {
 	sum := hmac.New(sha256.New, []byte(oidctest.ClientSecret))
 	_, _ = sum.Write([]byte(text))
 	return sum.Sum(nil)
-}
-
-// Many who sign in while the provider does not answer wait for one request to it, and then get a page that says so.
-func TestAProviderThatHangs(t *testing.T) {
-	var asked atomic.Int64
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		<-r.Context().Done()
-	}))
-	defer silent.Close()
-	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = silent.URL })
-	f.provider.http.Timeout = time.Second
-	const people = 50
-	var waiting sync.WaitGroup
-	for range people {
-		waiting.Go(func() {
-			answer := httptest.NewRecorder()
-			f.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, f.URL+"/sign-in", nil))
-			if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "identity provider does not answer") {
-				t.Errorf("%d: %s", answer.Code, answer.Body)
-			}
-		})
-	}
-	waiting.Wait()
-	if asked.Load() > people/5 {
-		t.Errorf("%d requests to the provider for %d people", asked.Load(), people)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 )
 
 // answering is an issuer whose API knows the key from the given request on, and how often it was asked.
@@ -51,7 +52,7 @@ func TestFirstKey_WaitsUntilPublished(t *testing.T) {
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: "u"}}
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()
-	issued, err := (&console{issuer: api}).firstKey(ctx, key, login{})
+	issued, err := (&console{issuer: api}).firstKey(ctx, key, login.Person{})
 	if err != nil || issued.FullKey == "" || asked.Load() != 4 {
 		t.Errorf("%+v, %v, after %d requests", issued, err, asked.Load())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -71,26 +72,26 @@ func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name 
 	return &key, nil
 }
 
-func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant) error {
-	return c.renderKeyForm(w, http.StatusOK, current, "key-new", keyForm{Merchant: merchant})
+func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	return c.renderKeyForm(w, http.StatusOK, viewer, "key-new", keyForm{Merchant: merchant})
 }
 
-func (c *console) renderKeyForm(w http.ResponseWriter, status int, current login, page string, form keyForm) error {
+func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.Person, page string, form keyForm) error {
 	form.Overlaps = overlaps()
 	if form.Key != nil {
 		form.Manager = gitops.ManagerOf(form.Key)
 	}
-	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Login: &current, Data: form})
+	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
 // issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
 // ApiKey exists and nobody knows its key; rotating gives one.
-func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
 	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest}
 	refuse := func(message string) error {
 		form.Error = message
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-new", form)
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
 		return refuse("Use lower-case letters, digits and “-”, at most 63, beginning and ending with a letter or digit.")
@@ -119,22 +120,22 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, current login
 	case err != nil:
 		return kubernetesError("create an ApiKey", err)
 	}
-	issued, err := c.firstKey(r.Context(), key, current)
-	c.record(r.Context(), event{current.person, actionIssue, key, published.ID(key.UID), issued.Generation, err})
+	issued, err := c.firstKey(r.Context(), key, viewer)
+	c.record(r.Context(), event{viewer, actionIssue, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
 		return &notIssuedError{merchant, key.Name, err}
 	}
-	return c.showKey(w, current, keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: true})
+	return c.showKey(w, viewer, keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: true})
 }
 
 // firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
 const firstGeneration = 1
 
 // firstKey waits until the operator has published the ApiKey, and rotates it while there is time to show the key.
-func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, current login) (issued rotation.Issued, err error) {
+func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, viewer login.Person) (issued rotation.Issued, err error) {
 	const interval = 100 * time.Millisecond
 	for {
-		issued, err = c.issuer.rotate(ctx, key, firstGeneration, 0, current.User)
+		issued, err = c.issuer.rotate(ctx, key, firstGeneration, 0, viewer.User)
 		if !errors.Is(err, errNotPublished) {
 			return issued, err
 		}
@@ -162,26 +163,26 @@ func (e *notIssuedError) Error() string {
 func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
-func (c *console) showKey(w http.ResponseWriter, current login, page keyPage) error {
-	return c.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Login: &current, Data: page})
+func (c *console) showKey(w http.ResponseWriter, viewer login.Person, page keyPage) error {
+	return c.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
 // showKeyForm shows the form of an action on a key.
 func (c *console) showKeyForm(page string) keyHandler {
-	return func(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
-		return c.renderKeyForm(w, http.StatusOK, current, page, keyForm{Merchant: merchant, Key: key})
+	return func(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+		return c.renderKeyForm(w, http.StatusOK, viewer, page, keyForm{Merchant: merchant, Key: key})
 	}
 }
 
 // rotateKey works for keys that Git manages too, for it changes no spec.
-func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: "Choose how long the old key works."})
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: "Choose how long the old key works."})
 	}
-	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, current.User)
-	c.record(r.Context(), event{current.person, actionRotate, key, published.ID(key.UID), issued.Generation, err})
+	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, viewer.User)
+	c.record(r.Context(), event{viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, current logi
 	if issued.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*issued.PreviousValidUntil)
 	}
-	return c.showKey(w, current, page)
+	return c.showKey(w, viewer, page)
 }
 
 func knownOverlap(seconds int64) bool {
@@ -216,18 +217,18 @@ func (c *console) deleteKey(ctx context.Context, key *v1alpha1.ApiKey) error {
 // endKey ends a key whose name the person has typed. It refuses a key that Git manages, whose tool would undo that; a person may disable
 // it all the same.
 func (c *console) endKey(action, page string, end func(context.Context, *v1alpha1.ApiKey) error) keyHandler {
-	return func(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+	return func(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
 		// Labels and annotations are anybody's: they must not keep a leaked key alive.
 		override := action == actionDisable && r.PostFormValue("override") == "yes"
 		if owner := gitops.ManagerOf(key); owner.Tool != "" && !override {
 			return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 		}
 		if r.PostFormValue("name") != key.Name {
-			return c.renderKeyForm(w, http.StatusUnprocessableEntity, current, page,
+			return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, page,
 				keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
 		}
 		err := end(r.Context(), key)
-		c.record(r.Context(), event{current.person, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+		c.record(r.Context(), event{viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
 		if err != nil {
 			return kubernetesError(action+" an ApiKey", err)
 		}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,9 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// Names of cookies. Another name would end every login.
+const (
+	loginCookie   = "console-login"
+	attemptCookie = "console-sign-in"
 )
 
 func TestSignIn(t *testing.T) {
@@ -59,7 +63,7 @@ func begin(t *testing.T, f *fixture, user oidctest.User) (oidctest.Browser, *url
 	browser := oidctest.NewBrowser(t)
 	var callback *url.URL
 	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
-		if r.URL.Path == callbackPath {
+		if r.URL.Path == login.CallbackPath {
 			callback = r.URL
 			return http.ErrUseLastResponse
 		}
@@ -119,24 +123,14 @@ func TestRefusedCallbacks(t *testing.T) {
 	refused("an error of the provider", browser, with(callback, "error", "access_denied"))
 	refused("another browser", oidctest.NewBrowser(t), callback)
 
-	victim, _ := begin(t, f, alice)
+	victim, ofVictim := begin(t, f, alice)
 	_, attackers := begin(t, f, mallory)
 	refused("the attacker's code and state", victim, attackers)
-	ofVictim := decode(t, f, victim)
-	refused("the attacker's code with the victim's state", victim, with(attackers, "state", ofVictim.state()))
+	refused("the attacker's code with the victim's state", victim, with(attackers, "state", ofVictim.Query().Get("state")))
 
 	browser, callback = begin(t, f, alice)
-	f.advance(attemptLifetime)
+	f.advance(10 * time.Minute)
 	refused("expired state and nonce", browser, callback)
-}
-
-func decode(t *testing.T, f *fixture, b oidctest.Browser) attempt {
-	t.Helper()
-	a, ok := decodeAttempt(cookieOf(t, f, b, attemptCookie).Value, f.clock())
-	if !ok {
-		t.Fatal("the browser has no sign-in")
-	}
-	return a
 }
 
 // Whoever finds the address of a callback, in a log or in a history, gets nothing by it.
@@ -174,29 +168,6 @@ func TestSessionFixation(t *testing.T) {
 	}
 }
 
-func TestReturnTo(t *testing.T) {
-	for text, want := range map[string]string{
-		"/merchants/shops/acme?address=1.2.3.4": "/merchants/shops/acme?address=1.2.3.4",
-		"":                                      "/",
-		"https://evil.example/":                 "/",
-		"//evil.example/":                       "/",
-		"///evil.example":                       "/",
-		`/\evil.example`:                        "/",
-		`\\evil.example`:                        "/",
-		"/%5cevil.example":                      "/%5cevil.example", // a path to browsers
-		"javascript:alert(1)":                   "/",
-		"/a\r\nSet-Cookie: a=b":                 "/",
-		"/\tevil":                               "/",
-		"/sign-in":                              "/",
-		"/callback?code=a":                      "/",
-		"/" + strings.Repeat("a", 2000):         "/",
-	} {
-		if got := ownPath(text); got != want {
-			t.Errorf("%q leads to %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestSignOut(t *testing.T) {
 	f := newFixture(t)
 	here, there, other := f.signedIn(alice), f.signedIn(alice), f.signedIn(bob)
@@ -230,66 +201,6 @@ func TestAFormAfterTheLoginHasEnded(t *testing.T) {
 	page := oidctest.NewBrowser(t).Post(t, f.URL+"/merchants/shops/acme/allowlist", url.Values{"allowlist": {"203.0.113.7\n\"><b>"}})
 	if page.Status != http.StatusUnauthorized || !strings.Contains(page.Text, `name="allowlist" value="203.0.113.7`) || strings.Contains(page.Text, "<b>") {
 		t.Errorf("%d: %s", page.Status, page.Text)
-	}
-}
-
-// Whoever signs in again and again fills no Redis: a person has 20 logins, and the oldest ends.
-func TestLogins_OldestEnds(t *testing.T) {
-	f := newFixture(t)
-	p, server := person{Account: "alice", User: "oidc:alice"}, storetest.Inspect(t, f.redis)
-	var cookies []cookieValue
-	for range maxLogins + 2 {
-		cookie, err := f.logins.begin(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cookies = append(cookies, cookie)
-		created := server.Time(t.Context()).Val().UnixMilli()
-		await.Until(t, patience, "a later login is newer", func() bool { return server.Time(t.Context()).Val().UnixMilli() > created })
-	}
-	if _, err := f.logins.begin(t.Context(), person{Account: "bob", User: "oidc:bob"}); err != nil {
-		t.Fatal(err)
-	}
-	for n, cookie := range cookies {
-		_, err := f.logins.find(t.Context(), cookie)
-		if ended := errors.Is(err, errSignedOut); ended != (n < 2) {
-			t.Errorf("login %d of %d: %v", n+1, len(cookies), err)
-		}
-	}
-	if keys := server.Keys(t.Context(), "*login:*").Val(); len(keys) != maxLogins+1 {
-		t.Errorf("Redis has %d logins: %v", len(keys), keys)
-	}
-}
-
-func TestLoginsEnd(t *testing.T) {
-	f := newFixture(t)
-	f.logins.idle, f.logins.lifetime = time.Hour, 2*time.Hour
-	cookie, err := f.logins.begin(t.Context(), person{Account: "a", User: "oidc:a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, _ := cookie.bucket()
-	key := storetest.TagOf(bucket) + "login:" + cookie.name()
-	server := storetest.Inspect(t, f.redis)
-	for _, test := range []struct {
-		name  string
-		idle  time.Duration
-		want  time.Duration
-		found bool
-	}{
-		{"a use makes the idle time begin again", 30 * time.Minute, 30 * time.Minute, true},
-		{"but not beyond the lifetime", 3 * time.Hour, 2 * time.Hour, true},
-	} {
-		f.logins.idle = test.idle
-		if _, err := f.logins.find(t.Context(), cookie); (err == nil) != test.found {
-			t.Errorf("%s: %v", test.name, err)
-		}
-		if left := server.PTTL(t.Context(), key).Val(); left > test.want || left < test.want-time.Minute {
-			t.Errorf("%s: the login ends in %s, want %s", test.name, left, test.want)
-		}
-	}
-	if keys := server.Keys(t.Context(), "*").Val(); strings.Contains(strings.Join(keys, " "), string(cookie)) {
-		t.Errorf("Redis has the cookie: %v", keys)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -63,13 +64,13 @@ type merchantRow struct {
 	State                        v1alpha1.MerchantState
 }
 
-func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, current login) error {
+func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
 	var list v1alpha1.MerchantList
 	if err := c.merchants.List(r.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
 		return kubernetesError("list Merchants", err)
 	}
 	query := r.URL.Query().Get("q")
-	seen, incomplete, err := c.visible(r.Context(), current.person, matching(list.Items, query))
+	seen, incomplete, err := c.visible(r.Context(), viewer, matching(list.Items, query))
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, current 
 	for _, m := range seen[(number-1)*pageSize : min(number*pageSize, len(seen))] {
 		page.Merchants = append(page.Merchants, merchantRow{m.Namespace, m.Name, m.Spec.DisplayName, m.Spec.State})
 	}
-	return c.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Login: &current, Data: page})
+	return c.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
 }
 
 // merchantPage is one Merchant with its keys.
@@ -113,11 +114,11 @@ type keyRow struct {
 
 // visibleMerchant returns a Merchant that the person may see. Errors: errNotFound, errKubernetes, those of may. A missing Merchant is
 // the same as one that they may not see.
-func (c *console) visibleMerchant(ctx context.Context, p person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
+func (c *console) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
 	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
 		return nil, errNotFound
 	}
-	if sees, err := c.may(ctx, p.subject(), verbGet, key.Namespace, key.Name); err != nil || !sees {
+	if sees, err := c.may(ctx, newSubject(p), verbGet, key.Namespace, key.Name); err != nil || !sees {
 		return nil, cmp.Or(err, errNotFound)
 	}
 	var merchant v1alpha1.Merchant
@@ -127,15 +128,15 @@ func (c *console) visibleMerchant(ctx context.Context, p person, key client.Obje
 	return &merchant, nil
 }
 
-func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
-	page, err := c.merchantPage(r, current.person, merchant)
+func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	page, err := c.merchantPage(r, viewer, merchant)
 	if err != nil {
 		return err
 	}
-	return c.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Login: &current, Data: page})
+	return c.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
-func (c *console) merchantPage(r *http.Request, viewer person, merchant *v1alpha1.Merchant) (merchantPage, error) {
+func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (merchantPage, error) {
 	allowed, err := c.rights(r.Context(), viewer, merchant)
 	if err != nil {
 		return merchantPage{}, err

@@ -3,12 +3,12 @@ package console
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -54,25 +54,8 @@ type Options struct {
 	RightsLifetime time.Duration
 }
 
-// ProviderOptions are the OpenID provider and what its ID tokens say of a person. Claims and prefixes mean the same as the flags
-// of a kube-apiserver with these names, so that RoleBindings for kubectl work here too.
-type ProviderOptions struct {
-	IssuerURL, ClientID string
-	// ClientSecret is empty for a public client.
-	ClientSecret string
-	// CAFile has the certificate authority of the provider. Default: those of the system.
-	CAFile string
-	// Scopes are requested in addition to openid. Default profile, email.
-	Scopes []string
-	// UsernameClaim is the claim with the user name. Default sub.
-	UsernameClaim string
-	// UsernamePrefix is put before it; empty: "<issuer>#", unless the claim is email; "-": none.
-	UsernamePrefix string
-	// GroupsClaim is the claim with the groups, one text or a list. Default: no groups.
-	GroupsClaim string
-	// GroupsPrefix is put before each group.
-	GroupsPrefix string
-}
+// ProviderOptions are those of the OpenID provider.
+type ProviderOptions = login.ProviderOptions
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
@@ -82,7 +65,7 @@ func DefaultOptions() Options {
 		Options:        shared,
 		Address:        ":8083",
 		RequestLimit:   ratelimit.Policy{RequestsPerSecond: 20, Burst: 200},
-		Provider:       ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"},
+		Provider:       login.DefaultProviderOptions(),
 		LoginIdle:      time.Hour,
 		LoginLifetime:  12 * time.Hour,
 		RightsLifetime: 10 * time.Second,
@@ -107,28 +90,14 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(
 		kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
-		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.validate(),
+		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.Validate(),
 	)
-}
-
-func (o ProviderOptions) validate() error {
-	switch {
-	case o.ClientID == "":
-		return errors.New("set --oidc-client-id")
-	case o.UsernameClaim == "":
-		return errors.New("set --oidc-username-claim")
-	}
-	issuer, err := url.Parse(o.IssuerURL)
-	if err != nil || issuer.Host == "" || !secureOrLoopback(issuer) {
-		return fmt.Errorf("--oidc-issuer-url %q is not an https URL", o.IssuerURL)
-	}
-	return nil
 }
 
 // checkOrigin accepts scheme and host only: cookies and redirects of the console are for a whole origin.
 func checkOrigin(flag, text string) error {
 	origin, err := url.Parse(text)
-	if err != nil || origin.Host == "" || strings.TrimSuffix(origin.Path, "/") != "" || origin.RawQuery != "" || origin.User != nil || !secureOrLoopback(origin) {
+	if err != nil || origin.Host == "" || strings.TrimSuffix(origin.Path, "/") != "" || origin.RawQuery != "" || origin.User != nil || !httpserver.Confidential(origin) {
 		return fmt.Errorf("%s %q is not an origin; use a form like https://console.example (http only on a loopback address)", flag, text)
 	}
 	return nil
@@ -139,9 +108,4 @@ func checkOptionalOrigin(flag, text string) error {
 		return nil
 	}
 	return checkOrigin(flag, text)
-}
-
-func secureOrLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/console/login"
 )
 
 //go:embed templates/*.html assets/*
@@ -29,9 +31,9 @@ type pages struct {
 // view is what the layout shows, and the data of the page in it.
 type view struct {
 	Title string
-	// Login is nil if nobody is signed in.
-	Login *login
-	Data  any
+	// Viewer is nil if nobody is signed in.
+	Viewer *login.Person
+	Data   any
 }
 
 func newPages() (*pages, error) {
@@ -101,6 +103,10 @@ func (c *console) render(w http.ResponseWriter, status int, page string, v view)
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
 	return nil
+}
+
+func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
+	return c.render(w, http.StatusOK, "signed-out", view{Title: "Signed out"})
 }
 
 // span is a number of seconds in words.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -38,10 +39,10 @@ type problem struct {
 	Path          string
 }
 
-// respondError writes the page of an error. current is nil if nobody is signed in, or it is not known.
-func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *login, err error) {
-	if errors.Is(err, errSignedOut) && r.Method == http.MethodGet {
-		http.Redirect(w, r, signInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+// respondError writes the page of an error. viewer is nil if nobody is signed in, or it is not known.
+func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *login.Person, err error) {
+	if errors.Is(err, login.ErrSignedOut) && r.Method == http.MethodGet {
+		http.Redirect(w, r, login.SignInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 		return
 	}
 	page := c.problemOf(err)
@@ -60,7 +61,7 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, current *
 		w.Header().Set("Retry-After", "5")
 		c.log.Warn("request failed", "route", r.Pattern, "error", err)
 	}
-	if err := c.render(w, page.status, "problem", view{Title: page.Title, Login: current, Data: page}); err != nil {
+	if err := c.render(w, page.status, "problem", view{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
 		c.log.Error("could not write a page", "error", err)
 	}
 }
@@ -94,7 +95,7 @@ func (c *console) problemOf(err error) problem {
 		return problem{status: http.StatusConflict, Title: "Not published yet", Message: "The key is not published yet. Try again in a minute. Nothing was changed."}
 	case errors.Is(err, errNoRight):
 		return problem{status: http.StatusForbidden, Title: "Not allowed", Message: "You may see this merchant but not do this. The platform team gives rights. Nothing was changed."}
-	case errors.Is(err, errSignedOut):
+	case errors.Is(err, login.ErrSignedOut):
 		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true, Again: true}
 	case errors.Is(err, errNoDeadLetter):
 		return problem{status: http.StatusNotFound, Title: "Nothing to send again", Message: "There is no such dead letter of this merchant. Perhaps somebody has sent it again already."}
@@ -104,11 +105,11 @@ func (c *console) problemOf(err error) problem {
 		return problem{status: http.StatusForbidden, Title: "Refused", Message: "The form was sent from another site. Nothing was changed. Open the console and use the form there."}
 	case errors.Is(err, errHost):
 		return problem{status: http.StatusMisdirectedRequest, Title: "Wrong address", Message: "The address of the console is " + c.origin.String() + "."}
-	case errors.Is(err, errProvider):
+	case errors.Is(err, login.ErrProvider):
 		return problem{status: http.StatusServiceUnavailable, Title: "Sign-in is not available", Message: "The identity provider does not answer. Try again in a minute. If you are signed in elsewhere, you stay signed in.", SignIn: true}
-	case errors.Is(err, errAttempt), errors.Is(err, errToken):
+	case errors.Is(err, login.ErrAttempt), errors.Is(err, login.ErrToken):
 		return problem{status: http.StatusBadRequest, Title: "Sign-in failed", Message: "The sign-in is too old, was used before, or was begun elsewhere. Sign in again.", SignIn: true}
-	case errors.Is(err, errClaims):
+	case errors.Is(err, login.ErrClaims):
 		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, errNoTime), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working.", Again: true}

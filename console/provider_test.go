@@ -67,37 +67,6 @@ func TestReservedGroupsAreDropped(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
-	const issuer = "https://id.example"
-	for name, test := range map[string]struct {
-		options ProviderOptions
-		claims  map[string]any
-		want    string // user and groups
-	}{
-		"default prefix":      {ProviderOptions{UsernameClaim: "sub"}, map[string]any{"sub": "a"}, "https://id.example#a"},
-		"no prefix":           {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a"}, "a"},
-		"email":               {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b"}, "a@b"},
-		"verified email":      {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": true}, "a@b"},
-		"unverified email":    {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": false}, ""},
-		"verified as text":    {ProviderOptions{UsernameClaim: "email"}, map[string]any{"email": "a@b", "email_verified": "true"}, ""},
-		"missing claim":       {ProviderOptions{UsernameClaim: "upn"}, map[string]any{"sub": "a"}, ""},
-		"not a text":          {ProviderOptions{UsernameClaim: "sub"}, map[string]any{"sub": 7}, ""},
-		"reserved":            {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "system:admin"}, ""},
-		"reserved by parts":   {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "sys"}, map[string]any{"sub": "tem:admin"}, ""},
-		"a line break":        {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a\nb"}, ""},
-		"groups":              {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g", GroupsPrefix: "x:"}, map[string]any{"sub": "a", "g": []any{"2", "1", 3}}, "a x:1 x:2"},
-		"one group":           {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g"}, map[string]any{"sub": "a", "g": "1"}, "a 1"},
-		"a reserved group":    {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g"}, map[string]any{"sub": "a", "g": []any{"system:masters", "1"}}, "a 1"},
-		"groups not asked of": {ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-"}, map[string]any{"sub": "a", "groups": []any{"1"}}, "a"},
-	} {
-		test.options.IssuerURL = issuer
-		p, err := test.options.person(test.claims)
-		if got := strings.Join(append([]string{p.User}, p.Groups...), " "); got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%s: %q (%v), want %q", name, got, err, test.want)
-		}
-	}
-}
-
 // The sign-in works with a provider that we did not write: discovery, PKCE, which it requires, groups, and sign-out.
 func TestSignInAtANodeProvider(t *testing.T) {
 	provider := oidctest.StartNode(t, map[string][]string{"carol": {"other", "shop-staff"}})

@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
@@ -24,8 +25,8 @@ const (
 	verbEditWebhook   = "editwebhook"
 )
 
-// subject is the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
-func (p person) subject() authz.Subject {
+// newSubject is the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
+func newSubject(p login.Person) authz.Subject {
 	return authz.NewSubject(p.User, append([]string{"system:authenticated"}, p.Groups...))
 }
 
@@ -40,8 +41,8 @@ func (c *console) may(ctx context.Context, subject authz.Subject, verb, namespac
 // rights are what a person may do to one Merchant, for the page that offers it. The routes ask again.
 type rights struct{ IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
 
-func (c *console) rights(ctx context.Context, p person, merchant *v1alpha1.Merchant) (r rights, err error) {
-	subject := p.subject()
+func (c *console) rights(ctx context.Context, p login.Person, merchant *v1alpha1.Merchant) (r rights, err error) {
+	subject := newSubject(p)
 	reviews, ctx := errgroup.WithContext(ctx)
 	for verb, allowed := range map[string]*bool{
 		verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys, verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
@@ -64,8 +65,8 @@ const (
 // visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
 // namespace; single Merchants are reviewed only in namespaces without a right on all of them. Lists have a budget of reviews of their
 // own, so that a person who may see a few of many Merchants can still open these.
-func (c *console) visible(ctx context.Context, p person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
-	subject := p.subject()
+func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
+	subject := newSubject(p)
 	subject.Budget += " list"
 	var unasked atomic.Bool
 	sees := func(ctx context.Context, namespace, name string) (bool, error) {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -15,13 +16,13 @@ import (
 func (c *console) handler() http.Handler {
 	r := routes{c, http.NewServeMux()}
 	r.mux.Handle("GET /assets/", c.pages.assets)
-	r.open("GET "+signInPath, c.signIn)
-	r.open("GET "+callbackPath, c.callback)
-	r.open("GET /signed-out", c.signedOut)
-	r.signedIn("POST /sign-out", c.signOut(c.logins.end))
-	r.signedIn("POST /sign-out-everywhere", c.signOut(c.logins.endAll))
+	r.open("GET "+login.SignInPath, c.login.SignIn)
+	r.open("GET "+login.CallbackPath, c.login.Callback)
+	r.open("GET "+login.SignedOutPath, c.signedOut)
+	r.signedIn("POST /sign-out", c.login.SignOut)
+	r.signedIn("POST /sign-out-everywhere", c.login.SignOutEverywhere)
 	r.signedIn("GET /{$}", c.listMerchants)
-	r.signedIn("/", func(http.ResponseWriter, *http.Request, login) error { return errNotFound })
+	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return errNotFound })
 
 	r.onMerchant("GET", "", verbGet, c.showMerchant)
 	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
@@ -72,63 +73,63 @@ func (r routes) open(pattern string, handle func(http.ResponseWriter, *http.Requ
 }
 
 // signedIn is for everybody who has signed in.
-func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.Request, login) error) {
+func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.Request, login.Person) error) {
 	r.open(pattern, func(w http.ResponseWriter, request *http.Request) error {
-		current, err := r.current(request.Context(), request)
+		viewer, err := r.login.Current(request)
 		if err != nil {
 			return err
 		}
-		if err := handle(w, request, current); err != nil {
-			r.respondError(w, request, &current, err)
+		if err := handle(w, request, viewer); err != nil {
+			r.respondError(w, request, &viewer, err)
 		}
 		return nil
 	})
 }
 
 // merchantHandler handles a request about a Merchant.
-type merchantHandler func(http.ResponseWriter, *http.Request, login, *v1alpha1.Merchant) error
+type merchantHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant) error
 
 const merchantPath = "/merchants/{namespace}/{name}"
 
 // onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
 func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
-	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, request *http.Request, current login) error {
+	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, request *http.Request, viewer login.Person) error {
 		key := client.ObjectKey{Namespace: request.PathValue("namespace"), Name: request.PathValue("name")}
-		merchant, err := r.visibleMerchant(request.Context(), current.person, key)
+		merchant, err := r.visibleMerchant(request.Context(), viewer, key)
 		if err != nil {
 			return err
 		}
-		allowed, err := r.may(request.Context(), current.subject(), verb, key.Namespace, key.Name)
+		allowed, err := r.may(request.Context(), newSubject(viewer), verb, key.Namespace, key.Name)
 		if err != nil {
 			return err
 		}
 		if !allowed {
 			return fmt.Errorf("%w: %s", errNoRight, verb)
 		}
-		return handle(w, request, current, merchant)
+		return handle(w, request, viewer, merchant)
 	})
 }
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
 func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
-	r.onMerchant(method, path, verb, func(w http.ResponseWriter, request *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	r.onMerchant(method, path, verb, func(w http.ResponseWriter, request *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 		if owner := gitops.ManagerOf(merchant); owner.Tool != "" {
 			return &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
 		}
-		return handle(w, request, current, merchant)
+		return handle(w, request, viewer, merchant)
 	})
 }
 
 // keyHandler handles a request about an ApiKey of a Merchant.
-type keyHandler func(http.ResponseWriter, *http.Request, login, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
+type keyHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
 
 // onKey is onMerchant for one of its ApiKeys.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {
-	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, request *http.Request, current login, merchant *v1alpha1.Merchant) error {
+	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, request *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 		key, err := r.apiKey(request.Context(), merchant, request.PathValue("key"))
 		if err != nil {
 			return err
 		}
-		return handle(w, request, current, merchant, key)
+		return handle(w, request, viewer, merchant, key)
 	})
 }

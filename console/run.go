@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
@@ -37,8 +39,7 @@ type console struct {
 	origin    *url.URL // of our pages
 	secure    bool     // they are on https
 	pages     *pages
-	provider  *provider
-	logins    *logins
+	login     *login.Handler
 	outbox    *outbox.Outbox // dead letters, health of webhooks
 	reviewer  *authz.Reviewer
 	merchants client.Reader // Merchants in memory, without what the list does not need
@@ -67,7 +68,9 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	c.logins = &logins{redis: r.Redis, idle: options.LoginIdle, lifetime: options.LoginLifetime}
+	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
+		return err
+	}
 	c.outbox = outbox.New(r.Redis)
 	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
 	c.metrics, c.tracer = newMetrics(r.Registry), r.Tracer
@@ -108,18 +111,21 @@ func newConsole(options Options) (*console, error) {
 	if err != nil {
 		return nil, err
 	}
-	signIn, err := newProvider(options.Provider, origin.String()+callbackPath)
-	if err != nil {
-		return nil, err
-	}
 	clients, err := clientaddr.NewResolver(options.TrustedProxies)
 	if err != nil {
 		return nil, err
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, provider: signIn, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, time.Now), now: time.Now,
+		pages: pages, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, time.Now), now: time.Now,
 	}, nil
+}
+
+func (c *console) newLogin(connection *redis.Client, registry *prometheus.Registry) (*login.Handler, error) {
+	return login.New(login.Options{
+		Origin: c.origin, Provider: c.options.Provider, Idle: c.options.LoginIdle, Lifetime: c.options.LoginLifetime,
+		Redis: connection, Registerer: registry, Log: c.log, Now: c.now,
+	})
 }
 
 // connect makes the client of the Kubernetes API, and a cache of Merchants for the list, which would be slow without.

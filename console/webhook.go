@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -83,7 +84,7 @@ func webhookEvents() []v1alpha1.WebhookEvent {
 	}
 }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "webhook", Merchant: merchant, Generation: merchant.Generation}
 	var chosen []v1alpha1.WebhookEvent
 	if webhook := merchant.Spec.Webhook; webhook != nil {
@@ -94,7 +95,7 @@ func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, current lo
 	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
 		return err
 	}
-	return c.renderEditForm(w, http.StatusOK, current, form)
+	return c.renderEditForm(w, http.StatusOK, viewer, form)
 }
 
 // waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of healthOf.
@@ -112,7 +113,7 @@ func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
 	}
 }
 
-func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "webhook", Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	var chosen []v1alpha1.WebhookEvent
@@ -127,9 +128,9 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current lo
 		return err
 	}
 	if form.Removing = form.URL == "" && form.Waiting > 0 && r.PostFormValue("confirmed") == ""; form.Removing {
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, current, form)
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
-	return c.edit(w, r, current, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
+	return c.edit(w, r, viewer, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
 		if form.URL == "" {
 			changed.Spec.Webhook = nil
 			return
@@ -142,28 +143,28 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, current lo
 }
 
 // signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	if merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
-	return c.renderEditForm(w, http.StatusOK, current, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
+	return c.renderEditForm(w, http.StatusOK, viewer, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
 }
 
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	if merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
 	form := editForm{page: "signing-secret", Merchant: merchant}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	return c.edit(w, r, current, "webhook", actionRotateSigning, form, func(changed *v1alpha1.Merchant) {
+	return c.edit(w, r, viewer, "webhook", actionRotateSigning, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.Webhook.RotationTrigger = c.now().UTC().Format(time.RFC3339Nano)
 	})
 }
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, current login, merchant *v1alpha1.Merchant) error {
+func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
-	c.record(r.Context(), event{current.person, actionResumeWebhook, merchant, merchant.Status.MerchantID, merchant.Generation, err})
+	c.record(r.Context(), event{viewer, actionResumeWebhook, merchant, merchant.Status.MerchantID, merchant.Generation, err})
 	if err != nil {
 		return err
 	}

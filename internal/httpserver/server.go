@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -120,6 +121,11 @@ func Loopback(address string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
+}
+
+// Confidential reports whether nobody on the way to the URL can read along: it is https, or on this machine.
+func Confidential(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname())
 }
 
 // ErrorBody is the JSON body of every error.

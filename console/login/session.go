@@ -1,4 +1,4 @@
-package console
+package login
 
 import (
 	"context"
@@ -17,22 +17,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// A login is a person's session in one browser. Its cookie is random; Redis has the cookie's SHA-256 only, so who reads Redis can
-// sign in as nobody. Like the id of a payment session the cookie begins with its bucket: all logins of a person are in one.
+// logins are the persons' sessions in browsers. A cookie is random; Redis has its SHA-256 only, so who reads Redis can sign in as nobody.
+// Like the id of a payment session the cookie begins with its bucket: all logins of a person are in one.
 type logins struct {
 	redis          *redis.Client
 	idle, lifetime time.Duration
 }
 
-// login is a person who is signed in, and the cookie they sent.
-type login struct {
-	person
-
-	cookie cookieValue
-}
-
-// errSignedOut means that there is no such login, or no longer.
-var errSignedOut = errors.New("sign in first")
+// ErrSignedOut means that there is no such login, or no longer.
+var ErrSignedOut = errors.New("sign in first")
 
 //go:embed *.lua
 var luaFiles embed.FS
@@ -67,10 +60,10 @@ func (c cookieValue) name() string {
 	return hex.EncodeToString(digest[:])
 }
 
-func (p person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(p.Account)) }
+func (p Person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(p.Account)) }
 
 // loginsKey is the list of the person's logins.
-func (p person) loginsKey() string {
+func (p Person) loginsKey() string {
 	digest := sha256.Sum256([]byte(p.Account))
 	return p.keyspace().Key(redis.LoginsKey, hex.EncodeToString(digest[:]))
 }
@@ -79,7 +72,7 @@ func (p person) loginsKey() string {
 const maxLogins = 20
 
 // begin signs a person in and returns the cookie. The error is redis.ErrUnavailable or redis.ErrCorrupt.
-func (l *logins) begin(ctx context.Context, p person) (cookieValue, error) {
+func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails
 	cookie := cookieValue(fmt.Sprintf("%02x%s", session.BucketOf(p.Account), base64.RawURLEncoding.EncodeToString(secret)))
@@ -104,7 +97,7 @@ func (l *logins) begin(ctx context.Context, p person) (cookieValue, error) {
 }
 
 // list returns the names of the person's logins, the oldest first.
-func (l *logins) list(ctx context.Context, p person) (names []string, err error) {
+func (l *logins) list(ctx context.Context, p Person) (names []string, err error) {
 	reply, err := l.redis.Run(ctx, listLogins, []string{p.loginsKey()})
 	if err != nil {
 		return nil, fmt.Errorf("list the logins: %w", err)
@@ -118,45 +111,44 @@ func (l *logins) list(ctx context.Context, p person) (names []string, err error)
 	return names, nil
 }
 
-// find returns the login of a cookie, which then stays for another idle time. Errors: errSignedOut, those of Redis.
-func (l *logins) find(ctx context.Context, cookie cookieValue) (login, error) {
+// find returns the login of a cookie, which then stays for another idle time. Errors: ErrSignedOut, those of Redis.
+func (l *logins) find(ctx context.Context, cookie cookieValue) (p Person, err error) {
 	bucket, ok := cookie.bucket()
 	if !ok {
-		return login{}, errSignedOut
+		return p, ErrSignedOut
 	}
 	reply, err := l.redis.Run(ctx, readLogin, []string{redis.KeyspaceOf(bucket).Key(redis.LoginKey, cookie.name())}, l.idle.Milliseconds())
 	if err != nil {
-		return login{}, fmt.Errorf("read a login: %w", err)
+		return p, fmt.Errorf("read a login: %w", err)
 	}
 	record := reply.Text()
 	if err := reply.Err(); err != nil {
-		return login{}, fmt.Errorf("read a login: %w", err)
+		return p, fmt.Errorf("read a login: %w", err)
 	}
 	if record == "" {
-		return login{}, errSignedOut
+		return p, ErrSignedOut
 	}
-	found := login{cookie: cookie}
-	if err := json.Unmarshal([]byte(record), &found.person); err != nil {
-		return login{}, fmt.Errorf("%w: read a login: %w", redis.ErrCorrupt, err)
+	if err := json.Unmarshal([]byte(record), &p); err != nil {
+		return Person{}, fmt.Errorf("%w: read a login: %w", redis.ErrCorrupt, err)
 	}
-	return found, nil
+	return p, nil
 }
 
 // end signs out of this browser.
-func (l *logins) end(ctx context.Context, current login) error {
-	return l.remove(ctx, current.person, []string{current.cookie.name()})
+func (l *logins) end(ctx context.Context, p Person, cookie cookieValue) error {
+	return l.remove(ctx, p, []string{cookie.name()})
 }
 
 // endAll signs out of every browser that was signed in when this began.
-func (l *logins) endAll(ctx context.Context, current login) error {
-	names, err := l.list(ctx, current.person)
+func (l *logins) endAll(ctx context.Context, p Person, cookie cookieValue) error {
+	names, err := l.list(ctx, p)
 	if err != nil {
 		return err
 	}
-	return l.remove(ctx, current.person, append(names, current.cookie.name()))
+	return l.remove(ctx, p, append(names, cookie.name()))
 }
 
-func (l *logins) remove(ctx context.Context, p person, names []string) error {
+func (l *logins) remove(ctx context.Context, p Person, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package console
+package login
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,49 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 )
+
+// ProviderOptions are the OpenID provider and what its ID tokens say of a person. Claims and prefixes mean the same as the flags
+// of a kube-apiserver with these names, so that RoleBindings for kubectl work here too.
+type ProviderOptions struct {
+	IssuerURL, ClientID string
+	// ClientSecret is empty for a public client.
+	ClientSecret string
+	// CAFile has the certificate authority of the provider. Default: those of the system.
+	CAFile string
+	// Scopes are requested in addition to openid. Default profile, email.
+	Scopes []string
+	// UsernameClaim is the claim with the user name. Default sub.
+	UsernameClaim string
+	// UsernamePrefix is put before it; empty: "<issuer>#", unless the claim is email; "-": none.
+	UsernamePrefix string
+	// GroupsClaim is the claim with the groups, one text or a list. Default: no groups.
+	GroupsClaim string
+	// GroupsPrefix is put before each group.
+	GroupsPrefix string
+}
+
+// DefaultProviderOptions returns ProviderOptions with every default filled in.
+func DefaultProviderOptions() ProviderOptions {
+	return ProviderOptions{Scopes: []string{"profile", "email"}, UsernameClaim: "sub"}
+}
+
+// Validate names the flag of an invalid option.
+func (o ProviderOptions) Validate() error {
+	switch {
+	case o.ClientID == "":
+		return errors.New("set --oidc-client-id")
+	case o.UsernameClaim == "":
+		return errors.New("set --oidc-username-claim")
+	}
+	issuer, err := url.Parse(o.IssuerURL)
+	if err != nil || issuer.Host == "" || !httpserver.Confidential(issuer) {
+		return fmt.Errorf("--oidc-issuer-url %q is not an https URL", o.IssuerURL)
+	}
+	return nil
+}
 
 // provider is the OpenID provider where people sign in. It is discovered when it is first needed, so that the console starts
 // without it, and people who are signed in stay so.
@@ -38,12 +81,12 @@ type discovery struct {
 
 // Errors of a sign-in.
 var (
-	// errProvider means that the provider does not answer.
-	errProvider = errors.New("the identity provider does not answer")
-	// errToken means that the provider refused the code, or its ID token is not valid or not meant for this sign-in.
-	errToken = errors.New("the sign-in was not accepted")
-	// errClaims means that the ID token lacks what names a person, or names one that nobody may be.
-	errClaims = errors.New("the identity provider sent no usable user name")
+	// ErrProvider means that the provider does not answer.
+	ErrProvider = errors.New("the identity provider does not answer")
+	// ErrToken means that the provider refused the code, or its ID token is not valid or not meant for this sign-in.
+	ErrToken = errors.New("the sign-in was not accepted")
+	// ErrClaims means that the ID token lacks what names a person, or names one that nobody may be.
+	ErrClaims = errors.New("the identity provider sent no usable user name")
 )
 
 // providerTimeout limits each request to the provider.
@@ -65,7 +108,7 @@ func newProvider(options ProviderOptions, callback string) (*provider, error) {
 	return &provider{options: options, callback: callback, http: &http.Client{Transport: transport, Timeout: providerTimeout}}, nil
 }
 
-// discover returns what the provider says of itself, or errProvider.
+// discover returns what the provider says of itself, or ErrProvider.
 func (p *provider) discover(ctx context.Context) (*discovery, error) {
 	if found := p.discovered.Load(); found != nil {
 		return found, nil
@@ -87,11 +130,11 @@ func (p *provider) discover(ctx context.Context) (*discovery, error) {
 	select {
 	case answer := <-asked:
 		if answer.Err != nil {
-			return nil, fmt.Errorf("%w: %w", errProvider, answer.Err)
+			return nil, fmt.Errorf("%w: %w", ErrProvider, answer.Err)
 		}
 		return p.discovered.Load(), nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errProvider, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrProvider, ctx.Err())
 	}
 }
 
@@ -104,37 +147,37 @@ func (p *provider) authorizeURL(ctx context.Context, a attempt) (string, error) 
 	return found.oauth2.AuthCodeURL(a.state(), oidc.Nonce(a.nonce()), oauth2.S256ChallengeOption(a.verifier())), nil
 }
 
-// exchange turns the code of the callback into a person. Errors: errProvider, errToken, errClaims.
-func (p *provider) exchange(ctx context.Context, a attempt, code string) (person, error) {
+// exchange turns the code of the callback into a person. Errors: ErrProvider, ErrToken, ErrClaims.
+func (p *provider) exchange(ctx context.Context, a attempt, code string) (Person, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
-		return person{}, err
+		return Person{}, err
 	}
 	ctx = oidc.ClientContext(ctx, p.http)
 	token, err := found.oauth2.Exchange(ctx, code, oauth2.VerifierOption(a.verifier()))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
-		return person{}, fmt.Errorf("%w: the provider refused the code: %s", errToken, refused.ErrorCode)
+		return Person{}, fmt.Errorf("%w: the provider refused the code: %s", ErrToken, refused.ErrorCode)
 	}
 	if err != nil {
-		return person{}, fmt.Errorf("%w: exchange the code: %w", errProvider, err)
+		return Person{}, fmt.Errorf("%w: exchange the code: %w", ErrProvider, err)
 	}
 	raw, _ := token.Extra("id_token").(string)
 	idToken, err := found.verifier.Verify(ctx, raw)
 	if err != nil {
-		return person{}, fmt.Errorf("%w: %w", errToken, err)
+		return Person{}, fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	if idToken.Nonce != a.nonce() {
-		return person{}, fmt.Errorf("%w: the nonce is of another sign-in", errToken)
+		return Person{}, fmt.Errorf("%w: the nonce is of another sign-in", ErrToken)
 	}
 	var claims map[string]any
 	if err := idToken.Claims(&claims); err != nil {
-		return person{}, fmt.Errorf("%w: read the claims: %w", errToken, err)
+		return Person{}, fmt.Errorf("%w: read the claims: %w", ErrToken, err)
 	}
 	return p.options.person(claims)
 }
 
-// person is who has signed in, with the names that RoleBindings use.
-type person struct {
+// Person is who has signed in, with the names that RoleBindings use.
+type Person struct {
 	// Account is the person at the provider, whatever they are called.
 	Account string   `json:"account"`
 	User    string   `json:"user"`
@@ -152,21 +195,21 @@ const (
 // reserved begins the names of Kubernetes' own users and groups. A provider must not make anybody one of them.
 const reserved = "system:"
 
-// person reads the claims as a kube-apiserver does. The error is errClaims.
-func (o ProviderOptions) person(claims map[string]any) (person, error) {
+// person reads the claims as a kube-apiserver does. The error is ErrClaims.
+func (o ProviderOptions) person(claims map[string]any) (Person, error) {
 	name, ok := claims[o.UsernameClaim].(string)
 	if !ok || name == "" {
-		return person{}, fmt.Errorf("%w: the ID token has no claim %q", errClaims, o.UsernameClaim)
+		return Person{}, fmt.Errorf("%w: the ID token has no claim %q", ErrClaims, o.UsernameClaim)
 	}
 	if verified, present := claims["email_verified"]; o.UsernameClaim == "email" && present && verified != true {
-		return person{}, fmt.Errorf("%w: the email address is not verified", errClaims)
+		return Person{}, fmt.Errorf("%w: the email address is not verified", ErrClaims)
 	}
 	user := o.usernamePrefix() + name
 	if strings.HasPrefix(user, reserved) || len(user) > maxName || strings.TrimSpace(user) != user || strings.ContainsFunc(user, unprintable) {
-		return person{}, fmt.Errorf("%w: the claim %q is reserved, too long or unprintable", errClaims, o.UsernameClaim)
+		return Person{}, fmt.Errorf("%w: the claim %q is reserved, too long or unprintable", ErrClaims, o.UsernameClaim)
 	}
 	subject, _ := claims["sub"].(string)
-	p := person{Account: o.IssuerURL + "#" + subject, User: user, Name: name}
+	p := Person{Account: o.IssuerURL + "#" + subject, User: user, Name: name}
 	if full, _ := claims["name"].(string); full != "" && len(full) <= maxName {
 		p.Name = full
 	}
