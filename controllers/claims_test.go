@@ -174,6 +174,7 @@ var _ = Describe("The digest of an externally generated key", func() {
 		key := f.key(aKey("till", "coffee").digest(vaultDigest))
 		for i := range 31 {
 			next := apikey.DigestOf(fmt.Sprintf("key %d from a vault, with 32 characters", i))
+			f.clock.advance(time.Minute) // as often as a spec may rotate
 			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = next.Hex() })
 			f.awaitGeneration(key, int64(i)+2)
 		}
