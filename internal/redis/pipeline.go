@@ -15,7 +15,8 @@ import (
 // the first batch that ends: many callers share what is expensive, the system calls of both sides.
 //
 // Every caller has its answer or an error within the timeout, whatever the server does and however many callers there are. A command that
-// waits has a deadline, sent or not, and one that the queue cannot send before its deadline is refused at once.
+// waits has a deadline, sent or not. By the pace of the last rounds, one that could not be answered in time does not join the queue, and
+// one that no longer can is not sent.
 type pipeline struct {
 	client  redis.UniversalClient
 	timeout time.Duration
@@ -24,29 +25,34 @@ type pipeline struct {
 	mu       sync.Mutex
 	inFlight int      // batches
 	queue    []*job   // not sent yet, in order of arrival; empty while fewer than limit batches are in progress
+	left     int      // those of queue whose callers have gone
 	batches  []*batch // those of inFlight that were taken from the queue
 	sweeping bool     // a timer will run sweep
 
-	// How fast the queue drains: how long the last batch took, and when one last began or ended.
-	batchTime time.Duration
-	moved     time.Time
+	// How long the last three rounds took. A round is one of the batches that are in progress together: a stall hits all of them, once.
+	rounds   [3]time.Duration
+	roundEnd time.Time // of the last one
 }
 
 // maxBatch bounds what is lost with one connection, and how long the first answer waits for the last command to be written.
 const maxBatch = 64
 
+// sweepInterval is the least between two looks for deadlines that have passed.
+const sweepInterval = time.Millisecond
+
 // job is a command that waits in the queue, or in a batch.
 type job struct {
 	command  redis.Cmder
 	deadline time.Time
-	left     bool       // its caller has gone: it is not sent. Guarded by the mutex of the pipeline
+	queued   bool       // it is in the queue. Guarded by the mutex of the pipeline, as is left
+	left     bool       // its caller has gone or was answered: it is not sent
 	done     chan error // has room for one; the first counts
 }
 
 // batch is the jobs that are sent together. Only sweep reads them beside its goroutine; the mutex of the pipeline guards changes.
 type batch struct{ jobs []*job }
 
-// errQueue says that a command was not sent, because the queue to the server could not send it in time.
+// errQueue says that a command was not sent, because it would not have been answered in time.
 var errQueue = errors.New("the queue to Redis is not drained in time")
 
 func newPipeline(client redis.UniversalClient, timeout time.Duration, limit int) *pipeline {
@@ -60,16 +66,15 @@ func (p *pipeline) process(ctx context.Context, command redis.Cmder) error {
 	p.mu.Lock()
 	if p.inFlight < p.limit {
 		p.inFlight++
-		p.moved = now
 		p.mu.Unlock()
 		defer p.finish(nil, now) //nolint:contextcheck // the next batch is not this caller's
 		return p.send(ctx, command)
 	}
-	if !p.drains(now) {
+	if !p.servesInTime() {
 		p.mu.Unlock()
 		return errQueue
 	}
-	j := &job{command: command, deadline: now.Add(p.timeout), done: make(chan error, 1)}
+	j := &job{command: command, deadline: now.Add(p.timeout), queued: true, done: make(chan error, 1)}
 	p.queue = append(p.queue, j)
 	if !p.sweeping {
 		p.sweeping = true
@@ -82,17 +87,25 @@ func (p *pipeline) process(ctx context.Context, command redis.Cmder) error {
 		return err
 	case <-ctx.Done():
 		p.mu.Lock()
-		j.left = true
+		if j.left = true; j.queued {
+			p.left++
+		}
 		p.mu.Unlock()
 		return ctx.Err()
 	}
 }
 
-// drains reports whether a command that joins the queue now is sent before its deadline, by how fast the queue drains now: a silent server
-// ends a batch at its timeout only.
-func (p *pipeline) drains(now time.Time) bool {
-	rounds := len(p.queue) / (maxBatch * p.limit)
-	return time.Duration(rounds)*max(p.batchTime, now.Sub(p.moved)) < p.timeout
+// pace is how long a round takes: the middle one of the last three. One slow round says nothing about the next ones, two do.
+func (p *pipeline) pace() time.Duration {
+	a, b, c := p.rounds[0], p.rounds[1], p.rounds[2]
+	return max(min(a, b), min(max(a, b), c))
+}
+
+// servesInTime reports whether a command that joins the queue now may be answered before its deadline: after the rounds before it and its
+// own, if that in progress ends at once.
+func (p *pipeline) servesInTime() bool {
+	before := (len(p.queue) - p.left) / (maxBatch * p.limit)
+	return time.Duration(before+1)*p.pace() <= p.timeout
 }
 
 // finish ends a batch, or a command that was sent alone (nil). Its connection goes on with what waits.
@@ -107,11 +120,16 @@ func (p *pipeline) next(ended *batch, began time.Time) *batch {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.batchTime, p.moved = now.Sub(began), now
+	if !began.Before(p.roundEnd) {
+		p.rounds, p.roundEnd = [3]time.Duration{p.rounds[1], p.rounds[2], now.Sub(began)}, now
+	}
 	if ended != nil {
 		p.batches = slices.DeleteFunc(p.batches, func(b *batch) bool { return b == ended })
 	}
-	p.queue = slices.DeleteFunc(p.queue, func(j *job) bool { return j.left })
+	if p.left > 0 {
+		p.queue, p.left = slices.DeleteFunc(p.queue, func(j *job) bool { return j.left }), 0
+	}
+	p.refuse(now.Add(p.pace()))
 	if len(p.queue) == 0 {
 		p.inFlight--
 		return nil
@@ -119,8 +137,28 @@ func (p *pipeline) next(ended *batch, began time.Time) *batch {
 	size := min(len(p.queue), maxBatch)
 	b := &batch{slices.Clone(p.queue[:size])}
 	p.queue = slices.Delete(p.queue, 0, size)
+	for _, j := range b.jobs {
+		j.queued = false
+	}
 	p.batches = append(p.batches, b)
 	return b
+}
+
+// refuse takes the first jobs out of the queue that have left, or whose deadline is not after a time.
+func (p *pipeline) refuse(until time.Time) {
+	refused := 0
+	for _, j := range p.queue {
+		if !j.left && j.deadline.After(until) {
+			break // deadlines are in order of arrival
+		}
+		if j.left {
+			p.left--
+		}
+		j.queued, j.left = false, true
+		j.end(errQueue)
+		refused++
+	}
+	p.queue = slices.Delete(p.queue, 0, refused)
 }
 
 // run sends the jobs of a batch together, and gives each its answer.
@@ -156,30 +194,27 @@ func (p *pipeline) send(ctx context.Context, command redis.Cmder) error {
 // sweep ends the jobs whose deadline has passed. One timer does so for all: one for each would cost more than the wait for Redis.
 func (p *pipeline) sweep() {
 	now := time.Now()
-	next := now.Add(p.timeout)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waits := false
-	expire := func(jobs []*job, err error) {
-		for _, j := range jobs {
+	p.refuse(now)
+	var next time.Time // zero: nobody waits
+	if len(p.queue) > 0 {
+		next = p.queue[0].deadline
+	}
+	for _, b := range p.batches {
+		for _, j := range b.jobs {
 			switch {
+			case j.left:
 			case !j.deadline.After(now):
 				j.left = true
-				j.end(err)
-			case !j.left:
-				waits = true
-				if j.deadline.Before(next) {
-					next = j.deadline
-				}
+				j.end(context.DeadlineExceeded) // the connection is given the whole timeout: closing it would cost all others
+			case next.IsZero() || j.deadline.Before(next):
+				next = j.deadline
 			}
 		}
 	}
-	expire(p.queue, errQueue)
-	for _, b := range p.batches {
-		expire(b.jobs, context.DeadlineExceeded) // the connection is given the whole timeout: closing it would cost all others
-	}
-	if p.sweeping = waits; waits {
-		time.AfterFunc(next.Sub(now), p.sweep)
+	if p.sweeping = !next.IsZero(); p.sweeping {
+		time.AfterFunc(max(next.Sub(now), sweepInterval), p.sweep)
 	}
 }
 

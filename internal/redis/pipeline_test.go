@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -302,6 +305,183 @@ func TestPipeline_SilentServer(t *testing.T) {
 			})
 			checkIdle(t, c)
 		})
+	}
+}
+
+// A command joins the queue while its own round may end in time: after as many rounds as are before it, each as long as the middle one of
+// the last three.
+func TestPipeline_ServesInTime(t *testing.T) {
+	const limit, round, timeout = 2, 2 * maxBatch, 300 * time.Millisecond
+	for _, row := range []struct {
+		name    string
+		rounds  [3]time.Duration // in ms
+		waiting int
+		left    int // beside them, callers who have gone
+		want    bool
+	}{
+		{"nothing is known yet", [3]time.Duration{}, 1000 * round, 0, true},
+		{"the last place in time", [3]time.Duration{1, 1, 1}, 300*round - 1, 0, true},
+		{"one too many", [3]time.Duration{1, 1, 1}, 300 * round, 0, false},
+		{"one slow round and a full queue", [3]time.Duration{1, 1, 200}, 300*round - 1, 0, true},
+		{"one slow round before", [3]time.Duration{200, 1, 1}, 300*round - 1, 0, true},
+		{"two slow rounds, the last place in time", [3]time.Duration{100, 1, 100}, 3*round - 1, 0, true},
+		{"two slow rounds, one too many", [3]time.Duration{1, 100, 100}, 3 * round, 0, false},
+		{"callers who left are not sent", [3]time.Duration{100, 100, 100}, 3*round - 1, 1000 * round, true},
+		{"a server as slow as the timeout", [3]time.Duration{300, 300, 300}, round - 1, 0, true},
+		{"a silent server", [3]time.Duration{301, 301, 301}, 0, 0, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := newPipeline(nil, timeout, limit)
+			for i, ms := range row.rounds {
+				p.rounds[i] = ms * time.Millisecond
+			}
+			p.queue, p.left = make([]*job, row.waiting+row.left), row.left
+			if got := p.servesInTime(); got != row.want {
+				t.Errorf("a command that joins %d others is served in time: %t, want %t", row.waiting, got, row.want)
+			}
+		})
+	}
+}
+
+// fleet is callers of one pipeline, and what became of them.
+type fleet struct {
+	calling         sync.WaitGroup
+	served, refused atomic.Int64
+	longest         atomic.Int64 // wait, in ns
+}
+
+// call counts a key up. An error other than errQueue fails the test: a command that is sent is served.
+func (f *fleet) call(t *testing.T, p *pipeline) {
+	f.calling.Go(func() {
+		start := time.Now()
+		switch err := p.process(context.Background(), redis.NewCmd(context.Background(), "INCR", "count")); {
+		case err == nil:
+			f.served.Add(1)
+		case errors.Is(err, errQueue):
+			f.refused.Add(1)
+		default:
+			t.Errorf("a command was sent and not served: %v", err)
+		}
+		for took := int64(time.Since(start)); ; {
+			if longest := f.longest.Load(); took <= longest || f.longest.CompareAndSwap(longest, took) {
+				return
+			}
+		}
+	})
+}
+
+// warmUp runs as many rounds as the pace is of.
+func warmUp(t *testing.T, p *pipeline) {
+	t.Helper()
+	for range p.rounds {
+		if err := p.process(t.Context(), redis.NewCmd(t.Context(), "PING")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// One stall, however many wait for its end: they are served, and so are those who come right after it.
+func TestPipeline_OneSlowRound(t *testing.T) {
+	const timeout, stall = 3 * time.Second, time.Second
+	server := redistest.Start(t)
+	p := newPipeline(openTo(t, server).client, timeout, 1)
+	warmUp(t, p)
+	server.Pause()
+	start := time.Now()
+	var f fleet
+	const each = 10 * maxBatch
+	for range each {
+		f.call(t, p)
+	}
+	await.Until(t, patience, "the stall is long", func() bool { return time.Since(start) > stall })
+	for range each {
+		f.call(t, p)
+	}
+	server.Resume()
+	await.Until(t, patience, "the slow round has ended", func() bool { return f.served.Load() > 0 })
+	for range each {
+		f.call(t, p)
+	}
+	f.calling.Wait()
+	if served := f.served.Load(); served != 3*each {
+		t.Errorf("%d of %d were served, and the others refused, although there was time", served, 3*each)
+	}
+}
+
+// slowWire opens a pipeline of one batch to a server whose every answer takes that long to arrive.
+func slowWire(t *testing.T, delay, timeout time.Duration) (*pipeline, *redistest.Server) {
+	t.Helper()
+	server := redistest.Start(t)
+	wire := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "wire", "127.0.0.1:0", server.Addr())
+	if err := wire.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wire.Stop)
+	toxic := fmt.Sprintf(`{"type": "latency", "stream": "downstream", "attributes": {"latency": %d}}`, delay.Milliseconds())
+	if _, err := wire.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(Options{URL: "redis://" + wire.Listen, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	p := newPipeline(c.client, timeout, 1)
+	warmUp(t, p)
+	return p, server
+}
+
+// A server that takes half a second for each round serves two rounds of a crowd within 1.8 s, beside the command it has: 128 of 1,000. All
+// others are refused in time, and none of them was run.
+func TestPipeline_SlowServer(t *testing.T) {
+	const delay, timeout, callers, inTime = 500 * time.Millisecond, 1800 * time.Millisecond, 1000, 1 + 2*maxBatch
+	p, server := slowWire(t, delay, timeout)
+	var f fleet
+	for range callers {
+		f.call(t, p)
+	}
+	f.calling.Wait()
+	if served, refused := f.served.Load(), f.refused.Load(); served != inTime || refused != callers-inTime {
+		t.Errorf("%d were served and %d refused, want %d of %d served", served, refused, inTime, callers)
+	}
+	if longest := time.Duration(f.longest.Load()); longest > timeout+delay/2 {
+		t.Errorf("the longest wait was %s, want at most %s", longest, timeout)
+	}
+	direct := openTo(t, server)
+	if count, err := say(t.Context(), direct, "GET", "count"); err != nil || count != fmt.Sprint(inTime) {
+		t.Errorf("%s commands were run, %v; want those that were served", count, err)
+	}
+}
+
+// Who has left delays nobody, so it refuses nobody either.
+func TestPipeline_CrowdLeaves(t *testing.T) {
+	const delay, timeout, crowd = 500 * time.Millisecond, 1800 * time.Millisecond, 10 * maxBatch
+	p, _ := slowWire(t, delay, timeout)
+	var f fleet
+	f.call(t, p)
+	await.Until(t, patience, "the batch is in progress", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.inFlight == 1
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	var calling sync.WaitGroup
+	for range crowd {
+		calling.Go(func() { _ = p.process(ctx, redis.NewCmd(ctx, "PING")) })
+	}
+	await.Until(t, patience, "the queue is full", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return !p.servesInTime()
+	})
+	leave()
+	calling.Wait()
+	for range maxBatch {
+		f.call(t, p)
+	}
+	f.calling.Wait()
+	if served := f.served.Load(); served != 1+maxBatch {
+		t.Errorf("%d of %d callers were served after a crowd had left", served, 1+maxBatch)
 	}
 }
 
