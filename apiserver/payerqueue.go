@@ -12,30 +12,43 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// payerQueue is the queue of payers. Payers cost nothing to invent and return all at once after a restart, so only a few of their requests
-// are served at a time; charges never wait behind the others, neither for Redis nor for a processor.
-type payerQueue struct {
-	places  chan struct{} // has room for the requests that are served
-	most    int           // that wait
+// payerQueues are the queues of payers, one to each Redis server. Payers cost nothing to invent and return all at once after a restart, so
+// only a few of their requests are served at a time; charges never wait behind the others, neither for Redis nor for a processor. A server
+// that is slow or gone delays no payer of another one.
+type payerQueues struct {
+	places  int // of each queue
+	most    int // that wait in all of them
 	refused prometheus.Counter
 
 	mu      sync.Mutex
 	waiting int
-	outage  chan struct{} // closed when Redis does not serve a payer: then nobody waits for it
+	queues  map[string]*payerQueue // by server
+}
+
+// payerQueue is the queue of the payers whose sessions are on one Redis server.
+type payerQueue struct {
+	all    *payerQueues
+	places chan struct{} // has room for the requests that are served
+	outage chan struct{} // closed when Redis does not serve a payer: then nobody waits for it. The mutex of all guards changes
 }
 
 const (
 	// payersServed is enough for two processors and one batch of scripts, and little work before a charge.
 	payersServed = 32
+	// payersServedClustered is the same for each primary of a Redis Cluster, of which there are at least three.
+	payersServedClustered = payersServed / 3
 	// payerPatience is the most time in the queue: less than clients and proxies wait for an answer.
 	payerPatience = 5 * time.Second
 )
 
 var errPayersWaiting = errors.New("too many payers are waiting")
 
-// newPayerQueue returns a queue in which at most half of all connections wait: the others are for tills.
-func newPayerQueue(maxConnections int, registerer prometheus.Registerer) *payerQueue {
-	q := &payerQueue{places: make(chan struct{}, payersServed), most: max(1, maxConnections/2), outage: make(chan struct{})}
+// newPayerQueues returns queues in which at most half of all connections wait: the others are for tills.
+func newPayerQueues(maxConnections int, clustered bool, registerer prometheus.Registerer) *payerQueues {
+	q := &payerQueues{places: payersServed, most: max(1, maxConnections/2), queues: map[string]*payerQueue{}}
+	if clustered {
+		q.places = payersServedClustered
+	}
 	factory := promauto.With(registerer)
 	q.refused = factory.NewCounter(prometheus.CounterOpts{
 		Name: "merchant_operator_payers_refused_total",
@@ -52,8 +65,20 @@ func newPayerQueue(maxConnections int, registerer prometheus.Registerer) *payerQ
 	return q
 }
 
+// to returns the queue to a server. Servers come and go with failovers, so there are few.
+func (q *payerQueues) to(server string) *payerQueue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queue := q.queues[server]
+	if queue == nil {
+		queue = &payerQueue{all: q, places: make(chan struct{}, q.places), outage: make(chan struct{})}
+		q.queues[server] = queue
+	}
+	return queue
+}
+
 // enter waits for the turn of a payer's request, which must end with leave. The errors are errPayersWaiting, that of ctx, and
-// redis.ErrUnavailable: if one payer's read finds that, those who wait have it at once.
+// redis.ErrUnavailable: if one payer's read finds that, those who wait for the same server have it at once.
 func (q *payerQueue) enter(ctx context.Context) error {
 	select {
 	case q.places <- struct{}{}:
@@ -69,28 +94,19 @@ func (q *payerQueue) leave(err error) {
 	if !errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
 	close(q.outage)
 	q.outage = make(chan struct{})
 }
 
 // wait waits for a place.
 func (q *payerQueue) wait(ctx context.Context) error {
-	q.mu.Lock()
-	if q.waiting >= q.most {
-		q.mu.Unlock()
-		q.refused.Inc()
-		return errPayersWaiting
+	outage, err := q.all.join(q)
+	if err != nil {
+		return err
 	}
-	q.waiting++
-	outage := q.outage
-	q.mu.Unlock()
-	defer func() {
-		q.mu.Lock()
-		q.waiting--
-		q.mu.Unlock()
-	}()
+	defer q.all.exit()
 	timer := time.NewTimer(payerPatience)
 	defer timer.Stop()
 	select {
@@ -101,7 +117,25 @@ func (q *payerQueue) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		q.refused.Inc()
+		q.all.refused.Inc()
 		return errPayersWaiting
 	}
+}
+
+// join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is errPayersWaiting.
+func (q *payerQueues) join(queue *payerQueue) (outage <-chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting >= q.most {
+		q.refused.Inc()
+		return nil, errPayersWaiting
+	}
+	q.waiting++
+	return queue.outage, nil
+}
+
+func (q *payerQueues) exit() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting--
 }

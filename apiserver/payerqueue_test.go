@@ -17,7 +17,7 @@ import (
 // crowd fills the places of a queue, and has so many more payers wait, whose errors the channel gets.
 func crowd(t *testing.T, q *payerQueue, waiting int) <-chan error {
 	t.Helper()
-	for range payersServed {
+	for range cap(q.places) {
 		if err := q.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -33,15 +33,15 @@ func crowd(t *testing.T, q *payerQueue, waiting int) <-chan error {
 func (q *payerQueue) wantWaiting(t *testing.T, want int) {
 	t.Helper()
 	await.Until(t, 20*time.Second, fmt.Sprint(want, " payers wait"), func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.waiting == want
+		q.all.mu.Lock()
+		defer q.all.mu.Unlock()
+		return q.all.waiting == want
 	})
 }
 
 // However many payers come, only some are served at a time, and each of the others in turn.
 func TestPayerQueue_Crowd(t *testing.T) {
-	q := newPayerQueue(2000, prometheus.NewRegistry())
+	q := newPayerQueues(2000, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 500)
 	for left := 499; left >= 0; left-- {
 		q.leave(nil)
@@ -57,7 +57,7 @@ func TestPayerQueue_Crowd(t *testing.T) {
 
 // Nobody waits for a Redis that does not answer: the error of one read is that of all who wait.
 func TestPayerQueue_Outage(t *testing.T) {
-	q := newPayerQueue(2000, prometheus.NewRegistry())
+	q := newPayerQueues(2000, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 200)
 	q.leave(fmt.Errorf("read: %w", redis.ErrUnavailable))
 	unavailable := 0
@@ -73,9 +73,40 @@ func TestPayerQueue_Outage(t *testing.T) {
 	}
 }
 
+// A server that does not answer empties its own queue: who waits for another one is served.
+func TestPayerQueue_OutageOfOneServer(t *testing.T) {
+	all := newPayerQueues(2000, true, prometheus.NewRegistry())
+	gone, healthy := all.to("gone"), all.to("healthy")
+	if all.to("gone") != gone || gone == healthy {
+		t.Fatal("want one queue to each server")
+	}
+	entered := crowd(t, healthy, 100)
+	for range payersServedClustered { // who is served by one server takes no place of another
+		if err := gone.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := make(chan error)
+	go func() { refused <- gone.enter(t.Context()) }()
+	healthy.wantWaiting(t, 101)
+	for range payersServedClustered {
+		gone.leave(fmt.Errorf("read: %w", redis.ErrUnavailable))
+	}
+	if err := <-refused; err != nil && !errors.Is(err, redis.ErrUnavailable) {
+		t.Error(err)
+	}
+	healthy.wantWaiting(t, 100)
+	for range 100 {
+		healthy.leave(nil)
+		if err := <-entered; err != nil {
+			t.Errorf("a payer of the healthy server: %v", err)
+		}
+	}
+}
+
 // Half of the connections are left for tills: a payer beyond the other half is refused at once.
 func TestPayerQueue_Full(t *testing.T) {
-	q := newPayerQueue(20, prometheus.NewRegistry())
+	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 10)
 	if err := q.enter(t.Context()); !errors.Is(err, errPayersWaiting) {
 		t.Errorf("the eleventh who waits: %v, want errPayersWaiting", err)
@@ -90,7 +121,7 @@ func TestPayerQueue_Full(t *testing.T) {
 
 // A client that leaves during its read costs nobody else an answer: it was no outage.
 func TestPayerQueue_ServedClientLeaves(t *testing.T) {
-	q := newPayerQueue(20, prometheus.NewRegistry())
+	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 3)
 	q.leave(fmt.Errorf("%w: %w", redis.ErrUnavailable, context.Canceled))
 	for range 2 {
@@ -104,7 +135,7 @@ func TestPayerQueue_ServedClientLeaves(t *testing.T) {
 }
 
 func TestPayerQueue_ClientLeaves(t *testing.T) {
-	q := newPayerQueue(20, prometheus.NewRegistry())
+	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 1)
 	ctx, leave := context.WithCancel(t.Context())
 	var left sync.WaitGroup

@@ -96,12 +96,13 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	return a.streamStatus(w, watched, &read, expires)
 }
 
-// readPublic reads what a payer may see, in turn with other payers.
+// readPublic reads what a payer may see, in turn with other payers of the same Redis server.
 func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject string, id session.ID) (read store.PublicSession, err error) {
-	if err := a.payers.enter(r.Context()); err != nil {
+	payers := a.payers.to(a.store.Server(id))
+	if err := payers.enter(r.Context()); err != nil {
 		return store.PublicSession{}, err
 	}
-	defer func() { a.payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
+	defer func() { payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
 	var quota ratelimit.Quota
 	quota, read, err = a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
 	a.setQuotaHeaders(w, addressQuota, quota, err)

@@ -1,15 +1,20 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	fixturetest "github.com/merchant-operator/merchant-operator/test/fixture"
@@ -146,6 +151,61 @@ func TestStreamsAreLimitedLikeOtherReads(t *testing.T) {
 	_, refused := spend(t, func() result { return r.call(http.MethodGet, public+"/"+id, "", "", "Accept", "text/event-stream") })
 	refused.want(t, http.StatusTooManyRequests)
 	eventually(t, "refused requests hold no place", func() bool { return r.metric("merchant_operator_streams") == "2" })
+}
+
+// keyOn publishes a merchant whose sessions are on one primary of a Redis Cluster, and a key of it.
+func (f *fixture) keyOn(servers []*redistest.Server, primary int) string {
+	f.t.Helper()
+	inspect := storetest.Inspect(f.t, servers[0])
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("shop-%d", i)
+		bucket := storetest.Tag(published.ID(types.UID(f.namespace + "/" + name)))
+		if slot := int(inspect.ClusterKeySlot(f.t.Context(), bucket).Val()); slot*len(servers)/storetest.Slots == primary {
+			return f.key(name+"-till", f.merchant(name))
+		}
+	}
+}
+
+// A primary of a Redis Cluster is frozen under a crowd of its payers: those whose sessions are on another one are served meanwhile.
+func TestPublicSession_SilentPrimary(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	f := newFixture(t)
+	keys := []string{f.keyOn(servers, 0), f.keyOn(servers, 1)}
+	r := f.start(func(o *apiserver.Options) {
+		// Less than the time after which the cluster gives up the primary.
+		o.RedisURL, o.RedisTimeout = "redis+cluster://"+servers[0].Addr(), 3*time.Second
+	})
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = r.call(http.MethodPost, sessions, key, charge1250).want(t, http.StatusCreated).text("sessionId")
+		r.call(http.MethodGet, public+"/"+ids[i], "", "").want(t, http.StatusOK)
+	}
+	servers[0].Pause()
+	t.Cleanup(servers[0].Resume)
+	const payers = 100
+	ask := func(id string, want int) (asking *sync.WaitGroup, sent, answered *atomic.Int64) {
+		asking, sent, answered = new(sync.WaitGroup), new(atomic.Int64), new(atomic.Int64)
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }}
+		for range payers {
+			asking.Go(func() {
+				request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, r.url+public+"/"+id, http.NoBody)
+				if err != nil {
+					t.Error(err)
+				} else if r.send(request).status == want {
+					answered.Add(1)
+				}
+			})
+		}
+		return asking, sent, answered
+	}
+	crowd, sent, refused := ask(ids[0], http.StatusServiceUnavailable)
+	eventually(t, "the payers of the frozen primary have asked", func() bool { return sent.Load() == payers })
+	others, _, served := ask(ids[1], http.StatusOK)
+	others.Wait()
+	crowd.Wait()
+	if served.Load() != payers || refused.Load() != payers {
+		t.Errorf("%d of %d payers of a healthy primary were served, and %d of the frozen one refused", served.Load(), payers, refused.Load())
+	}
 }
 
 // restrictedURL lets a user of Redis do all but what the rule takes away.

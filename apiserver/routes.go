@@ -26,7 +26,7 @@ type publicAPI struct {
 	rotator     rotator
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
-	payers      *payerQueue
+	payers      *payerQueues
 	live        *live.Hub
 	streams     *streams
 	wrongKeys   *wrongKeys

@@ -144,7 +144,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		publicLimit: policyOf(r.options.PublicRateLimit),
 		wrongKeys:   newWrongKeys(r.store),
 		blocked:     r.blocked,
-		payers:      newPayerQueue(r.options.MaxConnections, r.Registry),
+		payers:      newPayerQueues(r.options.MaxConnections, r.Redis.Clustered(), r.Registry),
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,

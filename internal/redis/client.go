@@ -182,6 +182,15 @@ func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
 	l.log.WarnContext(ctx, "message of the Redis client", "message", fmt.Sprintf(format, args...))
 }
 
+// Server names the server that has a key; empty: the only one, or it is not known yet. That a server does not answer says nothing about
+// the keys of another.
+func (c *Client) Server(key string) string {
+	if c.cluster == nil {
+		return ""
+	}
+	return c.cluster.address(key)
+}
+
 // Clustered reports whether keys of different buckets may be on different servers.
 func (c *Client) Clustered() bool { return c.cluster != nil }
 

@@ -63,6 +63,18 @@ func (c *clusterPipelines) primary(ctx context.Context, key string) (*redis.Clie
 	return primary, err
 }
 
+// address returns that of the server of a key; empty: it is not known yet.
+func (c *clusterPipelines) address(key string) string {
+	if !c.found.Load() {
+		return ""
+	}
+	primary, err := c.client.MasterForKey(context.Background(), key)
+	if err != nil {
+		return ""
+	}
+	return primary.Options().Addr
+}
+
 // pipelineTo returns the one to a primary. The client makes another connection pool for a server that left and came back.
 func (c *clusterPipelines) pipelineTo(primary *redis.Client) *pipeline {
 	address := primary.Options().Addr

@@ -99,6 +99,11 @@ func (o Options) Validate() error {
 	return nil
 }
 
+// Server names the Redis server that has a session, as redis.Client.Server does.
+func (s *Store) Server(id session.ID) string {
+	return s.redis.Server(string(redis.KeyspaceOf(id.Bucket())))
+}
+
 //go:embed *.lua
 var files embed.FS
 
