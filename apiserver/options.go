@@ -54,8 +54,8 @@ type Options struct {
 	PublicURL string
 	// TrustedProxies are the address blocks whose X-Forwarded-For is used. Default none.
 	TrustedProxies []netip.Prefix
-	// PublicRateLimit limits the public reads of one client address in each of the 64 buckets of sessions. Default 50 per second,
-	// burst 100.
+	// PublicRateLimit limits the public reads of one client address at each replica, and over all replicas in each of the 64 buckets of
+	// sessions; those of test sessions apart. Default 50 per second, burst 100.
 	PublicRateLimit v1alpha1.RateLimit
 
 	// InternalAudience is the audience of tokens on the internal port. Default that of the Kubernetes API.

@@ -125,6 +125,9 @@ func TestPagesWhenThereIsNoAnswer(t *testing.T) {
 		t.Error("429 without Retry-After")
 	}
 	redis.Stop()
+	eventually(t, "the address may read again", func() bool {
+		return r.call(http.MethodGet, "/pay/"+id, "", "").status != http.StatusTooManyRequests
+	})
 	got = r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusServiceUnavailable, "Temporarily unavailable", "do not pay again")
 	if got.header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -96,17 +98,35 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 	return a.streamStatus(w, watched, &read, expires)
 }
 
-// readPublic reads what a payer may see, in turn with other payers of the same Redis server.
-func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject string, id session.ID) (read store.PublicSession, err error) {
-	payers := a.payers.to(a.store.Server(id))
-	if err := payers.enter(r.Context()); err != nil {
-		return store.PublicSession{}, err
+// readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but
+// only for the sessions of one bucket, because a script has one. The tighter one is in the headers.
+func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject string, id session.ID) (store.PublicSession, error) {
+	caller := session.Account(subject, id.TestMode())
+	quota, allowed := a.publicReads.Allow(caller)
+	if !allowed {
+		a.setQuotaHeaders(w, addressQuota, quota, store.ErrRateLimited)
+		return store.PublicSession{}, store.ErrRateLimited
 	}
-	defer func() { payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
-	var quota ratelimit.Quota
-	quota, read, err = a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	inBucket, read, err := a.readInTurn(r, subject, id)
+	admitted := err == nil || errors.Is(err, store.ErrNotFound)
+	if !admitted && !errors.Is(err, context.Canceled) { // of a client that left, Redis may have read it
+		a.publicReads.Refund(caller)
+	}
+	if !admitted || inBucket.Remaining < quota.Remaining {
+		quota = inBucket
+	}
 	a.setQuotaHeaders(w, addressQuota, quota, err)
 	return read, err
+}
+
+// readInTurn reads a session in turn with other payers of the same Redis server.
+func (a *publicAPI) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, read store.PublicSession, err error) {
+	payers := a.payers.to(a.store.Server(id))
+	if err := payers.enter(r.Context()); err != nil {
+		return ratelimit.Quota{}, store.PublicSession{}, err
+	}
+	defer func() { payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
+	return a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.

@@ -183,28 +183,31 @@ func TestPublicSession_SilentPrimary(t *testing.T) {
 	servers[0].Pause()
 	t.Cleanup(servers[0].Resume)
 	const payers = 100
-	ask := func(id string, want int) (asking *sync.WaitGroup, sent, answered *atomic.Int64) {
-		asking, sent, answered = new(sync.WaitGroup), new(atomic.Int64), new(atomic.Int64)
-		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }}
+	type crowd struct {
+		asking         sync.WaitGroup
+		sent, answered atomic.Int64
+	}
+	ask := func(c *crowd, id string, want int) {
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { c.sent.Add(1) }}
 		for range payers {
-			asking.Go(func() {
+			c.asking.Go(func() {
 				request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, r.url+public+"/"+id, http.NoBody)
 				if err != nil {
 					t.Error(err)
 				} else if r.send(request).status == want {
-					answered.Add(1)
+					c.answered.Add(1)
 				}
 			})
 		}
-		return asking, sent, answered
 	}
-	crowd, sent, refused := ask(ids[0], http.StatusServiceUnavailable)
-	eventually(t, "the payers of the frozen primary have asked", func() bool { return sent.Load() == payers })
-	others, _, served := ask(ids[1], http.StatusOK)
-	others.Wait()
-	crowd.Wait()
-	if served.Load() != payers || refused.Load() != payers {
-		t.Errorf("%d of %d payers of a healthy primary were served, and %d of the frozen one refused", served.Load(), payers, refused.Load())
+	var refused, served crowd
+	ask(&refused, ids[0], http.StatusServiceUnavailable)
+	eventually(t, "the payers of the frozen primary have asked", func() bool { return refused.sent.Load() == payers })
+	ask(&served, ids[1], http.StatusOK)
+	served.asking.Wait()
+	refused.asking.Wait()
+	if served.answered.Load() != payers || refused.answered.Load() != payers {
+		t.Errorf("%d of %d payers of a healthy primary were served, and %d of the frozen one refused", served.answered.Load(), payers, refused.answered.Load())
 	}
 }
 

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // slowly is a limit whose burst does not come back while a test runs.
@@ -89,6 +91,59 @@ func TestThePublicLimitIsOfTheClientsAddress(t *testing.T) {
 	from("2001:db8:1:2:ffff::").want(t, http.StatusTooManyRequests) // the same subscriber
 	from("2001:db8:1:3::1").want(t, http.StatusOK)
 	r.call(http.MethodGet, sessions+"/"+id, key, "", "X-Forwarded-For", "203.0.113.1").want(t, http.StatusOK)
+}
+
+// The limit of an address is of all sessions that a replica serves it. Through two replicas it has at most twice that, and never more than once
+// for the sessions of one bucket. Test sessions are counted apart.
+func TestPublicLimit_WorstCase(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	other := acme
+	for i := 0; session.BucketOf(other.MerchantID) == session.BucketOf(acme.MerchantID); i++ {
+		other = f.merchant(fmt.Sprint("other-", i))
+	}
+	keys := []string{f.key("till", acme), f.key("other", other)}
+	testKey := f.testKey("test", acme)
+	slow := func(o *apiserver.Options) { o.PublicRateLimit = slowly }
+	replicas := []*replica{f.start(trustLoopback, slow), f.start(trustLoopback, slow)}
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = replicas[0].call(http.MethodPost, sessions, key, charge1250).want(t, http.StatusCreated).text("sessionId")
+	}
+	ofTest := replicas[0].call(http.MethodPost, sessions, testKey, charge1250).want(t, http.StatusCreated).text("sessionId")
+	for i, row := range []struct {
+		name     string
+		replicas []*replica
+		ids      []string
+		bursts   int
+	}{
+		{"all sessions, one replica", replicas[:1], ids, 1},
+		{"one session, both replicas", replicas, ids[:1], 1},
+		{"all sessions, both replicas", replicas, ids, 2},
+		{"live and test, one replica", replicas[:1], []string{ids[0], ofTest}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			address := fmt.Sprint("203.0.113.", 50+i)
+			began := time.Now()
+			passed := 0
+			for refused := 0; refused < len(row.replicas)*len(row.ids); { // each way
+				refused = 0
+				for _, r := range row.replicas {
+					for _, id := range row.ids {
+						if r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", address).status == http.StatusOK {
+							passed++
+						} else {
+							refused++
+						}
+					}
+				}
+			}
+			elapsed := int(time.Since(began)/time.Second) + 1
+			if passed < row.bursts*burst || passed > row.bursts*(burst+elapsed) {
+				t.Errorf("%d reads passed in %d s, want %d times %d and one a second", passed, elapsed, row.bursts, burst)
+			}
+		})
+	}
 }
 
 // Each rotation is an event for every replica, so one ApiKey has 100 at once and then one per second.

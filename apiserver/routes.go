@@ -26,6 +26,7 @@ type publicAPI struct {
 	rotator     rotator
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
+	publicReads *ratelimit.Limiter // of addresses, by publicLimit
 	payers      *payerQueues
 	live        *live.Hub
 	streams     *streams

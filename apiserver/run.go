@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -142,6 +143,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		rotator:     issuer,
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
+		publicReads: ratelimit.NewLimiter(policyOf(r.options.PublicRateLimit), time.Now),
 		wrongKeys:   newWrongKeys(r.store),
 		blocked:     r.blocked,
 		payers:      newPayerQueues(r.options.MaxConnections, r.Redis.Clustered(), r.Registry),
