@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 func TestCheckRefusesAServerThatMayEvict(t *testing.T) {
@@ -35,11 +36,11 @@ func TestCheckAcceptsAServerThatHidesItsPolicy(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	// A user as a careful platform makes one: nothing but what the store needs.
-	if err := c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+evalsha", "+eval", "+time", "+ping",
-		"+get", "+mget", "+set", "+hset", "+hmget", "+pexpire",
-		"+rpush", "+zadd").Err(); err != nil {
-		t.Fatal(err)
+	rules := []any{"ACL", "SETUSER", "till", "on", ">secret", "&{b*", "+publish"}
+	for _, rule := range storetest.DocumentedRights(t).API {
+		rules = append(rules, rule)
 	}
+	must(t, c.Do(t.Context(), rules...).Err())
 	s := open(t, "redis://till:secret@"+server.Addr()+"/0")
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
@@ -48,6 +49,14 @@ func TestCheckAcceptsAServerThatHidesItsPolicy(t *testing.T) {
 		t.Errorf("EvictionPolicy = %q, %v; want none", got, err)
 	}
 	assertRecovers(t, s)
+	id := merchant().MerchantID
+	for i := range store.MaxBlocks + 1 {
+		addBlocked(t, s, id, map[string]int64{block(i): 1})
+	}
+	asks := merchant()
+	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	_, _, err := s.Cancel(t.Context(), asks, mustCreate(t, s, asks, newSession()).Session.ID)
+	must(t, err)
 
 	wrong := open(t, "redis://till:wrong@"+server.Addr()+"/0")
 	if err := wrong.Check(t.Context()); !errors.Is(err, redis.ErrUnavailable) {

@@ -91,7 +91,8 @@ var (
 	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zincrby zrem zremrangebyscore zpopmin zinterstore")
 )
 
-// CheckDeclared runs do and compares what each script writes with the keys it declares. All the scripts must be run.
+// CheckDeclared runs do and compares what each script writes with the keys it declares. All the scripts must be run. The pages must have
+// their keys and commands.
 //
 // A Redis Cluster that is moving a slot refuses a script before its first write if one of its KEYS is not there. A key that is
 // written without being declared is born a second time on the other server instead, and the move then drops one of the two.
@@ -99,6 +100,7 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 	t.Helper()
 	operations := map[string]string{}
 	unseen := map[string]bool{}
+	rights, kinds := DocumentedRights(t), documentedKinds(t)
 	for _, script := range scripts {
 		operations[script.SHA()] = script.Operation()
 		unseen[script.Operation()] = true
@@ -120,7 +122,9 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 			}
 			operation, keys = operations[sha], rest[2:2+n]
 			delete(unseen, operation)
-			checkKeys(t, operation, keys)
+			checkKeys(t, operation, keys, kinds)
+		case command.Lua && !rights.allow(name) && !slices.Contains(publishing, name):
+			t.Errorf("%s runs %s, and docs/design/redis.md does not say that a user needs it", operation, name)
 		case !command.Lua || slices.Contains(reading, name) || slices.Contains(publishing, name):
 		case !slices.Contains(writing, name):
 			t.Errorf("%s runs %s: say whether that writes", operation, name)
@@ -133,11 +137,14 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 	}
 }
 
-func checkKeys(t *testing.T, operation string, keys []string) {
+func checkKeys(t *testing.T, operation string, keys, kinds []string) {
 	t.Helper()
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "{b") || strings.HasSuffix(key, ":") {
 			t.Errorf("%s declares %q, which is no key", operation, key)
+		}
+		if !slices.Contains(kinds, kindOf(key)) {
+			t.Errorf("%s declares %s, which is in no table of docs/design", operation, key)
 		}
 	}
 }
