@@ -74,7 +74,11 @@ func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error
 		return err
 	}
 	// A report counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
-	settlement, err := r.store.Settle(context.WithoutCancel(request.Context()), id, payment, r.directory.DeletedMerchants(id.Bucket())...)
+	settle := r.store.Settle
+	if r.directory.MerchantDeleted(id.MerchantID()) {
+		settle = r.store.SettleDeleted
+	}
+	settlement, err := settle(context.WithoutCancel(request.Context()), id, payment)
 	r.count(payment, settlement, err)
 	if settlement.MerchantDeleted {
 		r.log.Warn("a payment for a deleted merchant is to be refunded", "merchantID", settlement.Session.MerchantID, "paymentRef", payment.Ref)

@@ -20,7 +20,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // Directory is the index of published objects. It is safe for concurrent use.
@@ -217,13 +216,12 @@ func (d *Directory) Merchant(id string) *Merchant {
 	return merchant
 }
 
-// DeletedMerchants returns the ids of the deleted merchants whose state is in a bucket. The caller must not change the list. A merchant is
-// deleted if the operator has published its tombstone: one that is not published, or cannot be read, may be good. What is published of it
-// besides does not count, as that may be what a stale watch has left.
-func (d *Directory) DeletedMerchants(bucket session.Bucket) []string {
+// MerchantDeleted reports whether the merchant with an id was deleted: the operator has published its tombstone. One that is not
+// published, or cannot be read, may be good. What is published of it besides does not count, as that may be what a stale watch has left.
+func (d *Directory) MerchantDeleted(id string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.index.deleted[bucket]
+	return d.index.deleted[id]
 }
 
 // merchantState returns the state of a published merchant. One that is revoked is not active.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // index finds keys and merchants. Keys are stored by the name of their object, which is all that is known of one that was deleted
@@ -21,8 +20,8 @@ type index struct {
 	// contested are digests of several keys; they are not in external. The operator never publishes a digest twice, so somebody
 	// with rights in the credentials namespace did.
 	contested map[apikey.Digest]*contest
-	// deleted are the ids of merchants with a tombstone. A list is appended to or replaced, as its readers hold no lock.
-	deleted map[session.Bucket][]string
+	// deleted are the ids of merchants with a tombstone.
+	deleted map[string]bool
 }
 
 // ended is what remains of a key.
@@ -47,7 +46,7 @@ func newIndex() index {
 		ended:     map[string]ended{},
 		external:  map[apikey.Digest]*key{},
 		contested: map[apikey.Digest]*contest{},
-		deleted:   map[session.Bucket][]string{},
+		deleted:   map[string]bool{},
 	}
 }
 
@@ -148,21 +147,5 @@ func (i *index) releaseOne(digest apikey.Digest, k *key) {
 	case len(c.keys) == 1 && c.keys[0].id == c.holder:
 		delete(i.contested, digest)
 		i.external[digest] = c.keys[0]
-	}
-}
-
-func (i *index) putDeleted(merchantID string) {
-	bucket := session.BucketOf(merchantID)
-	if !slices.Contains(i.deleted[bucket], merchantID) {
-		i.deleted[bucket] = append(i.deleted[bucket], merchantID)
-	}
-}
-
-func (i *index) dropDeleted(merchantID string) {
-	bucket := session.BucketOf(merchantID)
-	left := slices.DeleteFunc(slices.Clone(i.deleted[bucket]), func(id string) bool { return id == merchantID })
-	i.deleted[bucket] = left
-	if len(left) == 0 {
-		delete(i.deleted, bucket)
 	}
 }

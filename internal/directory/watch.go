@@ -96,7 +96,7 @@ func (d *Directory) putTombstone(_ string, tombstone published.Tombstone) error 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if tombstone.Kind == published.TombstoneMerchant {
-		d.index.putDeleted(tombstone.ID)
+		d.index.deleted[tombstone.ID] = true
 		return nil
 	}
 	d.index.ended[tombstone.ID] = ended{merchant: d.index.ended[tombstone.ID].merchant, tombstone: true}
@@ -108,7 +108,7 @@ func (d *Directory) deleteTombstone(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if kind == published.TombstoneMerchant {
-		d.index.dropDeleted(id)
+		delete(d.index.deleted, id)
 		return
 	}
 	delete(d.index.ended, id)
@@ -123,10 +123,8 @@ func (d *Directory) tombstoneNames() []string {
 			names = append(names, published.KeyTombstoneName(id))
 		}
 	}
-	for _, ids := range d.index.deleted {
-		for _, id := range ids {
-			names = append(names, published.MerchantTombstoneName(id))
-		}
+	for id := range d.index.deleted {
+		names = append(names, published.MerchantTombstoneName(id))
 	}
 	return names
 }

@@ -4,14 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
@@ -153,9 +151,8 @@ func TestAgeIsOfTheWatchThatIsFurtherBehind(t *testing.T) {
 }
 
 // A merchant is deleted when its tombstone says so. Nothing else does: a merchant that is refused by mistake loses money.
-func TestDeletedMerchants(t *testing.T) {
+func TestMerchantDeleted(t *testing.T) {
 	id, other := published.ID("acme"), published.ID("books")
-	bucket := session.BucketOf(id)
 	tombstone := func(kind published.TombstoneKind, id string) *corev1.ConfigMap {
 		configMap, err := published.EncodeTombstone(namespace, published.Tombstone{
 			Kind: kind, ID: id, Source: published.Source{Namespace: "shops", Name: "acme", UID: "uid"}, EndedAt: now,
@@ -201,12 +198,8 @@ func TestDeletedMerchants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			test.happens(f.merchantInformer, f.Informer("tombstone"))
-			want := []string(nil)
-			if test.deleted {
-				want = []string{id}
-			}
-			if diff := cmp.Diff(want, f.DeletedMerchants(bucket)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			if got := f.MerchantDeleted(id); got != test.deleted {
+				t.Errorf("deleted %t, want %t", got, test.deleted)
 			}
 		})
 	}

@@ -63,13 +63,19 @@ type Settlement struct {
 // ErrPaymentConflict, when the report contradicts an earlier one of the same reference;
 // redis.ErrCorrupt, redis.ErrUnavailable. After the last one the report may have been applied: give it again. It is also the error
 // when fewer replicas than redis.Options.Replicas have acknowledged it.
-//
-// deletedMerchants are the ids of merchants that were deleted. The session names its merchant, so those of its bucket are enough.
-func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment, deletedMerchants ...string) (Settlement, error) {
+func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
 	if id.TestMode() {
 		return Settlement{}, ErrTestSession
 	}
-	return s.settle(ctx, id, payment, deletedMerchants)
+	return s.settle(ctx, id, payment, settleRules)
+}
+
+// SettleDeleted is Settle for a session whose merchant was deleted.
+func (s *Store) SettleDeleted(ctx context.Context, id session.ID, payment session.Payment) (Settlement, error) {
+	if id.TestMode() {
+		return Settlement{}, ErrTestSession
+	}
+	return s.settle(ctx, id, payment, settleDeletedRules)
 }
 
 // SettleTest is Settle for sessions of test mode, whose payments are played. Live sessions are ErrNotFound.
@@ -77,17 +83,10 @@ func (s *Store) SettleTest(ctx context.Context, id session.ID, payment session.P
 	if !id.TestMode() {
 		return Settlement{}, ErrNotFound
 	}
-	return s.settle(ctx, id, payment, nil)
+	return s.settle(ctx, id, payment, settleRules)
 }
 
-func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment, deletedMerchants []string) (Settlement, error) {
-	rules, deleted, deletedRules := failRules, "", ""
-	if payment.Outcome == session.Completed {
-		rules = completeRules
-		if len(deletedMerchants) > 0 {
-			deleted, deletedRules = " "+strings.Join(deletedMerchants, " ")+" ", completeDeletedRules
-		}
-	}
+func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment, rules map[session.Status]string) (Settlement, error) {
 	paidAt, reason := "", ""
 	if !payment.PaidAt.IsZero() {
 		paidAt = decimal(payment.PaidAt.UnixMilli())
@@ -105,8 +104,8 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	if id.TestMode() {
 		keep, most = "", maxRefusedTestPayments
 	}
-	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules, string(payment.Outcome), payment.Ref, payment.AmountCents,
-		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()), deleted, deletedRules)
+	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules[payment.Outcome], string(payment.Outcome), payment.Ref, payment.AmountCents,
+		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}
@@ -146,17 +145,20 @@ var (
 	cancelRules = rulesOf(func(status session.Status, _ session.PaymentState, _ bool) session.Decision {
 		return session.Cancel(status)
 	}, session.PaymentUnknown)
-	completeRules        = settleRules(session.Settle, session.Completed)
-	completeDeletedRules = settleRules(session.SettleDeleted, session.Completed)
-	failRules            = settleRules(session.Settle, session.Failed)
+	settleRules        = rulesByOutcome(session.Settle)
+	settleDeletedRules = rulesByOutcome(session.SettleDeleted)
 )
 
-func settleRules(
-	settle func(status, outcome session.Status, payment session.PaymentState, sameAmount bool) session.Decision, outcome session.Status,
-) string {
-	return rulesOf(func(status session.Status, payment session.PaymentState, sameAmount bool) session.Decision {
-		return settle(status, outcome, payment, sameAmount)
-	}, session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused)
+func rulesByOutcome(
+	settle func(status, outcome session.Status, payment session.PaymentState, sameAmount bool) session.Decision,
+) map[session.Status]string {
+	rules := map[session.Status]string{}
+	for _, outcome := range []session.Status{session.Completed, session.Failed} {
+		rules[outcome] = rulesOf(func(status session.Status, payment session.PaymentState, sameAmount bool) session.Decision {
+			return settle(status, outcome, payment, sameAmount)
+		}, session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused)
+	}
+	return rules
 }
 
 // rulesOf writes down the decision in every case there can be: "<payment>/<status>/<same or other amount>=<decision>".

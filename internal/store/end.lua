@@ -26,8 +26,8 @@ return {'OK' .. moment, decision, fields}
 -- bucket's queue, KEYS[6] its due merchants.
 -- rules are those for the outcome; paid_at is in ms, and paid_at and reason are empty if not given. keep is how long to keep the session
 -- from a report on in ms, empty: no longer than it is. most is how many refused payments a session keeps. replicated is '1' if the answer
--- waits for replicas. deleted are ids of deleted merchants, each between spaces; deleted_rules are the rules for their sessions.
-local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated, deleted, deleted_rules = unpack(ARGV)
+-- waits for replicas.
+local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated = unpack(ARGV)
 
 local s = sessions(KEYS[5], KEYS[6])
 local refused = 'l:' .. payment_ref
@@ -45,9 +45,6 @@ if earlier and not (settled and outcome == 'FAILED') then
   payment, known_amount = 'refused', string.match(earlier, '^[%a_]+ (%d+) ')
 elseif settled then
   payment = 'settled'
-end
-if deleted ~= '' and string.find(deleted, ' ' .. string.match(fields[RECORD], '^[^ :]*') .. ' ', 1, true) then
-  rules = deleted_rules
 end
 local decision = known_amount and s.decide(rules, payment, fields, known_amount == amount)
 if not decision then

@@ -46,11 +46,11 @@ func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
 			_, _, err := s.Cancel(t.Context(), asks, id)
 			must(t, err)
 		}
-		var deleted []string
+		settle := s.Settle
 		if desc == "merchant deleted" {
-			deleted = []string{asks.MerchantID}
+			settle = s.SettleDeleted
 		}
-		first, err := s.Settle(t.Context(), id, payment, deleted...)
+		first, err := settle(t.Context(), id, payment)
 		must(t, err)
 		first.Repeated, first.MerchantDeleted = true, false // counted once
 		reports[desc] = report{payment, id, first}
