@@ -37,7 +37,7 @@ func TestWhatAnEventHolds(t *testing.T) {
 
 	common := map[string]string{
 		"V": "1", "i": created.ID.String(), "m": asks.MerchantID, "x": millis(created.ExpiresAt),
-		"f": asks.MerchantID + ` 1250 {"n":"Acme Coffee","c":"EUR","l":900000,"o":"1001","t":0,"p":7}`,
+		"f": asks.MerchantID + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t0\t7\t1001\tAcme Coffee",
 	}
 	ended := millis(settled.Session.EndedAt)
 	for mark, want := range map[outbox.Mark]map[string]string{

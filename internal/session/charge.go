@@ -34,16 +34,16 @@ type FieldError struct{ Field, Rule string }
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Rule }
 
-// Charge is what a till asks for. Amounts are in cents. The JSON names are those of Record.
+// Charge is what a till asks for. Amounts are in cents.
 type Charge struct {
-	AmountCents int64 `json:"-"`
+	AmountCents int64
 	// OrderRef is the merchant's own reference; empty: none.
-	OrderRef string `json:"o,omitempty"`
+	OrderRef string
 	// TaxCents and TipCents are informational; nil: not given.
-	TaxCents *int64 `json:"t,omitempty"`
-	TipCents *int64 `json:"p,omitempty"`
+	TaxCents *int64
+	TipCents *int64
 	// CustomerEmail is where a receipt goes; empty: none. It is in no Record, and so in no event.
-	CustomerEmail string `json:"-"`
+	CustomerEmail string
 }
 
 // Validate checks every field; the error is a *FieldError for the first that breaks its rule.

@@ -1,160 +1,146 @@
 package session
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Record is what never changes of a session and may be exposed to everybody its merchant is exposed to. It is stored as
-//
-//	<account> <amountCents> <JSON of the rest>
-//
-// as scripts read the first two words. The names in the JSON are short: the record is in memory with every session and event.
+// Record is what never changes of a session and may be exposed to everybody its merchant is exposed to. It is stored as the values of
+// recordFields in their order, each after a tab but the first. A later field is added at the end, where an older reader ignores it.
 type Record struct {
-	MerchantID string `json:"-"`
+	MerchantID string
 	// TestMode: no real money is meant. It is in the account, and in the session's ID.
-	TestMode bool `json:"-"`
+	TestMode bool
 	// MerchantName is the name payers see.
-	MerchantName string `json:"n"`
+	MerchantName string
+	// KeyID is of the API key that created the session.
+	KeyID string
 	// Currency is the ISO 4217 code of all amounts. DefaultCurrency is not stored.
-	Currency string `json:"c,omitempty"`
+	Currency string
 	// LifetimeMillis is from creation to expiry.
-	LifetimeMillis int64 `json:"l"`
+	LifetimeMillis int64
 	Charge
 }
 
 // DefaultCurrency is the currency of a record that names none.
 const DefaultCurrency = "USD"
 
-// Append appends the record as it is stored. It writes what json.Marshal would, in a fifth of the time; a create needs one.
-func (r *Record) Append(to []byte) []byte {
-	to = append(to, r.MerchantID...)
-	if r.TestMode {
-		to = append(to, testAccount...)
-	}
-	to = append(to, ' ')
-	to = append(strconv.AppendInt(to, r.AmountCents, 10), ' ')
-	to = appendText(append(to, `{"n":`...), r.MerchantName)
-	if r.Currency != DefaultCurrency && r.Currency != "" {
-		to = appendText(append(to, `,"c":`...), r.Currency)
-	}
-	to = strconv.AppendInt(append(to, `,"l":`...), r.LifetimeMillis, 10)
-	if r.OrderRef != "" {
-		to = appendText(append(to, `,"o":`...), r.OrderRef)
-	}
-	if r.TaxCents != nil {
-		to = strconv.AppendInt(append(to, `,"t":`...), *r.TaxCents, 10)
-	}
-	if r.TipCents != nil {
-		to = strconv.AppendInt(append(to, `,"p":`...), *r.TipCents, 10)
-	}
-	return append(to, '}')
+// recordFields are those of a stored record. Scripts read the account and the amount.
+var recordFields = [...]recordField{
+	{
+		func(r *Record, to []byte) []byte { return append(to, Account(r.MerchantID, r.TestMode)...) },
+		func(r *Record, text string) bool {
+			r.MerchantID, r.TestMode = ParseAccount(text)
+			return r.MerchantID != ""
+		},
+	},
+	numberField(func(r *Record) *int64 { return &r.AmountCents }),
+	numberField(func(r *Record) *int64 { return &r.LifetimeMillis }),
+	textField(func(r *Record) *string { return &r.KeyID }),
+	{
+		func(r *Record, to []byte) []byte {
+			return append(to, strings.TrimPrefix(r.Currency, DefaultCurrency)...)
+		},
+		func(r *Record, text string) bool {
+			if r.Currency = text; text == "" {
+				r.Currency = DefaultCurrency
+			}
+			return true
+		},
+	},
+	optionalField(func(r *Record) **int64 { return &r.TaxCents }),
+	optionalField(func(r *Record) **int64 { return &r.TipCents }),
+	textField(func(r *Record) *string { return &r.OrderRef }),
+	textField(func(r *Record) *string { return &r.MerchantName }),
 }
 
-// appendText appends a JSON string.
-func appendText(to []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
-			escaped, _ := json.Marshal(text) //nolint:errchkjson // of a string, it never fails
-			return append(to, escaped...)
-		}
+// recordField writes and reads one value of a record. read reports whether the text is one.
+type recordField struct {
+	write func(*Record, []byte) []byte
+	read  func(*Record, string) bool
+}
+
+func numberField(at func(*Record) *int64) recordField {
+	return recordField{
+		func(r *Record, to []byte) []byte { return strconv.AppendInt(to, *at(r), 10) },
+		func(r *Record, text string) (ok bool) {
+			*at(r), ok = parseCount(text)
+			return ok
+		},
 	}
-	return append(append(append(to, '"'), text...), '"')
+}
+
+func optionalField(at func(*Record) **int64) recordField {
+	return recordField{
+		func(r *Record, to []byte) []byte {
+			if number := *at(r); number != nil {
+				return strconv.AppendInt(to, *number, 10)
+			}
+			return to
+		},
+		func(r *Record, text string) bool {
+			if text == "" {
+				return true
+			}
+			number, ok := parseCount(text)
+			*at(r) = &number
+			return ok
+		},
+	}
+}
+
+func parseCount(text string) (int64, bool) {
+	number, err := strconv.ParseInt(text, 10, 64)
+	return number, err == nil && number >= 0
+}
+
+var (
+	escapeRecord   = strings.NewReplacer("%", "%25", "\t", "%09")
+	unescapeRecord = strings.NewReplacer("%25", "%", "%09", "\t")
+)
+
+func textField(at func(*Record) *string) recordField {
+	return recordField{
+		func(r *Record, to []byte) []byte { return append(to, escapeRecord.Replace(*at(r))...) },
+		func(r *Record, text string) bool {
+			if strings.Contains(text, "%") {
+				text = unescapeRecord.Replace(text)
+			}
+			*at(r) = text
+			return true
+		},
+	}
+}
+
+// Append appends the record as it is stored.
+func (r *Record) Append(to []byte) []byte {
+	for i := range recordFields {
+		if i > 0 {
+			to = append(to, '\t')
+		}
+		to = recordFields[i].write(r, to)
+	}
+	return to
 }
 
 // ParseRecord reads a record as it is stored; false: it is none.
 func ParseRecord(text string) (Record, bool) {
-	account, text, _ := strings.Cut(text, " ")
-	merchantID, testMode := ParseAccount(account)
-	amount, text, found := strings.Cut(text, " ")
-	cents, err := strconv.ParseInt(amount, 10, 64)
-	if !found || merchantID == "" || err != nil || cents < 0 {
-		return Record{}, false
-	}
-	record, ok := parsePlain(text)
-	if !ok {
-		record, ok = parseJSON(text)
-	}
-	if !ok || record.LifetimeMillis <= 0 {
-		return Record{}, false
-	}
-	record.MerchantID, record.TestMode, record.AmountCents = merchantID, testMode, cents
-	if record.Currency == "" {
-		record.Currency = DefaultCurrency
-	}
-	return record, true
-}
-
-func parseJSON(text string) (Record, bool) {
 	var record Record
-	err := json.Unmarshal([]byte(text), &record)
-	return record, err == nil
-}
-
-// parsePlain reads the JSON that Append writes of most sessions. It is a short cut of parseJSON, which costs a request more than all
-// else that is done with the record; false: it is left to that.
-func parsePlain(rest string) (record Record, ok bool) {
-	for separator := byte('{'); rest != "}"; separator = ',' {
-		const start = len(`{"n":`)
-		if len(rest) <= start || rest[0] != separator || rest[1] != '"' || rest[3:start] != `":` {
+	for i := range recordFields {
+		value, rest, more := strings.Cut(text, "\t")
+		if !recordFields[i].read(&record, value) || !more && i < len(recordFields)-1 {
 			return Record{}, false
 		}
-		name, value := rest[2], rest[start:]
-		text, isText := strings.CutPrefix(value, `"`)
-		end := strings.IndexAny(value, ",}")
-		if isText {
-			end = strings.IndexAny(text, "\"\\")
-		}
-		switch {
-		case end < 0:
-			return Record{}, false
-		case !isText:
-			ok, rest = record.setNumber(name, value[:end]), value[end:]
-		default:
-			ok, rest = text[end] == '"' && record.setText(name, text[:end]), text[end+1:]
-		}
-		if !ok {
-			return Record{}, false
-		}
+		text = rest
 	}
-	return record, ok
-}
-
-func (r *Record) setText(name byte, text string) bool {
-	switch name {
-	case 'n':
-		r.MerchantName = text
-	case 'c':
-		r.Currency = text
-	case 'o':
-		r.OrderRef = text
-	default:
-		return false
-	}
-	return true
-}
-
-func (r *Record) setNumber(name byte, digits string) bool {
-	number, err := strconv.ParseInt(digits, 10, 64)
-	switch name {
-	case 'l':
-		r.LifetimeMillis = number
-	case 't':
-		r.TaxCents = new(number)
-	case 'p':
-		r.TipCents = new(number)
-	default:
-		return false
-	}
-	return err == nil
+	return record, record.LifetimeMillis > 0
 }
 
 // Complete fills in what the record says of a session whose ExpiresAt is known.
 func (r *Record) Complete(s *Session) {
 	email := s.Charge.CustomerEmail
-	s.MerchantID, s.MerchantName, s.Charge = r.MerchantID, r.MerchantName, r.Charge
+	s.MerchantID, s.MerchantName, s.KeyID, s.Charge = r.MerchantID, r.MerchantName, r.KeyID, r.Charge
 	s.Charge.CustomerEmail = email
 	s.CreatedAt = s.ExpiresAt.Add(-time.Duration(r.LifetimeMillis) * time.Millisecond)
 }

@@ -37,10 +37,12 @@ type Session struct {
 	MerchantID string
 	// MerchantName is the name payers see, as it was when the session was created.
 	MerchantName string
-	Status       Status
-	Charge       Charge
-	CreatedAt    time.Time
-	ExpiresAt    time.Time
+	// KeyID is of the API key that created it.
+	KeyID     string
+	Status    Status
+	Charge    Charge
+	CreatedAt time.Time
+	ExpiresAt time.Time
 	// EndedAt is when the status became final; zero while the session is pending.
 	EndedAt time.Time
 	// PaymentRef names the payment that completed or failed the session; empty: none did.

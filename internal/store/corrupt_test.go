@@ -56,16 +56,16 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 	for desc, harm := range map[string]struct{ field, value string }{
 		"an unknown status":              {"s", "PAID"},
 		"an empty status":                {"s", ""},
-		"an amount that is no number":    {"f", `12.5 {"n":"Acme Coffee","l":900000}`},
-		"an amount below zero":           {"f", `-1 {"n":"Acme Coffee","l":900000}`},
+		"an amount that is no number":    {"f", "12.5\t900000\t\t\t\t\t\tAcme Coffee"},
+		"an amount below zero":           {"f", "-1\t900000\t\t\t\t\t\tAcme Coffee"},
 		"no expiry":                      {"x", ""},
 		"an expiry that is no number":    {"x", "soon"},
-		"a lifetime that is no number":   {"f", `1250 {"n":"Acme Coffee","l":"x"}`},
-		"a tax that is no number":        {"f", `1250 {"n":"Acme Coffee","l":900000,"t":"x"}`},
-		"a tip that is no number":        {"f", `1250 {"n":"Acme Coffee","l":900000,"p":"x"}`},
-		"no lifetime":                    {"f", `1250 {"n":"Acme Coffee"}`},
-		"a name that is cut off":         {"f", `1250 {"l":900000,"n":"Acme Coff`},
-		"nothing behind the merchant":    {"f", " "},
+		"a lifetime that is no number":   {"f", "1250\tx\t\t\t\t\t\tAcme Coffee"},
+		"a tax that is no number":        {"f", "1250\t900000\t\t\tx\t\t\tAcme Coffee"},
+		"a tip that is no number":        {"f", "1250\t900000\t\t\t\tx\t\tAcme Coffee"},
+		"no lifetime":                    {"f", "1250\t\t\t\t\t\t\tAcme Coffee"},
+		"no name":                        {"f", "1250\t900000\t\t\t\t\t1001"},
+		"nothing behind the merchant":    {"f", ""},
 		"an end although it is pending":  {"e", "1"},
 		"a final status without its end": {"s", "COMPLETED"},
 	} {
@@ -75,7 +75,7 @@ func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
 		key := bucketTag(asks.MerchantID) + "session:" + id.String()
 		switch {
 		case harm.field == "f":
-			c.HSet(t.Context(), key, "f", asks.MerchantID+" "+harm.value)
+			c.HSet(t.Context(), key, "f", asks.MerchantID+"\t"+harm.value)
 		case harm.field == "x" && harm.value == "":
 			c.HDel(t.Context(), key, "x")
 		default:

@@ -62,7 +62,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 		return admitted, Created{}, err
 	}
 	if word != wordReplayed {
-		return admitted, Created{Session: newSession(id, admission.MerchantID, wanted, admitted.Now)}, nil
+		return admitted, Created{Session: newSession(id, &admission, wanted, admitted.Now)}, nil
 	}
 	created, err := s.replayOf(ctx, &reply, admission, admitted.Now)
 	return admitted, created, err
@@ -91,7 +91,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	}
 	call.Int((wanted.Lifetime + retention).Milliseconds())
 	record := session.Record{
-		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, Currency: wanted.Currency,
+		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, KeyID: admission.KeyID, Currency: wanted.Currency,
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
 	}
 	var room [128]byte // enough for most
@@ -109,12 +109,13 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 }
 
 // newSession is the session create.lua has just written.
-func newSession(id session.ID, merchantID string, wanted NewSession, now time.Time) session.Session {
+func newSession(id session.ID, admission *Admission, wanted NewSession, now time.Time) session.Session {
 	createdAt := now.Truncate(time.Millisecond)
 	return session.Session{
 		ID:           id,
-		MerchantID:   merchantID,
+		MerchantID:   admission.MerchantID,
 		MerchantName: wanted.MerchantName,
+		KeyID:        admission.KeyID,
 		Status:       session.Pending,
 		Charge:       wanted.Charge,
 		CreatedAt:    createdAt,

@@ -36,7 +36,8 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 			}
 			createdAt := admitted.Now.Truncate(time.Millisecond)
 			want := session.Session{
-				ID: created.Session.ID, MerchantID: asks.MerchantID, MerchantName: wanted.MerchantName, Status: session.Pending,
+				ID: created.Session.ID, MerchantID: asks.MerchantID, MerchantName: wanted.MerchantName, KeyID: asks.KeyID,
+				Status: session.Pending,
 				Charge: charge, CreatedAt: createdAt, ExpiresAt: createdAt.Add(15 * time.Minute),
 			}
 			if diff := cmp.Diff(store.Created{Session: want}, created, sameSession); diff != "" {

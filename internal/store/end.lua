@@ -40,7 +40,7 @@ end
 -- that, has both: a report is compared with the one of its own outcome.
 local earlier, kept = fields[#{SESSION_FIELDS} + 1], tonumber(fields[#{SESSION_FIELDS} + 2]) or 0
 local settled = fields[PAYMENT_REF] == payment_ref
-local payment, known_amount = 'unknown', string.match(fields[RECORD], '^%S+ (%d+) ')
+local payment, known_amount = 'unknown', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
 if earlier and not (settled and outcome == 'FAILED') then
   payment, known_amount = 'refused', string.match(earlier, '^[%a_]+ (%d+) ')
 elseif settled then

@@ -105,7 +105,7 @@ func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
 		id := mustCreate(t, s, asks, newSession()).Session.ID
 		key := bucketTag(asks.MerchantID) + "session:" + id.String()
 		if harm[0] == "f" {
-			harm[1] = asks.MerchantID + " " + harm[1]
+			harm[1] = asks.MerchantID + "\t" + harm[1]
 		}
 		must(t, c.HSet(t.Context(), key, harm[0], harm[1]).Err())
 		if got, err := s.Settle(t.Context(), id, failed("a")); !errors.Is(err, redis.ErrCorrupt) || got.Applied {

@@ -37,7 +37,7 @@ func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
 
 // owned tells whether the session at the key is the merchant's.
 func owned(c *goredis.Client, asks store.Admission, key string) bool {
-	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+" ")
+	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+"\t")
 }
 
 // The names are a contract: other programs, dashboards and the next release find them.

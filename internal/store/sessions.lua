@@ -10,7 +10,7 @@ function s.change(key, event_key, kind, change, differs)
   local stored = call('HMGET', key, 'q', EVENT_FIELDS)
   local sequence = (tonumber(stored[1]) or 0) + 1
   -- The merchant by itself: whoever delivers the event must look for the endpoint.
-  local merchant = string.match(stored[2] or '', '^[^ :]*')
+  local merchant = string.match(stored[2] or '', '^[^\t:]*')
   local event = {
     'k', kind, 'd', differs.e or now_ms, 'm', merchant, 'i', string.match(key, ':session:(.*)'), 'q', sequence,
   }

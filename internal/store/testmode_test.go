@@ -104,10 +104,10 @@ func TestTheModeIsInIDAndRecord(t *testing.T) {
 	for asks, want := range map[*store.Admission]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
 		id := mustCreate(t, s, *asks, newSession()).Session.ID
 		got := c.HGetAll(ctx, tag+"session:"+id.String()).Val()
-		if record := want + ` 1250 {"n":"Acme Coffee","c":"EUR","l":900000,"o":"1001"}`; len(got) != 2 || got["f"] != record {
+		if record := want + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t\t\t1001\tAcme Coffee"; len(got) != 2 || got["f"] != record {
 			t.Errorf("stored %v", got)
 		}
-		other := session.Account(live.MerchantID, !asks.TestMode) + ` 1250 {"n":"Acme","l":900000}`
+		other := session.Account(live.MerchantID, !asks.TestMode) + "\t1250\t900000\t\t\t\t\t\tAcme"
 		must(t, c.HSet(ctx, tag+"session:"+id.String(), "f", other).Err())
 		for _, reads := range []store.Admission{live, test} {
 			if _, read, err := s.Session(ctx, reads, id); err == nil {
