@@ -35,6 +35,10 @@ const leaseName = "merchant-operator"
 // passTimeout is the timeout of one reconciliation.
 const passTimeout = time.Minute
 
+// cacheSyncTimeout is for what a controller does when the caches are full: it passes every object to its handlers. No time limits the lists
+// before that: an operator that gave up and restarted would only begin them anew. It is not ready meanwhile.
+const cacheSyncTimeout = 10 * time.Minute
+
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-system
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-system
 
@@ -98,6 +102,7 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 		GracefulShutdownTimeout:       &o.ShutdownTimeout,
 		Controller: config.Controller{
 			SkipNameValidation:    &severalPerProcess,
+			CacheSyncTimeout:      cacheSyncTimeout,
 			ReconciliationTimeout: passTimeout,
 		},
 	})
