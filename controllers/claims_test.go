@@ -173,6 +173,7 @@ var _ = Describe("The digest of an externally generated key", func() {
 		f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee").digest(vaultDigest))
 		for i := range 31 {
+			f.clock.advance(time.Minute) // the rate of rotations
 			next := apikey.DigestOf(fmt.Sprintf("key %d from a vault, with 32 characters", i))
 			f.clock.advance(time.Minute) // as often as a spec may rotate
 			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = next.Hex() })
@@ -185,6 +186,7 @@ var _ = Describe("The digest of an externally generated key", func() {
 		f.awaitStalled(key, v1alpha1.ReasonTooManyKeyDigests)
 		Expect(f.record(key).Generation).To(BeEquivalentTo(32), "the key in force goes on")
 
+		f.clock.advance(time.Minute)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = vaultDigest.Hex() })
 		f.awaitGeneration(key, 33)
 	})
