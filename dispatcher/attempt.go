@@ -3,23 +3,45 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // reasonEncodeError is the dead letter's reason for an event without a body.
 const reasonEncodeError = "encode_error"
 
+// deliverer makes attempts, and records what becomes of leased events. All but the tracer is required.
+type deliverer struct {
+	options Options
+	outbox  *outbox.Outbox
+	sender  sender
+	metrics *metrics
+	tracer  *tracing.Tracer // nil: no tracing
+	now     func() time.Time
+	log     *loop.Log
+	// healthChanged starts a health report at once.
+	healthChanged loop.Signal
+}
+
+// sender makes one attempt.
+type sender interface {
+	Send(ctx context.Context, request delivery.Request) delivery.Result
+}
+
 // attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
-func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
+func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	event := j.lease.Event
 	body, err := delivery.Encode(event)
 	if err != nil {
-		d.options.Log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
+		d.log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
 		d.deadLetter(context.WithoutCancel(ctx), j.lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.endpoint.Merchant.String()})
 		return inconclusive
 	}
@@ -48,7 +70,7 @@ func (d *dispatcher) attempt(ctx context.Context, j job) attemptResult {
 	return failed
 }
 
-func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.Result) {
+func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result) {
 	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
 	if !ok {
 		retry = -1
@@ -82,9 +104,9 @@ func (d *dispatcher) recordFailure(ctx context.Context, j job, result delivery.R
 		if failure.Gone {
 			cause = outbox.EndpointGone
 		}
-		d.options.Log.Warn("disabled an endpoint", "merchantID", j.lease.Event.MerchantID, "reason", result.Reason)
+		d.log.Warn("disabled an endpoint", "merchantID", j.lease.Event.MerchantID, "reason", result.Reason)
 		d.metrics.endpointsDisabled.WithLabelValues(cause).Inc()
-		wake(d.healthChanged)
+		d.healthChanged.Set()
 	}
 }
 
@@ -93,7 +115,7 @@ const recordPause = 250 * time.Millisecond
 
 // record writes the result of an attempt until its lease ends, because an attempt without a recorded result is
 // repeated. It reports whether that is done. A second write, if only the answer of the first was lost, is found stale.
-func (d *dispatcher) record(ctx context.Context, j job, write func(context.Context) error) bool {
+func (d *deliverer) record(ctx context.Context, j job, write func(context.Context) error) bool {
 	for {
 		err := write(context.WithoutCancel(ctx))
 		switch {
@@ -103,7 +125,7 @@ func (d *dispatcher) record(ctx context.Context, j job, write func(context.Conte
 			d.metrics.leasesLost.Inc()
 			return false
 		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !pause(ctx, recordPause):
-			d.options.Log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
+			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
 			return false
 		}
 	}
@@ -118,5 +140,43 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-timer.C:
 		return true
+	}
+}
+
+func (d *deliverer) deadLetter(ctx context.Context, lease outbox.Lease, details outbox.Details) {
+	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
+		return d.outbox.DeadLetter(ctx, lease, details)
+	}) {
+		d.metrics.deadLettered(lease.Event, details.Reason)
+	}
+}
+
+// finish ends a leased event and reports whether that is done. If not, the event is due again when its lease ends.
+func (d *deliverer) finish(ctx context.Context, lease outbox.Lease, end func(context.Context, outbox.Lease) error) bool {
+	err := end(ctx, lease)
+	switch {
+	case errors.Is(err, outbox.ErrLeaseLost):
+		d.metrics.leasesLost.Inc()
+	case err != nil:
+		d.log.Error("could not finish an event; retrying when its lease ends", "eventID", lease.Event.ID, "error", err)
+	}
+	return err == nil
+}
+
+// deferJobs releases events that wait here, to be due after the delay.
+func (d *deliverer) deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job) {
+	ctx = context.WithoutCancel(ctx)
+	byBucket := map[session.Bucket][]outbox.Deferral{}
+	for _, j := range jobs {
+		d.metrics.deferral(j.lease.Event, reason)
+		bucket := j.lease.Event.Bucket()
+		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: jitter.Add(delay, jitter.Fraction())})
+	}
+	for bucket, deferrals := range byBucket {
+		for batch := range slices.Chunk(deferrals, leaseBatch) {
+			if err := d.outbox.Defer(ctx, bucket, batch...); err != nil {
+				d.log.RedisFailed(err) // they are due when their leases end
+			}
+		}
 	}
 }

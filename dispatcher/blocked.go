@@ -98,7 +98,7 @@ func (d *dispatcher) updateAllowlist(ctx context.Context, endpoint endpoints.End
 		return true
 	}
 	if ctx.Err() == nil {
-		d.options.Log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		d.log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 	}
 	return false
 }

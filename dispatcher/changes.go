@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -16,14 +17,14 @@ import (
 // changes are the merchants whose endpoint was changed, or is to be tested. Every dispatcher sees each, and what it does
 // about it may be repeated.
 type changes struct {
-	added chan struct{}
+	added loop.Signal
 
 	mu      sync.Mutex
 	pending map[string]bool // by merchant id
 }
 
 func newChanges() *changes {
-	return &changes{added: make(chan struct{}, 1), pending: map[string]bool{}}
+	return &changes{added: loop.NewSignal(), pending: map[string]bool{}}
 }
 
 // add does not wait for Redis, because a watch calls it.
@@ -31,7 +32,7 @@ func (c *changes) add(merchantID string) {
 	c.mu.Lock()
 	c.pending[merchantID] = true
 	c.mu.Unlock()
-	wake(c.added)
+	c.added.Set()
 }
 
 // take returns the merchants and forgets them.
@@ -83,11 +84,11 @@ func (d *dispatcher) sendTest(ctx context.Context, endpoint endpoints.Endpoint) 
 		return err
 	}
 	if err != nil {
-		d.options.Log.Error("could not queue the test of a webhook", "merchant", endpoint.Merchant.String(), "error", err)
+		d.log.Error("could not queue the test of a webhook", "merchant", endpoint.Merchant.String(), "error", err)
 		return nil
 	}
 	if recorded {
-		d.options.Log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "eventID", event.ID)
+		d.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "eventID", event.ID)
 	}
 	if endpoint.UID == "" {
 		return nil

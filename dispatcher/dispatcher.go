@@ -8,15 +8,11 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
-	"github.com/merchant-operator/merchant-operator/internal/jitter"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 const (
@@ -25,8 +21,6 @@ const (
 	changesInterval  = time.Second
 	backlogInterval  = 15 * time.Second
 	rotationInterval = time.Second
-	// errorPause is the time until the next try after an error of Redis.
-	errorPause = time.Second
 )
 
 const (
@@ -53,11 +47,6 @@ type index interface {
 	Allowlist(merchantID string) allowlist.List
 }
 
-// sender makes one attempt.
-type sender interface {
-	Send(ctx context.Context, request delivery.Request) delivery.Result
-}
-
 // reporter reports through the Kubernetes API.
 type reporter interface {
 	// Report reports the health of an endpoint to its merchant.
@@ -70,22 +59,15 @@ type reporter interface {
 	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
 
-// dispatcher is one of any number that share a Redis. Every field of the first group but the tracer is required; prepare
-// fills the others.
+// dispatcher is one of any number that share a Redis. Every field of the first group is required; prepare fills the others.
 type dispatcher struct {
-	options   Options
-	redis     *redis.Client
-	outbox    *outbox.Outbox
+	*deliverer
 	store     *store.Store // to sweep, and to read last uses of keys
 	index     index
-	sender    sender
 	reporter  reporter
 	rotations *rotations
 	changes   *changes
-	metrics   *metrics
-	tracer    *tracing.Tracer // nil: no tracing
-	identity  string          // names this dispatcher in its leases
-	now       func() time.Time
+	identity  string // names this dispatcher in its leases
 
 	queues *endpointQueues
 	held   holds
@@ -93,32 +75,18 @@ type dispatcher struct {
 	leasing, sweeping [session.Buckets]atomic.Bool
 	workers           sync.WaitGroup
 	polls             int
-	// healthChanged starts a health report at once.
-	healthChanged chan struct{}
-	// drained starts a poll at once, because there is room for more events of an endpoint.
-	drained chan struct{}
 	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
 	nextReport, nextBlocked, nextRefresh session.Bucket
 
 	lastUses lastUses
-	logged   throttle
 }
 
 func (d *dispatcher) prepare() {
-	d.healthChanged, d.drained = make(chan struct{}, 1), make(chan struct{}, 1)
-	d.logged = throttle{now: d.now, last: map[string]time.Time{}}
-	d.queues = &endpointQueues{
-		limits: queueLimits{
-			endpointAttempts: d.options.Concurrency,
-			attempts:         d.options.MaxInFlight,
-			jobsPerAttempt:   jobsPerAttempt,
-		},
-		now:       d.now,
-		attempt:   d.attempt,
-		deferJobs: d.deferJobs,
-		drained:   func() { wake(d.drained) },
-		tenants:   map[string]*tenant{},
-	}
+	d.queues = newEndpointQueues(d.deliverer, queueLimits{
+		endpointAttempts: d.options.Concurrency,
+		attempts:         d.options.MaxInFlight,
+		jobsPerAttempt:   jobsPerAttempt,
+	}, d.now)
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
 }
@@ -144,76 +112,14 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // loops run until ctx ends. Attempts end with a context of their own.
 func (d *dispatcher) loops(ctx, attempts context.Context) {
-	d.workers.Go(func() {
-		d.loop(ctx, pollInterval, d.drained, func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) })
-	})
-	d.workers.Go(func() { d.loop(ctx, healthInterval, d.healthChanged, d.reportHealth) })
-	d.workers.Go(func() { d.loop(ctx, refreshInterval, nil, d.refreshHealth) })
-	d.workers.Go(func() { d.loop(ctx, changesInterval, d.changes.added, d.handleChanges) })
-	d.workers.Go(func() { d.loop(ctx, rotationInterval, d.rotations.added, d.recordRotations) })
-	d.workers.Go(func() { d.loop(ctx, backlogInterval, nil, d.countBacklog) })
-	d.workers.Go(func() { d.loop(ctx, d.options.LastUseInterval, nil, d.publishLastUses) })
+	loop.Run(ctx, d.log,
+		loop.Loop{Interval: pollInterval, Wake: d.queues.drained, Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) }},
+		loop.Loop{Interval: healthInterval, Wake: d.healthChanged, Step: d.reportHealth},
+		loop.Loop{Interval: refreshInterval, Step: d.refreshHealth},
+		loop.Loop{Interval: changesInterval, Wake: d.changes.added, Step: d.handleChanges},
+		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
+		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
+		loop.Loop{Interval: d.options.LastUseInterval, Step: d.publishLastUses},
+	)
 	d.workers.Wait()
-}
-
-// loop repeats a step until ctx ends: at once if the step reports more work, else after the interval or when woken.
-func (d *dispatcher) loop(ctx context.Context, interval time.Duration, wake <-chan struct{},
-	step func(context.Context) (more bool, err error),
-) {
-	// Without jitter, dispatchers that were started together would poll together.
-	timer := time.NewTimer(jitter.UpTo(interval))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-		case <-timer.C:
-		}
-		more, err := step(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			d.logRedisError(err)
-			timer.Reset(max(interval, errorPause))
-		case more:
-			timer.Reset(0)
-		default:
-			timer.Reset(jitter.Add(interval, jitter.Fraction()))
-		}
-	}
-}
-
-// wake runs a loop's step once more, unless that is requested already.
-func wake(loop chan<- struct{}) {
-	select {
-	case loop <- struct{}{}:
-	default:
-	}
-}
-
-// throttle limits how often the same message is logged.
-type throttle struct {
-	now func() time.Time
-
-	mu   sync.Mutex
-	last map[string]time.Time // by message
-}
-
-// allow reports whether the message, one of a closed list, was last logged at least an interval ago.
-func (t *throttle) allow(message string, interval time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	if now.Sub(t.last[message]) < interval {
-		return false
-	}
-	t.last[message] = now
-	return true
-}
-
-func (d *dispatcher) logRedisError(err error) {
-	const interval = 10 * time.Second
-	if d.logged.allow("redis", interval) {
-		d.options.Log.Error("could not process events; retrying", "error", err)
-	}
 }

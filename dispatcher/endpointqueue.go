@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -28,12 +29,11 @@ type job struct {
 // endpointQueues share a dispatcher's attempts among merchants, so that the events of a slow or dead endpoint take
 // neither places nor time of others. Events that find no room here stay in Redis, where any free dispatcher takes them.
 type endpointQueues struct {
-	limits    queueLimits
-	now       func() time.Time
-	attempt   func(ctx context.Context, j job) attemptResult
-	deferJobs func(ctx context.Context, delay time.Duration, reason string, jobs ...job)
-	// drained is called when there is room again in a queue that was full.
-	drained func()
+	worker worker
+	limits queueLimits
+	now    func() time.Time
+	// drained is set when there is room again in a queue that was full.
+	drained loop.Signal
 
 	mu       sync.Mutex
 	queues   [session.Buckets]map[string]*endpointQueue // by account
@@ -44,6 +44,18 @@ type endpointQueues struct {
 	waiting  int
 	closed   bool
 	attempts sync.WaitGroup
+}
+
+// worker does what becomes of jobs.
+type worker interface {
+	// attempt makes an attempt and records its result.
+	attempt(ctx context.Context, j job) attemptResult
+	// deferJobs puts jobs back into Redis, to be due after the delay.
+	deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job)
+}
+
+func newEndpointQueues(worker worker, limits queueLimits, now func() time.Time) *endpointQueues {
+	return &endpointQueues{worker: worker, limits: limits, now: now, drained: loop.NewSignal(), tenants: map[string]*tenant{}}
 }
 
 // tenant is what a dispatcher holds for the merchants of a namespace.
@@ -175,7 +187,7 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 func (q *endpointQueues) enlist(queue *endpointQueue) {
 	if queue.full && q.limits.room(queue) > 0 {
 		queue.full = false
-		q.drained()
+		q.drained.Set()
 	}
 	owner, ready := queue.tenant, queue.mayStart(q.limits.endpointAttempts)
 	switch {
@@ -269,10 +281,10 @@ func (q *endpointQueues) work(ctx context.Context, queue *endpointQueue, j job) 
 // run makes an attempt, unless the job has waited so long that its lease could end during the attempt.
 func (q *endpointQueues) run(ctx context.Context, j job) attemptResult {
 	if q.now().After(j.startBy) {
-		q.deferJobs(ctx, 0, deferredBusy, j)
+		q.worker.deferJobs(ctx, 0, deferredBusy, j)
 		return inconclusive
 	}
-	return q.attempt(ctx, j)
+	return q.worker.attempt(ctx, j)
 }
 
 // finish frees the place of an attempt, and takes the next job. If the result opens the breaker, it defers the waiting jobs of the
@@ -303,7 +315,7 @@ func (q *endpointQueues) finish(ctx context.Context, queue *endpointQueue, j job
 	q.startAttempts(ctx)
 	q.mu.Unlock()
 	if len(rest) > 0 {
-		q.deferJobs(ctx, delay, deferredBreaker, rest...)
+		q.worker.deferJobs(ctx, delay, deferredBreaker, rest...)
 	}
 	return next, nextJob, ok
 }
@@ -321,7 +333,7 @@ func (q *endpointQueues) close(ctx context.Context) {
 	}
 	q.waiting = 0
 	q.mu.Unlock()
-	q.deferJobs(ctx, 0, deferredStopping, rest...)
+	q.worker.deferJobs(ctx, 0, deferredStopping, rest...)
 }
 
 // wait reports whether all attempts end within the timeout. Call it after close.

@@ -24,14 +24,12 @@ type queueFixture struct {
 	clock    time.Time
 	started  []string
 	deferred []string
-	drains   int
 	answers  map[string]chan attemptResult
 }
 
 func newQueueFixture(limits queueLimits) *queueFixture {
 	f := &queueFixture{clock: noon, answers: map[string]chan attemptResult{}}
-	f.endpointQueues = &endpointQueues{limits: limits, now: f.now, attempt: f.attempt, deferJobs: f.deferJobs,
-		drained: func() { f.drains++ }, tenants: map[string]*tenant{}}
+	f.endpointQueues = newEndpointQueues(f, limits, f.now)
 	return f
 }
 
@@ -252,8 +250,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0", "e0", "e1", "e2", "e3")
 	want("half of the queue", map[string]int{"a": 1}, 2)
-	if f.drains != 1 {
-		t.Errorf("%d polls were requested", f.drains)
+	if len(f.drained) != 1 {
+		t.Error("no poll was requested")
 	}
 	f.close(t.Context())
 	f.awaitDeferred(t, "a2 stopping")

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -128,8 +129,11 @@ func (f fixture) dispatcher(t *testing.T, change ...func(*Options)) *dispatcher 
 	}
 	t.Cleanup(client.Close)
 	return &dispatcher{
-		options: options, redis: f.connection, outbox: f.outbox, store: f.store, index: f.index, sender: client, reporter: f.reports,
-		rotations: newRotations(), changes: newChanges(), metrics: newMetrics(prometheus.NewRegistry()), identity: "test", now: time.Now,
+		deliverer: &deliverer{
+			options: options, outbox: f.outbox, sender: client, metrics: newMetrics(prometheus.NewRegistry()), now: time.Now,
+			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
+		},
+		store: f.store, index: f.index, reporter: f.reports, rotations: newRotations(), changes: newChanges(), identity: "test",
 	}
 }
 

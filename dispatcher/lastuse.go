@@ -56,8 +56,8 @@ func (d *dispatcher) publishLastUses(ctx context.Context) (more bool, err error)
 		case err == nil:
 			shard.written = d.now()
 			continue
-		case !apierrors.IsConflict(err) && ctx.Err() == nil && d.logged.allow("last uses", time.Minute):
-			d.options.Log.Error("could not publish the last uses of keys; retrying", "error", err)
+		case !apierrors.IsConflict(err) && ctx.Err() == nil && d.log.Allow("last uses", time.Minute):
+			d.log.Error("could not publish the last uses of keys; retrying", "error", err)
 		}
 		shard.published = nil // it was not written, or another dispatcher was faster
 	}

@@ -29,11 +29,11 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	})
 	for _, id := range leased.Undecodable {
 		d.metrics.deadLettered(outbox.Event{}, outbox.ReasonDecodeError)
-		d.options.Log.Error("could not decode an event; it is now a dead letter", "eventID", id)
+		d.log.Error("could not decode an event; it is now a dead letter", "eventID", id)
 	}
 	if leased.Expired > 0 {
 		d.metrics.expiredEvents(leased.Expired)
-		d.options.Log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
+		d.log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
 	}
 	var deferrals []outbox.Deferral
 	dropped := map[string]int{} // after they had waited for another webhook, by merchant id
@@ -48,7 +48,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		}
 	}
 	for merchantID, events := range dropped {
-		d.options.Log.Warn("dropped events of a webhook that was removed 24 hours ago", "merchantID", merchantID, "events", events)
+		d.log.Warn("dropped events of a webhook that was removed 24 hours ago", "merchantID", merchantID, "events", events)
 	}
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
 }
@@ -98,10 +98,10 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 		return 0, "", true
 	case resume:
 		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
-			d.logRedisError(err)
+			d.log.RedisFailed(err)
 			return decided.delay, deferredUnreadable, false
 		}
-		wake(d.healthChanged)
+		d.healthChanged.Set()
 	case send:
 	}
 	return d.queues.offer(ctx, job{
@@ -201,46 +201,8 @@ var deferralCauses = map[string]string{
 
 // logDeferral logs why events wait, when they have waited for long.
 func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
-	if decided.delay >= time.Minute && d.logged.allow(decided.reason, maxDeferral) {
-		d.options.Log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
+	if decided.delay >= time.Minute && d.log.Allow(decided.reason, maxDeferral) {
+		d.log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
 			"merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
-	}
-}
-
-func (d *dispatcher) deadLetter(ctx context.Context, lease outbox.Lease, details outbox.Details) {
-	if d.finish(ctx, lease, func(ctx context.Context, lease outbox.Lease) error {
-		return d.outbox.DeadLetter(ctx, lease, details)
-	}) {
-		d.metrics.deadLettered(lease.Event, details.Reason)
-	}
-}
-
-// finish ends a leased event and reports whether that is done. If not, the event is due again when its lease ends.
-func (d *dispatcher) finish(ctx context.Context, lease outbox.Lease, end func(context.Context, outbox.Lease) error) bool {
-	err := end(ctx, lease)
-	switch {
-	case errors.Is(err, outbox.ErrLeaseLost):
-		d.metrics.leasesLost.Inc()
-	case err != nil:
-		d.options.Log.Error("could not finish an event; retrying when its lease ends", "eventID", lease.Event.ID, "error", err)
-	}
-	return err == nil
-}
-
-// deferJobs releases events that wait here, to be due after the delay.
-func (d *dispatcher) deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job) {
-	ctx = context.WithoutCancel(ctx)
-	byBucket := map[session.Bucket][]outbox.Deferral{}
-	for _, j := range jobs {
-		d.metrics.deferral(j.lease.Event, reason)
-		bucket := j.lease.Event.Bucket()
-		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: jitter.Add(delay, jitter.Fraction())})
-	}
-	for bucket, deferrals := range byBucket {
-		for batch := range slices.Chunk(deferrals, leaseBatch) {
-			if err := d.outbox.Defer(ctx, bucket, batch...); err != nil {
-				d.logRedisError(err) // they are due when their leases end
-			}
-		}
 	}
 }

@@ -42,7 +42,7 @@ func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step fu
 			var err error
 			more, err = step()
 			if err != nil && ctx.Err() == nil {
-				d.logRedisError(err)
+				d.log.RedisFailed(err)
 				return
 			}
 		}
@@ -54,7 +54,7 @@ func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step fu
 func (d *dispatcher) pendingWork(ctx context.Context) ([]outbox.PendingWork, error) {
 	pending, err := d.outbox.PendingWork(ctx)
 	if err != nil && len(pending) > 0 && ctx.Err() == nil {
-		d.logRedisError(err)
+		d.log.RedisFailed(err)
 		return pending, nil
 	}
 	return pending, err
@@ -71,7 +71,7 @@ func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more boo
 		d.metrics.expiryLag.Observe(swept.Oldest.Seconds())
 	}
 	if swept.Corrupt > 0 {
-		d.options.Log.Error("could not decode sessions, so they do not expire", "bucket", bucket, "sessions", swept.Corrupt)
+		d.log.Error("could not decode sessions, so they do not expire", "bucket", bucket, "sessions", swept.Corrupt)
 	}
 	return swept.More, nil
 }

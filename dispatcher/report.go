@@ -113,7 +113,7 @@ func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointStat
 		if _, err := d.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
 			return health{}, err
 		}
-		wake(d.healthChanged)
+		d.healthChanged.Set()
 		return health{}, nil
 	}
 	h := healthOf(endpoint, state, now)
@@ -181,7 +181,7 @@ func (d *dispatcher) updateStatus(ctx context.Context, endpoint endpoints.Endpoi
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
-		d.options.Log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		d.log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 		return false
 	case h.reason != state.Reported.Reason:
 		d.logHealth(endpoint, h, state)
@@ -190,7 +190,7 @@ func (d *dispatcher) updateStatus(ctx context.Context, endpoint endpoints.Endpoi
 }
 
 func (d *dispatcher) logHealth(endpoint endpoints.Endpoint, h health, state outbox.EndpointState) {
-	log := d.options.Log.With("merchant", endpoint.Merchant.String())
+	log := d.log.With("merchant", endpoint.Merchant.String())
 	switch h.status {
 	case metav1.ConditionFalse:
 		log.Warn("webhook is unhealthy", "reason", h.reason, "answer", state.LastFailure.Answer)

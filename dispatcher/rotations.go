@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
@@ -15,14 +16,14 @@ import (
 // rotations are the key rotations that this dispatcher has seen and not recorded as events yet. Every dispatcher sees
 // each; the first one records its event.
 type rotations struct {
-	added chan struct{}
+	added loop.Signal
 
 	mu      sync.Mutex
 	pending map[string]outbox.Event // the newest of each key
 }
 
 func newRotations() *rotations {
-	return &rotations{added: make(chan struct{}, 1), pending: map[string]outbox.Event{}}
+	return &rotations{added: loop.NewSignal(), pending: map[string]outbox.Event{}}
 }
 
 // add does not wait for Redis, because a watch calls it.
@@ -38,7 +39,7 @@ func (r *rotations) add(key published.KeyRecord, merchantName string) {
 	event.TestMode = key.Test
 	r.pending[key.KeyID] = event
 	r.mu.Unlock()
-	wake(r.added)
+	r.added.Set()
 }
 
 func (r *rotations) list() []outbox.Event {
@@ -64,7 +65,7 @@ func (d *dispatcher) recordRotations(ctx context.Context) (more bool, err error)
 			return false, err
 		}
 		if err != nil {
-			d.options.Log.Error("could not record the event of a key rotation", "keyID", event.Key.KeyID, "error", err)
+			d.log.Error("could not record the event of a key rotation", "keyID", event.Key.KeyID, "error", err)
 		}
 		d.rotations.remove(event)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
@@ -54,8 +55,11 @@ func Run(ctx context.Context, options Options) error {
 		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.add, Now: time.Now,
 	})
 	d := &dispatcher{
-		options: options, redis: r.Redis, outbox: outbox.New(r.Redis), store: sessions, index: index, sender: client, reporter: reporter,
-		rotations: rotations, changes: changes, metrics: newMetrics(r.Registry), tracer: r.Tracer, identity: identity, now: time.Now,
+		deliverer: &deliverer{
+			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: time.Now,
+			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
+		},
+		store: sessions, index: index, reporter: reporter, rotations: rotations, changes: changes, identity: identity,
 	}
 	return r.Serve(ctx, role.Service{
 		Age: index.Age, MaxAge: store.OverrideLifetime,
