@@ -1,92 +1,19 @@
 package console
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 )
-
-// Actions, in Events, in the log and in metrics.
-const (
-	actionIssue         = "IssueKey"
-	actionRotate        = "RotateKey"
-	actionDisable       = "DisableKey"
-	actionDelete        = "DeleteKey"
-	actionEditAllowlist = "EditAllowlist"
-	actionEditWebhook   = "EditWebhook"
-	actionResumeWebhook = "ResumeWebhook"
-	actionRotateSigning = "RotateWebhookSecret"
-	actionResend        = "ResendDeadLetters"
-)
-
-func actions() []string {
-	return []string{
-		actionIssue, actionRotate, actionDisable, actionDelete, actionEditAllowlist, actionEditWebhook, actionResumeWebhook, actionRotateSigning,
-		actionResend,
-	}
-}
-
-// event is what a person has done, or tried to do, to an object.
-type event struct {
-	who        login.Person
-	action     string
-	object     client.Object
-	id         string // of the key or of the merchant
-	generation int64  // of the key, or of the Merchant's spec, after the action
-	err        error
-}
-
-// eventTimeout bounds the writing of one Event, which goes on if the person leaves.
-const eventTimeout = 5 * time.Second
-
-// record counts an action. If it was done, it is logged and an Event says so; when that fails the action is not undone.
-func (c *console) record(ctx context.Context, e event) {
-	result := actionDone
-	if e.err != nil {
-		result = actionFailed
-	}
-	c.metrics.actions.WithLabelValues(e.action, result).Inc()
-	if e.err != nil {
-		c.log.Warn("action failed", "action", e.action, "user", e.who.User, "namespace", e.object.GetNamespace(), "name", e.object.GetName(), "error", e.err)
-		return
-	}
-	c.log.Info("action", "action", e.action, "user", e.who.User, "namespace", e.object.GetNamespace(), "name", e.object.GetName(), "generation", e.generation)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
-	defer cancel()
-	kind := "Merchant"
-	if _, isKey := e.object.(*v1alpha1.ApiKey); isKey {
-		kind = "ApiKey"
-	}
-	written := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: e.object.GetNamespace(), GenerateName: "console-"},
-		EventTime:           metav1.NewMicroTime(c.now()),
-		ReportingController: fieldOwner,
-		ReportingInstance:   fieldOwner,
-		Type:                corev1.EventTypeNormal,
-		Reason:              e.action,
-		Action:              e.action,
-		Note:                fmt.Sprintf("%s: %s by %s (generation %d)", e.action, cmp.Or(e.id, e.object.GetName()), e.who.User, e.generation),
-		Regarding: corev1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind,
-			Namespace: e.object.GetNamespace(), Name: e.object.GetName(), UID: e.object.GetUID(),
-		},
-	}
-	if err := c.kube.Create(ctx, written); err != nil {
-		c.log.Error("could not create an Event", "action", e.action, "user", e.who.User, "error", err)
-	}
-}
 
 // activity is one Event about a Merchant or one of its keys. A cluster keeps Events for an hour, if it is not configured otherwise.
 type activity struct {
@@ -102,8 +29,8 @@ const (
 	maxEvents, eventsPage = 500, 20
 )
 
-// activityOf returns the newest Events of a Merchant and its keys, the newest first.
-func (c *console) activityOf(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) ([]activity, error) {
+// recentActivity returns the newest Events of a Merchant and its keys, the newest first.
+func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) ([]activity, error) {
 	ours := map[types.UID]string{merchant.UID: "merchant"}
 	for i := range keys {
 		ours[keys[i].UID] = keys[i].Name
@@ -159,4 +86,54 @@ func lastTime(event *eventsv1.Event) time.Time {
 		return event.DeprecatedLastTimestamp.Time
 	}
 	return event.CreationTimestamp.Time
+}
+
+// activityWords are by the reason of an Event. What is not here is of use to the platform team only.
+var activityWords = map[string]string{
+	actionIssue:         "A new key was issued",
+	actionRotate:        "The key was replaced",
+	actionDisable:       "The key was switched off",
+	actionDelete:        "The key was deleted",
+	actionEditAllowlist: "The allowlist was changed",
+	actionEditWebhook:   "The webhook was changed",
+	actionResumeWebhook: "The webhook was switched on again",
+	actionRotateSigning: "A new signing secret was asked for",
+	actionResend:        "Events were sent again",
+
+	"Rotated":           "A new key was issued",
+	"KeyLost":           "The key was lost and no longer works",
+	"ExpiringSoon":      "The key expires soon",
+	"RotatingSoon":      "The key will be replaced soon",
+	"Expired":           "The key has expired",
+	"Disabled":          "The key was switched off",
+	"MerchantSuspended": "The platform team has suspended the merchant",
+	"MerchantClosed":    "The platform team has closed the merchant",
+	"EndpointGone":      "The webhook was switched off: your server answered that it is gone for good",
+	"EndpointDisabled":  "The webhook was switched off: your server has accepted nothing for days",
+	"Healthy":           "Your server accepts events again",
+	"EndpointChanged":   "The webhook was changed; nothing was sent to it since",
+	"SigningSecretLost": "The signing secret was lost and replaced: your server needs the new one",
+}
+
+// webhookReasons are why a webhook fails. The page says more of it under Webhook.
+var webhookReasons = []string{
+	"AddressRefused", "URLRefused", "TLSFailed", "Redirected", "Rejected", "RetryLater", "ServerError", "InvalidAnswer", "NoAnswer", "Timeout",
+	"NameNotResolved", "ConnectionFailed", "DeliveryFailed",
+}
+
+// activityText is what an Event is to a shop owner; empty: nothing.
+func activityText(e *eventsv1.Event) string {
+	words := activityWords[e.Reason]
+	switch {
+	case words == "" && e.Type == corev1.EventTypeWarning && slices.Contains(webhookReasons, e.Reason):
+		return "Your server does not accept events"
+	case words == "" || e.ReportingController != fieldOwner:
+		return words
+	}
+	if _, who, named := strings.Cut(e.Note, " by "); named {
+		if at := strings.LastIndex(who, " (generation"); at > 0 {
+			words += " by " + who[:at]
+		}
+	}
+	return words
 }

@@ -63,8 +63,8 @@ func newDeadLetter(letter outbox.DeadLetter) deadLetter {
 	return d
 }
 
-// deadLettersOf returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
-func (c *console) deadLettersOf(ctx context.Context, merchant *v1alpha1.Merchant, limit int) ([]deadLetter, error) {
+// listDeadLetters returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (c *console) listDeadLetters(ctx context.Context, merchant *v1alpha1.Merchant, limit int) ([]deadLetter, error) {
 	found, err := c.outbox.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: published.ID(merchant.UID), Limit: limit})
 	if err != nil {
 		return nil, err
@@ -97,10 +97,10 @@ type resendForm struct {
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
 func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (form resendForm, err error) {
 	form = resendForm{Merchant: merchant, Event: r.FormValue("event")}
-	if form.Webhook, err = c.healthOf(r.Context(), merchant); err != nil {
+	if form.Webhook, err = c.readHealth(r.Context(), merchant); err != nil {
 		return form, err
 	}
-	if form.Letters, err = c.deadLettersOf(r.Context(), merchant, maxResend); err != nil {
+	if form.Letters, err = c.listDeadLetters(r.Context(), merchant, maxResend); err != nil {
 		return form, err
 	}
 	if form.Event != "" {
@@ -114,7 +114,7 @@ func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (f
 }
 
 func (c *console) renderResendForm(w http.ResponseWriter, status int, viewer login.Person, form resendForm) error {
-	return c.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+	return c.pages.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
 func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
@@ -144,7 +144,7 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, view
 		form.Error = "This merchant has no webhook, so events cannot be sent. Set its URL first."
 	case errors.Is(err, errDisabled):
 		form.Error = "Nothing was sent, because the webhook is disabled."
-		if form.Webhook, err = c.healthOf(r.Context(), form.Merchant); err != nil {
+		if form.Webhook, err = c.readHealth(r.Context(), form.Merchant); err != nil {
 			return err
 		}
 	case err != nil:

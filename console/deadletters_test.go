@@ -58,7 +58,7 @@ func (f *fixture) disable(m *v1alpha1.Merchant) {
 
 func (f *fixture) endpoint(m *v1alpha1.Merchant) outbox.EndpointState {
 	f.t.Helper()
-	health, err := f.healthOf(f.t.Context(), m)
+	health, err := f.readHealth(f.t.Context(), m)
 	if err != nil {
 		f.t.Fatal(err)
 	}

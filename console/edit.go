@@ -2,12 +2,8 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,9 +12,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
-
-// fieldOwner owns what the console writes.
-const fieldOwner = "merchant-operator-console"
 
 // editForm is a page with the fields of a Merchant that the console may change.
 type editForm struct {
@@ -42,6 +35,11 @@ type editForm struct {
 	Removing bool
 }
 
+type eventChoice struct {
+	Kind   v1alpha1.WebhookEvent
+	Chosen bool
+}
+
 // gitManagedError means that a GitOps tool would undo the change.
 type gitManagedError struct {
 	owner  gitops.Manager
@@ -54,7 +52,7 @@ func (e *gitManagedError) Error() string {
 }
 
 func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login.Person, form editForm) error {
-	return c.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+	return c.pages.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
 // changedMessage says that somebody else has changed the Merchant since the person saw it.
@@ -77,7 +75,7 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Pers
 	case apierrors.IsConflict(err):
 		return refuse(changedMessage)
 	case apierrors.IsInvalid(err):
-		return refuse(reasonOf(err))
+		return refuse(invalidReason(err))
 	case err != nil:
 		return kubernetesError(action+" of a Merchant", err)
 	}
@@ -102,26 +100,4 @@ func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change fun
 			return seen, err
 		}
 	}
-}
-
-// invalidValue is the API server's message about a value, which it quotes.
-var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
-
-// reasonOf returns what the API server says of an invalid object: a line for each value or field.
-func reasonOf(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return "The Kubernetes API refuses this."
-	}
-	var reasons []string
-	for _, cause := range status.Status().Details.Causes {
-		reason := cause.Field + ": " + cause.Message
-		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
-			reason = quoted[1] + " " + quoted[2]
-		}
-		if !slices.Contains(reasons, reason) {
-			reasons = append(reasons, reason)
-		}
-	}
-	return strings.Join(reasons, "\n")
 }

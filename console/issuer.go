@@ -74,12 +74,12 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+rotation.PathFor(published.ID(key.UID)), bytes.NewReader(body)) //nolint:gosec // the origin is --internal-url, and a key id is letters and digits
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+rotation.PathFor(published.ID(key.UID)), bytes.NewReader(body))
 	if err != nil {
 		return rotation.Issued{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := i.http.Do(request) //nolint:gosec // as above
+	response, err := i.http.Do(request) //nolint:gosec // the origin is --internal-url, and a key id is letters and digits
 	if err != nil {
 		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}

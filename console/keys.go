@@ -60,18 +60,6 @@ type keyPage struct {
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
-// apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
-func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
-	var key v1alpha1.ApiKey
-	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
-		return nil, err
-	}
-	if key.Spec.MerchantRef.Name != merchant.Name {
-		return nil, errNotFound
-	}
-	return &key, nil
-}
-
 func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	return c.renderKeyForm(w, http.StatusOK, viewer, "key-new", keyForm{Merchant: merchant})
 }
@@ -81,7 +69,7 @@ func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.
 	if form.Key != nil {
 		form.Manager = gitops.ManagerOf(form.Key)
 	}
-	return c.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+	return c.pages.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
 // issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
@@ -99,7 +87,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
 		return refuse("Choose live or test.")
 	}
-	existing, err := c.keysOf(r.Context(), merchant)
+	existing, err := c.listKeys(r.Context(), merchant)
 	if err != nil {
 		return err
 	}
@@ -116,7 +104,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	case apierrors.IsAlreadyExists(err):
 		return refuse("There is a key with this name. Choose another name, or rotate that key.")
 	case apierrors.IsInvalid(err):
-		return refuse(reasonOf(err))
+		return refuse(invalidReason(err))
 	case err != nil:
 		return kubernetesError("create an ApiKey", err)
 	}
@@ -164,7 +152,7 @@ func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
 func (c *console) showKey(w http.ResponseWriter, viewer login.Person, page keyPage) error {
-	return c.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
 // showKeyForm shows the form of an action on a key.
@@ -234,10 +222,4 @@ func (c *console) endKey(action, page string, end func(context.Context, *v1alpha
 		}
 		return c.backTo(w, r, merchant, "keys")
 	}
-}
-
-// backTo ends an action: a reload does not repeat it.
-func (c *console) backTo(w http.ResponseWriter, r *http.Request, merchant *v1alpha1.Merchant, section string) error {
-	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther)
-	return nil
 }

@@ -3,48 +3,16 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
-
-// errKubernetes means that the Kubernetes API did not answer.
-var errKubernetes = errors.New("the Kubernetes API is unavailable")
-
-// kubernetesError is errNotFound, or errKubernetes with the reason.
-func kubernetesError(what string, err error) error {
-	if apierrors.IsNotFound(err) {
-		return errNotFound
-	}
-	return fmt.Errorf("%w: %s: %w", errKubernetes, what, err)
-}
-
-// get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.
-func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Object) error {
-	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
-		return errNotFound
-	}
-	const longest = 4 * time.Second // client-go would try for ten
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if err := c.kube.Get(ctx, key, into); err != nil {
-		return kubernetesError("read "+key.String(), err)
-	}
-	return nil
-}
 
 // pageSize is the number of Merchants on a page of the list.
 const pageSize = 50
@@ -84,7 +52,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 	for _, m := range seen[(number-1)*pageSize : min(number*pageSize, len(seen))] {
 		page.Merchants = append(page.Merchants, merchantRow{m.Namespace, m.Name, m.Spec.DisplayName, m.Spec.State})
 	}
-	return c.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
 }
 
 // merchantPage is one Merchant with its keys.
@@ -99,17 +67,6 @@ type merchantPage struct {
 	DeadLetters []deadLetter
 	Examples    []example
 	Activity    []activity
-}
-
-// keyRow is one ApiKey of the Merchant.
-type keyRow struct {
-	v1alpha1.ApiKey
-
-	Manager gitops.Manager
-	// Problem says why the key does not work; empty: it works.
-	Problem string
-	// Overlap is when the last of the old keys ends; nil: none works.
-	Overlap *metav1.Time
 }
 
 // visibleMerchant returns a Merchant that the person may see. Errors: errNotFound, errKubernetes, those of may. A missing Merchant is
@@ -133,7 +90,7 @@ func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, viewer lo
 	if err != nil {
 		return err
 	}
-	return c.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
 func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (merchantPage, error) {
@@ -141,11 +98,11 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 	if err != nil {
 		return merchantPage{}, err
 	}
-	keys, err := c.keysOf(r.Context(), merchant)
+	keys, err := c.listKeys(r.Context(), merchant)
 	if err != nil {
 		return merchantPage{}, err
 	}
-	events, err := c.activityOf(r.Context(), merchant, keys)
+	events, err := c.recentActivity(r.Context(), merchant, keys)
 	if err != nil {
 		return merchantPage{}, err
 	}
@@ -153,11 +110,11 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 	if err != nil {
 		return merchantPage{}, err
 	}
-	health, err := c.healthOf(r.Context(), merchant)
+	health, err := c.readHealth(r.Context(), merchant)
 	if err != nil {
 		return merchantPage{}, err
 	}
-	letters, err := c.deadLettersOf(r.Context(), merchant, shownDeadLetters)
+	letters, err := c.listDeadLetters(r.Context(), merchant, shownDeadLetters)
 	if err != nil {
 		return merchantPage{}, err
 	}
@@ -166,49 +123,4 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 		Allowlist: check, Webhook: health, DeadLetters: letters, Keys: keys,
 	}
 	return page, nil
-}
-
-// keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
-const keysPage = 20
-
-// keysOf returns the ApiKeys of a Merchant by name. They are read from the Kubernetes API, not from a cache, so that a person sees
-// what they have just done.
-func (c *console) keysOf(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
-	var keys []keyRow
-	for options := (client.ListOptions{Namespace: merchant.Namespace, Limit: keysPage}); ; {
-		var page v1alpha1.ApiKeyList
-		if err := c.kube.List(ctx, &page, &options); err != nil {
-			return nil, kubernetesError("list ApiKeys", err)
-		}
-		for i := range page.Items {
-			if page.Items[i].Spec.MerchantRef.Name == merchant.Name {
-				keys = append(keys, newKeyRow(page.Items[i], c.now()))
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
-		}
-	}
-	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
-	return keys, nil
-}
-
-// newKeyRow keeps no more of the metadata than a page shows.
-func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
-	row := keyRow{ApiKey: key, Manager: gitops.ManagerOf(&key)}
-	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
-	switch {
-	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		row.Problem = problemWords["Disabled"]
-	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		row.Problem = "Not ready yet"
-	case ready.Status == metav1.ConditionFalse:
-		row.Problem = cmp.Or(problemWords[ready.Reason], "Not ready yet")
-	}
-	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
-		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
-	}
-	row.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID, CreationTimestamp: key.CreationTimestamp}
-	row.Status.Conditions = nil
-	return row
 }

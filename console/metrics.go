@@ -11,12 +11,6 @@ type metrics struct {
 	actions  *prometheus.CounterVec
 }
 
-// Results of an action.
-const (
-	actionDone   = "done"
-	actionFailed = "failed"
-)
-
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	m := &metrics{

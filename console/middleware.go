@@ -7,16 +7,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
-)
-
-// Limits of a request.
-const (
-	maxForm        = 64 << 10 // bytes
-	requestTimeout = 25 * time.Second
-	writeTimeout   = requestTimeout + 3*time.Second
 )
 
 // protect sets the headers of every response, and refuses what a page of ours would not send.

@@ -54,6 +54,13 @@ type Options struct {
 	RightsLifetime time.Duration
 }
 
+// Limits of a request.
+const (
+	maxForm        = 64 << 10 // bytes
+	requestTimeout = 25 * time.Second
+	writeTimeout   = requestTimeout + 3*time.Second
+)
+
 // ProviderOptions are those of the OpenID provider.
 type ProviderOptions = login.ProviderOptions
 

@@ -93,9 +93,9 @@ func newAssets() (http.Handler, map[string]string, error) {
 }
 
 // render writes a page. Nothing is written if the template fails, so that the error can become a page.
-func (c *console) render(w http.ResponseWriter, status int, page string, v view) error {
+func (p *pages) render(w http.ResponseWriter, status int, page string, v view) error {
 	var body bytes.Buffer
-	if err := c.pages.templates[page].Execute(&body, v); err != nil {
+	if err := p.templates[page].Execute(&body, v); err != nil {
 		return fmt.Errorf("render the page %s: %w", page, err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -103,10 +103,6 @@ func (c *console) render(w http.ResponseWriter, status int, page string, v view)
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
 	return nil
-}
-
-func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
-	return c.render(w, http.StatusOK, "signed-out", view{Title: "Signed out"})
 }
 
 // span is a number of seconds in words.

@@ -15,8 +15,6 @@ import (
 
 // Errors that become pages.
 var (
-	// errNotFound is the answer to what does not exist and to what the person may not see.
-	errNotFound = errors.New("not found")
 	// errNoRight means that the person may see the Merchant, and not do this.
 	errNoRight     = errors.New("no right")
 	errCrossOrigin = errors.New("the form comes from another site")
@@ -45,7 +43,7 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *l
 		http.Redirect(w, r, login.SignInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 		return
 	}
-	page := c.problemOf(err)
+	page := c.newProblem(err)
 	if page.Again && r.Method == http.MethodPost && r.ParseForm() == nil { // what was typed is not lost
 		page.Retry, page.Path = r.PostForm, r.URL.Path
 	}
@@ -61,12 +59,12 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *l
 		w.Header().Set("Retry-After", "5")
 		c.log.Warn("request failed", "route", r.Pattern, "error", err)
 	}
-	if err := c.render(w, page.status, "problem", view{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
+	if err := c.pages.render(w, page.status, "problem", view{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
 		c.log.Error("could not write a page", "error", err)
 	}
 }
 
-func (c *console) problemOf(err error) problem {
+func (c *console) newProblem(err error) problem {
 	var git *gitManagedError
 	var half *notIssuedError
 	switch {

@@ -86,9 +86,6 @@ func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.
 	})
 }
 
-// merchantHandler handles a request about a Merchant.
-type merchantHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant) error
-
 const merchantPath = "/merchants/{namespace}/{name}"
 
 // onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
@@ -119,9 +116,6 @@ func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 		return handle(w, request, viewer, merchant)
 	})
 }
-
-// keyHandler handles a request about an ApiKey of a Merchant.
-type keyHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
 
 // onKey is onMerchant for one of its ApiKeys.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {

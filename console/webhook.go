@@ -30,8 +30,8 @@ type webhookHealth struct {
 	Since          time.Time
 }
 
-// healthOf returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
-func (c *console) healthOf(ctx context.Context, merchant *v1alpha1.Merchant) (webhookHealth, error) {
+// readHealth returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (c *console) readHealth(ctx context.Context, merchant *v1alpha1.Merchant) (webhookHealth, error) {
 	id := published.ID(merchant.UID)
 	endpoints, err := c.outbox.Endpoints(ctx, session.BucketOf(id), id)
 	if err != nil {
@@ -71,11 +71,6 @@ func newWebhookHealth(state outbox.EndpointState, condition *metav1.Condition) w
 	return webhookHealth{state, "Retrying", false, false, message, since}
 }
 
-type eventChoice struct {
-	Kind   v1alpha1.WebhookEvent
-	Chosen bool
-}
-
 // webhookEvents are the kinds of events in the order of the page.
 func webhookEvents() []v1alpha1.WebhookEvent {
 	return []v1alpha1.WebhookEvent{
@@ -98,12 +93,12 @@ func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer log
 	return c.renderEditForm(w, http.StatusOK, viewer, form)
 }
 
-// waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of healthOf.
+// waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of readHealth.
 func (c *console) waitingEvents(ctx context.Context, merchant *v1alpha1.Merchant) (int64, error) {
 	if merchant.Spec.Webhook == nil {
 		return 0, nil
 	}
-	health, err := c.healthOf(ctx, merchant)
+	health, err := c.readHealth(ctx, merchant)
 	return health.Pending, err
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // A namespace full of ApiKeys with a megabyte each is never in memory as a whole, and none of them is left out.
-func TestKeysOf_Pages(t *testing.T) {
+func TestListKeys_Pages(t *testing.T) {
 	const keys = 2*keysPage + 3
 	list := func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 		var asked client.ListOptions
@@ -53,7 +53,7 @@ func TestKeysOf_Pages(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &console{now: time.Now, kube: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()}
-	rows, err := c.keysOf(t.Context(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee"}})
+	rows, err := c.listKeys(t.Context(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee"}})
 	if err != nil || len(rows) != keys-1 {
 		t.Fatalf("%d keys (%v), want those of the merchant: %d", len(rows), err, keys-1)
 	}

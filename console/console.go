@@ -1,0 +1,85 @@
+package console
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
+)
+
+// console handles requests. It is safe for concurrent use.
+type console struct {
+	options   Options
+	log       *slog.Logger
+	origin    *url.URL // of our pages
+	secure    bool     // they are on https
+	pages     *pages
+	login     *login.Handler
+	outbox    *outbox.Outbox // dead letters, health of webhooks
+	reviewer  *authz.Reviewer
+	merchants client.Reader // Merchants in memory, without what the list does not need
+	kube      client.Client // reads and writes at the Kubernetes API
+	issuer    *issuer
+	clients   clientaddr.Resolver
+	limit     *ratelimit.Limiter // of client addresses
+	metrics   *metrics
+	tracer    *tracing.Tracer // of requests; nil: none
+	now       func() time.Time
+}
+
+// newConsole returns a console without its connections.
+func newConsole(options Options) (*console, error) {
+	origin, err := url.Parse(options.ExternalURL)
+	if err != nil {
+		return nil, fmt.Errorf("--external-url: %w", err)
+	}
+	origin.Path = ""
+	pages, err := newPages()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := clientaddr.NewResolver(options.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	return &console{
+		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
+		pages: pages, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, time.Now), now: time.Now,
+	}, nil
+}
+
+func (c *console) newLogin(connection *redis.Client, registry *prometheus.Registry) (*login.Handler, error) {
+	return login.New(login.Options{
+		Origin: c.origin, Provider: c.options.Provider, Idle: c.options.LoginIdle, Lifetime: c.options.LoginLifetime,
+		Redis: connection, Registerer: registry, Log: c.log, Now: c.now,
+	})
+}
+
+// merchantHandler handles a request about a Merchant.
+type merchantHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant) error
+
+// keyHandler handles a request about an ApiKey of a Merchant.
+type keyHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
+
+// backTo ends an action: a reload does not repeat it.
+func (c *console) backTo(w http.ResponseWriter, r *http.Request, merchant *v1alpha1.Merchant, section string) error {
+	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther)
+	return nil
+}
+
+func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
+	return c.pages.render(w, http.StatusOK, "signed-out", view{Title: "Signed out"})
+}

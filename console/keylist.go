@@ -1,0 +1,96 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+)
+
+// keyRow is one ApiKey of the Merchant.
+type keyRow struct {
+	v1alpha1.ApiKey
+
+	Manager gitops.Manager
+	// Problem says why the key does not work; empty: it works.
+	Problem string
+	// Overlap is when the last of the old keys ends; nil: none works.
+	Overlap *metav1.Time
+}
+
+// keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
+const keysPage = 20
+
+// listKeys returns the ApiKeys of a Merchant by name. They are read from the Kubernetes API, not from a cache, so that a person sees
+// what they have just done.
+func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
+	var keys []keyRow
+	for options := (client.ListOptions{Namespace: merchant.Namespace, Limit: keysPage}); ; {
+		var page v1alpha1.ApiKeyList
+		if err := c.kube.List(ctx, &page, &options); err != nil {
+			return nil, kubernetesError("list ApiKeys", err)
+		}
+		for i := range page.Items {
+			if page.Items[i].Spec.MerchantRef.Name == merchant.Name {
+				keys = append(keys, newKeyRow(page.Items[i], c.now()))
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
+	return keys, nil
+}
+
+// newKeyRow keeps no more of the metadata than a page shows.
+func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
+	row := keyRow{ApiKey: key, Manager: gitops.ManagerOf(&key)}
+	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
+	switch {
+	case key.Spec.State == v1alpha1.ApiKeyDisabled:
+		row.Problem = problemWords["Disabled"]
+	case ready == nil || ready.Status == metav1.ConditionUnknown:
+		row.Problem = "Not ready yet"
+	case ready.Status == metav1.ConditionFalse:
+		row.Problem = cmp.Or(problemWords[ready.Reason], "Not ready yet")
+	}
+	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
+		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
+	}
+	row.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID, CreationTimestamp: key.CreationTimestamp}
+	row.Status.Conditions = nil
+	return row
+}
+
+// problemWords are by the reason of an ApiKey's condition Ready.
+var problemWords = map[string]string{
+	"Disabled":          "Switched off",
+	"Expired":           "Expired",
+	"MerchantSuspended": "Merchant suspended",
+	"MerchantClosed":    "Merchant closed",
+	"MerchantNotFound":  "Merchant deleted",
+	"SecretConflict":    "Not delivered",
+	"KeyDigestUsed":     "Not accepted",
+	"KeyDigestClaimed":  "Not accepted",
+	"TooManyKeyDigests": "Not accepted",
+}
+
+// apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
+func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
+	var key v1alpha1.ApiKey
+	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
+		return nil, err
+	}
+	if key.Spec.MerchantRef.Name != merchant.Name {
+		return nil, errNotFound
+	}
+	return &key, nil
+}
