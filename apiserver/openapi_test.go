@@ -2,9 +2,11 @@ package apiserver_test
 
 import (
 	"bytes"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -160,6 +162,41 @@ func operations(t *testing.T, file string) []string {
 		}
 	}
 	return all
+}
+
+// fieldInCode finds the fields of answers, and those that a body is asked for.
+var fieldInCode = regexp.MustCompile("`json:\"([A-Za-z]+)[\",]|\\bfields\\.\\w+\\(\"([A-Za-z]+)\"")
+
+// Each field that a handler reads or writes is in a document. (What an answer has is checked by checkDocumented, if a test sees it.)
+func TestDocuments_EveryField(t *testing.T) {
+	documented := map[string]bool{}
+	for _, file := range []string{"openapi.yaml", "internal-openapi.yaml"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^ +([A-Za-z]+):|[{,] *([A-Za-z]+):`).FindAllStringSubmatch(string(content), -1) {
+			documented[found[1]+found[2]] = true
+		}
+	}
+	fields := 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		pages := strings.HasPrefix(path, "payer/") // HTML
+		if err != nil || pages || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range fieldInCode.FindAllStringSubmatch(string(source), -1) {
+			fields++
+			if name := found[1] + found[2]; !documented[name] {
+				t.Errorf("%s: the field %s is in no document", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil || fields < 40 {
+		t.Errorf("%d fields, %v", fields, err)
+	}
 }
 
 var (
