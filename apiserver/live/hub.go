@@ -90,7 +90,7 @@ func New(client *redis.Client, options Options) *Hub {
 		options: options, wake: make(chan struct{}, 1), due: make(chan *watched), byAddress: map[string]int{},
 	}
 	h.metrics = newMetrics(options.Registerer, h)
-	h.subscription = client.Subscribe(redis.EndedChannel, subscriber{h})
+	h.subscription = client.Subscribe(store.EndedChannel, subscriber{h})
 	return h
 }
 

@@ -27,6 +27,14 @@ type logins struct {
 // ErrSignedOut means that there is no such login, or no longer.
 var ErrSignedOut = errors.New("sign in first")
 
+// The kinds of keys of logins.
+const (
+	// loginKey + hash of a cookie holds one login of a person. Its bucket is that of the person's account.
+	loginKey = "login:"
+	// loginsKey + hash of an account lists that person's logins by their end, in milliseconds.
+	loginsKey = "logins:"
+)
+
 //go:embed *.lua
 var luaFiles embed.FS
 
@@ -65,7 +73,7 @@ func (p Person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.Buck
 // loginsKey is the list of the person's logins.
 func (p Person) loginsKey() string {
 	digest := sha256.Sum256([]byte(p.Account))
-	return p.keyspace().Key(redis.LoginsKey, hex.EncodeToString(digest[:]))
+	return p.keyspace().Key(loginsKey, hex.EncodeToString(digest[:]))
 }
 
 // maxLogins is how many logins a person may have; a further one ends the oldest.
@@ -80,7 +88,7 @@ func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode a login: %w", err)
 	}
-	keys := []string{p.keyspace().Key(redis.LoginKey, cookie.name()), p.loginsKey()}
+	keys := []string{p.keyspace().Key(loginKey, cookie.name()), p.loginsKey()}
 	reply, err := l.redis.Run(ctx, createLogin, keys, record, l.idle.Milliseconds(), l.lifetime.Milliseconds(), cookie.name())
 	if err == nil {
 		reply.OK()
@@ -117,7 +125,7 @@ func (l *logins) find(ctx context.Context, cookie cookieValue) (p Person, err er
 	if !ok {
 		return p, ErrSignedOut
 	}
-	reply, err := l.redis.Run(ctx, readLogin, []string{redis.KeyspaceOf(bucket).Key(redis.LoginKey, cookie.name())}, l.idle.Milliseconds())
+	reply, err := l.redis.Run(ctx, readLogin, []string{redis.KeyspaceOf(bucket).Key(loginKey, cookie.name())}, l.idle.Milliseconds())
 	if err != nil {
 		return p, fmt.Errorf("read a login: %w", err)
 	}
@@ -154,7 +162,7 @@ func (l *logins) remove(ctx context.Context, p Person, names []string) error {
 	}
 	keys, args := []string{p.loginsKey()}, make([]any, len(names))
 	for i, name := range names {
-		keys = append(keys, p.keyspace().Key(redis.LoginKey, name))
+		keys = append(keys, p.keyspace().Key(loginKey, name))
 		args[i] = name
 	}
 	reply, err := l.redis.Run(ctx, endLogins, keys, args...)

@@ -70,14 +70,14 @@ const deadPage = 100
 // deadLettersIn reads the newest of a bucket, as many as the filter asks for.
 func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filter DeadLetterFilter) ([]DeadLetter, error) {
 	space := redis.KeyspaceOf(bucket)
-	key := space.Key(redis.DeadLettersKey)
+	key := space.Key(deadLettersKey)
 	if filter.MerchantID != "" {
-		key = space.Key(redis.MerchantDeadLettersKey, filter.MerchantID)
+		key = space.Key(merchantDeadLettersKey, filter.MerchantID)
 	}
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
 		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{key},
-			skip, deadPage, space.Key(redis.EventKey))
+			skip, deadPage, space.Key(EventKey))
 		if err != nil {
 			return nil, err
 		}
@@ -200,11 +200,11 @@ return {'OK', merchants}
 // resendIn sends those of a bucket again.
 func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
 	space := redis.KeyspaceOf(bucket)
-	args := []any{space.Key(redis.EventKey)}
+	args := []any{space.Key(EventKey)}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := o.redis.Run(ctx, findDeadLettersScript, []string{space.Key(redis.DeadLettersKey)}, args...)
+	reply, err := o.redis.Run(ctx, findDeadLettersScript, []string{space.Key(deadLettersKey)}, args...)
 	if err != nil {
 		return err
 	}
@@ -230,12 +230,12 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 // resendOf sends those of an account again, and leaves those of others.
 func (o *Outbox) resendOf(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
 	keys := []string{
-		space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.DeadLettersKey),
-		space.Key(redis.MerchantDeadLettersKey, merchantID), space.Key(redis.EndpointKey, merchantID), space.Key(redis.WatchedKey),
+		space.Key(QueueKey), space.Key(DueKey), space.Key(deadLettersKey),
+		space.Key(merchantDeadLettersKey, merchantID), space.Key(EndpointKey, merchantID), space.Key(watchedKey),
 	}
 	args := []any{merchantID}
 	for _, id := range ids {
-		keys, args = append(keys, space.Key(redis.EventKey, id)), append(args, id)
+		keys, args = append(keys, space.Key(EventKey, id)), append(args, id)
 	}
 	reply, err := o.redis.Run(ctx, resendDeadLettersScript, keys, args...)
 	if err != nil {

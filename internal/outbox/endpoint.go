@@ -162,12 +162,12 @@ func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
 // reportKeys are those of a report of an endpoint.
 func reportKeys(merchantID string) []string {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	return append(endpointKeys(merchantID), space.Key(redis.MerchantDeadLettersKey, merchantID))
+	return append(endpointKeys(merchantID), space.Key(merchantDeadLettersKey, merchantID))
 }
 
 func endpointKeys(merchantID string) []string {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	return []string{space.Key(redis.EndpointKey, merchantID), space.Key(redis.WatchedKey)}
+	return []string{space.Key(EndpointKey, merchantID), space.Key(watchedKey)}
 }
 
 // ResumeEndpoint forgets how a merchant's endpoint fared if that was at another target than this one, so that events are sent to a
@@ -215,11 +215,11 @@ func (o *Outbox) Endpoints(ctx context.Context, bucket session.Bucket, merchantI
 
 func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merchantIDs []string) (Endpoints, error) {
 	space := redis.KeyspaceOf(bucket)
-	args := []any{space.Key(redis.EndpointKey), space.Key(redis.MerchantDeadLettersKey), retention.Milliseconds()}
+	args := []any{space.Key(EndpointKey), space.Key(merchantDeadLettersKey), retention.Milliseconds()}
 	for _, id := range merchantIDs {
 		args = append(args, id)
 	}
-	reply, err := o.redis.Run(ctx, readEndpointsScript, []string{space.Key(redis.WatchedKey), space.Key(redis.QueueKey)}, args...)
+	reply, err := o.redis.Run(ctx, readEndpointsScript, []string{space.Key(watchedKey), space.Key(QueueKey)}, args...)
 	if err != nil {
 		return Endpoints{}, fmt.Errorf("read endpoints: %w", err)
 	}

@@ -51,13 +51,13 @@ func (l Lease) space() redis.Keyspace { return redis.KeyspaceOf(l.bucket) }
 // keys are those of the queue and of the event.
 func (l Lease) keys() []string {
 	space := l.space()
-	return []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, l.Event.ID)}
+	return []string{space.Key(QueueKey), space.Key(DueKey), space.Key(EventKey, l.Event.ID)}
 }
 
 // deadLetterKeys are those of the dead letters of the bucket and of the merchant, who is in the queue also if the event cannot be read.
 func (l Lease) deadLetterKeys() []string {
 	merchantID, _, _ := strings.Cut(l.queued, ":")
-	return []string{l.space().Key(redis.DeadLettersKey), l.space().Key(redis.MerchantDeadLettersKey, merchantID)}
+	return []string{l.space().Key(deadLettersKey), l.space().Key(merchantDeadLettersKey, merchantID)}
 }
 
 // Leased are the events of one bucket that were due.
@@ -84,12 +84,12 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
 	args := []any{
-		request.For.Milliseconds(), request.Limit, token, space.Key(redis.EndpointKey), space.Key(redis.EventKey), cmp.Or(request.Each, request.Limit),
+		request.For.Milliseconds(), request.Limit, token, space.Key(EndpointKey), space.Key(EventKey), cmp.Or(request.Each, request.Limit),
 	}
 	for account, room := range request.Room {
 		args = append(args, account, room)
 	}
-	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)
+	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(QueueKey), space.Key(DueKey)}, args...)
 	if err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}

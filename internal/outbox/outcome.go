@@ -95,11 +95,11 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	}
 	space, merchantID := lease.space(), lease.Event.MerchantID
 	var call redis.Call // allocates less than runLeased
-	call.Key(space, redis.QueueKey)
-	call.Key(space, redis.DueKey)
-	call.Key(space, redis.EventKey, lease.Event.ID)
-	call.Key(space, redis.EndpointKey, merchantID)
-	call.Key(space, redis.WatchedKey)
+	call.Key(space, QueueKey)
+	call.Key(space, DueKey)
+	call.Key(space, EventKey, lease.Event.ID)
+	call.Key(space, EndpointKey, merchantID)
+	call.Key(space, watchedKey)
 	call.Text(lease.queued)
 	call.Text(target)
 	call.Text(merchantID)
@@ -128,7 +128,7 @@ func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply
 	keys, ids := lease.deadLetterKeys(), []any{}
 	for excess.More() {
 		id := excess.Text()
-		keys, ids = append(keys, lease.space().Key(redis.EventKey, id)), append(ids, id)
+		keys, ids = append(keys, lease.space().Key(EventKey, id)), append(ids, id)
 	}
 	if len(ids) == 0 || excess.Err() != nil {
 		return
@@ -196,7 +196,7 @@ func (o *Outbox) Defer(ctx context.Context, bucket session.Bucket, deferrals ...
 	for _, deferral := range deferrals {
 		args = append(args, deferral.Lease.queued, wholeMillis(deferral.Delay))
 	}
-	reply, err := o.redis.Run(ctx, deferScript, []string{space.Key(redis.QueueKey), space.Key(redis.DueKey)}, args...)
+	reply, err := o.redis.Run(ctx, deferScript, []string{space.Key(QueueKey), space.Key(DueKey)}, args...)
 	return leaseError("put events off", &reply, err)
 }
 

@@ -62,7 +62,7 @@ func pollKeys(buckets ...session.Bucket) []string {
 	keys := make([]string, 0, 4*len(buckets))
 	for _, bucket := range buckets {
 		space := redis.KeyspaceOf(bucket)
-		keys = append(keys, space.Key(redis.DueKey), space.Key(redis.ExpiryKey), space.Key(redis.WatchedKey), space.Key(redis.BlockedKey))
+		keys = append(keys, space.Key(DueKey), space.Key(ExpiryKey), space.Key(watchedKey), space.Key(BlockedKey))
 	}
 	return keys
 }
@@ -112,7 +112,7 @@ return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], 
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
 	space := redis.KeyspaceOf(bucket)
-	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DeadLettersKey), space.Key(redis.DueKey)}
+	keys := []string{space.Key(QueueKey), space.Key(deadLettersKey), space.Key(DueKey)}
 	args := []any{retention.Milliseconds()}
 	for _, account := range blocked {
 		args = append(args, account)

@@ -160,7 +160,7 @@ func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time)
 	args := []any{
 		event.OccurredAt.UnixMilli(), rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.Account(),
 	}
-	key := redis.KeyspaceOf(event.Bucket()).Key(redis.RotationKey, event.Key.KeyID)
+	key := redis.KeyspaceOf(event.Bucket()).Key(rotationKey, event.Key.KeyID)
 	return o.record(ctx, rotationScript, event, key, append(args, rotationFields(event)...))
 }
 
@@ -171,13 +171,13 @@ func (o *Outbox) RecordTest(ctx context.Context, event Event) (bool, error) {
 		digest(event.Test.Trigger), testRetention.Milliseconds(), event.MerchantID,
 		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.MerchantID, "n", event.MerchantName, "T", event.Test.Trigger,
 	}
-	return o.record(ctx, testScript, event, redis.KeyspaceOf(event.Bucket()).Key(redis.TestKey, event.MerchantID), args)
+	return o.record(ctx, testScript, event, redis.KeyspaceOf(event.Bucket()).Key(testKey, event.MerchantID), args)
 }
 
 // record runs a script that records an event unless lastKey says that it was.
 func (o *Outbox) record(ctx context.Context, script *redis.Script, event Event, lastKey string, args []any) (bool, error) {
 	space := redis.KeyspaceOf(event.Bucket())
-	keys := []string{space.Key(redis.QueueKey), space.Key(redis.DueKey), space.Key(redis.EventKey, event.ID), lastKey}
+	keys := []string{space.Key(QueueKey), space.Key(DueKey), space.Key(EventKey, event.ID), lastKey}
 	reply, err := o.redis.Run(ctx, script, keys, args...)
 	if err != nil {
 		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)
@@ -193,7 +193,7 @@ func (o *Outbox) record(ctx context.Context, script *redis.Script, event Event, 
 // WriteKeys writes the keys of a script that may have to record the event with this mark among those of a session: the event, the
 // queue and its due merchants.
 func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark Mark) {
-	call.Key(space, redis.EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
-	call.Key(space, redis.QueueKey)
-	call.Key(space, redis.DueKey)
+	call.Key(space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
+	call.Key(space, QueueKey)
+	call.Key(space, DueKey)
 }

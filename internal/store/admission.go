@@ -56,7 +56,7 @@ type Admitted struct {
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
 	var call merchantCall
 	admission.keys(&call)
-	call.Key(admission.space(), redis.LastUseKey, admission.KeyID)
+	call.Key(admission.space(), lastUseKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
 	reply, err := s.redis.RunCall(ctx, admitScript, &call.Call)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
 	admission.Limit, admission.currentOnly = limit, true
 	var call merchantCall
-	call.Key(admission.space(), redis.RotationRateKey, admission.KeyID)
-	call.Key(admission.space(), redis.OverrideKey, admission.KeyID)
+	call.Key(admission.space(), rotationRateKey, admission.KeyID)
+	call.Key(admission.space(), overrideKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
 	reply, err := s.redis.RunCall(ctx, admitRotationScript, &call.Call)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 // ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (Admitted, error) {
 	var call redis.Call
-	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), redis.IssueRateKey, key.KeyID)
+	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), issueRateKey, key.KeyID)
 	limitArgs(&call, limit)
 	reply, err := s.redis.RunCall(ctx, limitIssueScript, &call)
 	if err != nil {
@@ -123,13 +123,13 @@ type merchantCall struct {
 // keys writes those of admission.lua; the operation's own follow.
 func (a *Admission) keys(call *merchantCall) {
 	space := a.space()
-	call.Key(space, redis.RateKey, a.account())
-	call.Key(space, redis.OverrideKey, a.KeyID)
+	call.Key(space, rateKey, a.account())
+	call.Key(space, overrideKey, a.KeyID)
 }
 
 // endKeys writes the keys of a session that the script may have to expire or end: its own, and those that record the event.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
-	call.Key(space, redis.SessionKey, id.String())
+	call.Key(space, sessionKey, id.String())
 	outbox.WriteKeys(call, space, id, outbox.MarkEnded)
 }
 
@@ -137,7 +137,7 @@ func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 // own arguments follow.
 func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
-		call.Key(a.space(), redis.LastUseKey, a.KeyID)
+		call.Key(a.space(), lastUseKey, a.KeyID)
 	}
 	limitArgs(&call.Call, a.Limit)
 	call.WriteInt(a.Order.Issued)
@@ -278,7 +278,7 @@ func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []st
 	for batch := range slices.Chunk(keyIDs, lastUsesBatch) {
 		keys := make([]string, len(batch))
 		for i, keyID := range batch {
-			keys[i] = redis.KeyspaceOf(bucket).Key(redis.LastUseKey, keyID)
+			keys[i] = redis.KeyspaceOf(bucket).Key(lastUseKey, keyID)
 		}
 		reply, err := s.redis.Run(ctx, readLastUsesScript, keys)
 		if err != nil {

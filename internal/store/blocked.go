@@ -49,17 +49,12 @@ type BlockedBlock struct {
 // MayReportChange reports whether the merchant's budget, which it has for all changes of its status, allows a report of changed blocks.
 func (b *Blocked) MayReportChange(now time.Time) bool { return outbox.MayReportChange(b.paid, now) }
 
-const (
-	seenSuffix     = ":seen"
-	reportedSuffix = ":reported"
-)
-
 // AddBlocked adds numbers of requests from blocked addresses, by their block. Errors: redis.ErrCorrupt, redis.ErrUnavailable; then it is
 // unknown whether they were added.
 func (s *Store) AddBlocked(ctx context.Context, merchantID string, requests map[string]int64) error {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
 	keys := []string{
-		space.Key(redis.MerchantBlockedKey, merchantID), space.Key(redis.MerchantBlockedKey, merchantID, seenSuffix), space.Key(redis.BlockedKey),
+		space.Key(merchantBlockedKey, merchantID), space.Key(merchantBlockedKey, merchantID, seenSuffix), space.Key(outbox.BlockedKey),
 	}
 	args := []any{merchantID, OtherBlocks}
 	for block, count := range requests {
@@ -73,8 +68,8 @@ func (s *Store) AddBlocked(ctx context.Context, merchantID string, requests map[
 func (s *Store) Blocked(ctx context.Context, bucket session.Bucket) (all []Blocked, now time.Time, err error) {
 	space := redis.KeyspaceOf(bucket)
 	for first, more := 0, true; more; first += blockedPage {
-		reply, err := s.redis.Run(ctx, listBlockedScript, []string{space.Key(redis.BlockedKey)},
-			space.Key(redis.MerchantBlockedKey), seenSuffix, reportedSuffix, space.Key(redis.EndpointKey), first, first+blockedPage-1)
+		reply, err := s.redis.Run(ctx, listBlockedScript, []string{space.Key(outbox.BlockedKey)},
+			space.Key(merchantBlockedKey), seenSuffix, reportedSuffix, space.Key(outbox.EndpointKey), first, first+blockedPage-1)
 		if err != nil {
 			return nil, now, fmt.Errorf("read blocked addresses: %w", err)
 		}
@@ -118,8 +113,8 @@ func decodeBlocked(row *redis.Reply) Blocked {
 func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks string) error {
 	space := redis.KeyspaceOf(session.BucketOf(before.MerchantID))
 	keys := []string{
-		space.Key(redis.BlockedKey), space.Key(redis.MerchantBlockedKey, before.MerchantID, reportedSuffix),
-		space.Key(redis.EndpointKey, before.MerchantID),
+		space.Key(outbox.BlockedKey), space.Key(merchantBlockedKey, before.MerchantID, reportedSuffix),
+		space.Key(outbox.EndpointKey, before.MerchantID),
 	}
 	var at int64
 	if !before.ReportedAt.IsZero() {
@@ -131,9 +126,9 @@ func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks stri
 // ForgetBlocked forgets the blocked addresses of a merchant that is gone. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) ForgetBlocked(ctx context.Context, merchantID string) error {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	keys := []string{space.Key(redis.BlockedKey), space.Key(redis.MerchantBlockedKey, merchantID)}
+	keys := []string{space.Key(outbox.BlockedKey), space.Key(merchantBlockedKey, merchantID)}
 	for _, suffix := range []string{seenSuffix, reportedSuffix} {
-		keys = append(keys, space.Key(redis.MerchantBlockedKey, merchantID, suffix))
+		keys = append(keys, space.Key(merchantBlockedKey, merchantID, suffix))
 	}
 	return s.changeBlocked(ctx, forgetBlockedScript, keys, merchantID)
 }

@@ -74,11 +74,11 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	var digits [20]byte
 	lifetime := string(strconv.AppendInt(digits[:0], wanted.Lifetime.Milliseconds(), 10))
 	admission.keys(call)
-	call.Key(space, redis.SessionKey, id.String())
-	call.Key(space, redis.ExpiryQueueKey, lifetime)
-	call.Key(space, redis.ExpiryKey)
+	call.Key(space, sessionKey, id.String())
+	call.Key(space, expiryQueueKey, lifetime)
+	call.Key(space, outbox.ExpiryKey)
 	if once {
-		call.Key(space, redis.IdempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
+		call.Key(space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
 	}
 	if wanted.EmitCreated {
 		outbox.WriteKeys(&call.Call, space, id, outbox.MarkCreated)
@@ -127,7 +127,7 @@ func newSession(id session.ID, admission *Admission, wanted NewSession, now time
 // that an original is gone, or expires.
 func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
 	space := admission.space()
-	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(redis.SessionKey)))
+	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(sessionKey)))
 	if err != nil {
 		return Created{}, redis.ErrCorrupt
 	}

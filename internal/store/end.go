@@ -95,11 +95,11 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 		reason = payment.Reason
 	}
 	space := redis.KeyspaceOf(id.Bucket())
-	keys := []string{space.Key(redis.SessionKey, id.String())}
+	keys := []string{space.Key(sessionKey, id.String())}
 	for _, mark := range []outbox.Mark{outbox.MarkEnded, outbox.MarkLate(payment.Ref), outbox.MarkMismatch(payment.Ref)} {
-		keys = append(keys, space.Key(redis.EventKey, outbox.SessionEventID(id, mark)))
+		keys = append(keys, space.Key(outbox.EventKey, outbox.SessionEventID(id, mark)))
 	}
-	keys = append(keys, space.Key(redis.QueueKey), space.Key(redis.DueKey))
+	keys = append(keys, space.Key(outbox.QueueKey), space.Key(outbox.DueKey))
 	keep, most := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), maxRefusedPayments
 	if id.TestMode() {
 		keep, most = "", maxRefusedTestPayments

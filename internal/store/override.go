@@ -21,7 +21,7 @@ type KeyRef struct {
 }
 
 func (k KeyRef) override() string {
-	return redis.KeyspaceOf(session.BucketOf(k.MerchantID)).Key(redis.OverrideKey, k.KeyID)
+	return redis.KeyspaceOf(session.BucketOf(k.MerchantID)).Key(overrideKey, k.KeyID)
 }
 
 // Override says which digests of one ApiKey are accepted, to replicas whose watch may not know yet.

@@ -77,7 +77,7 @@ func (s *Store) PublicSession(
 ) (ratelimit.Quota, PublicSession, error) {
 	space := redis.KeyspaceOf(id.Bucket())
 	var call redis.Call
-	call.Key(space, redis.RateKey, session.Account(admission.Subject, id.TestMode()))
+	call.Key(space, rateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
 	limitArgs(&call, admission.Limit)
 	reply, err := s.redis.RunCall(ctx, publicReadScript, &call)

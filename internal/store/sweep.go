@@ -29,7 +29,7 @@ type Swept struct {
 // writes. Errors: redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
 func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
 	space := redis.KeyspaceOf(bucket)
-	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(redis.ExpiryKey)}, limit, space.Key(redis.ExpiryQueueKey))
+	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(outbox.ExpiryKey)}, limit, space.Key(expiryQueueKey))
 	if err != nil {
 		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
@@ -56,10 +56,10 @@ func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Sw
 // sweepEntry sweeps one row of list_overdue: an expiry queue or a single session.
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *redis.Reply) (swept Swept, examined int64, err error) {
 	name, since, queue := entry.Text(), entry.Text(), entry.List()
-	keys := []string{space.Key(redis.ExpiryKey), space.Key(redis.QueueKey), space.Key(redis.DueKey)}
+	keys := []string{space.Key(outbox.ExpiryKey), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
 	var reply redis.Reply
 	if strings.Trim(name, "0123456789") == "" {
-		keys = append(keys, space.Key(redis.ExpiryQueueKey, name))
+		keys = append(keys, space.Key(expiryQueueKey, name))
 		args := []any{name, since}
 		for queue.More() {
 			listed := queue.Text()
@@ -67,7 +67,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *red
 		}
 		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, args...)
 	} else {
-		if err := s.act(ctx, strings.TrimPrefix(name, space.Key(redis.SessionKey))); err != nil {
+		if err := s.act(ctx, strings.TrimPrefix(name, space.Key(sessionKey))); err != nil {
 			return Swept{}, 0, err
 		}
 		reply, err = s.redis.Run(ctx, sweepSessionScript, appendSession(keys, space, name), name)
@@ -112,6 +112,6 @@ func unlessLeft(err error) error {
 // appendSession appends the keys of a session and of the event of its end. The name is its key, or whatever else somebody left in the
 // index.
 func appendSession(keys []string, space redis.Keyspace, name string) []string {
-	id := strings.TrimPrefix(name, space.Key(redis.SessionKey))
-	return append(keys, space.Key(redis.SessionKey, id), space.Key(redis.EventKey, outbox.SessionEventIDOf(id, outbox.MarkEnded)))
+	id := strings.TrimPrefix(name, space.Key(sessionKey))
+	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, outbox.SessionEventIDOf(id, outbox.MarkEnded)))
 }

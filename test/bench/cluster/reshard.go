@@ -28,7 +28,7 @@ const movedBuckets = 3
 // join makes a cluster of the nodes, with redis-cli's default distribution of slots.
 func (s *side) join(ctx context.Context) {
 	for bucket := range session.Buckets {
-		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, client.KeyspaceOf(session.Bucket(bucket)).Key(client.QueueKey)).Result())))
+		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, client.KeyspaceOf(session.Bucket(bucket)).Key("queue")).Result())))
 	}
 	args := []string{"--cluster", "create", "--cluster-yes"}
 	for _, node := range s.nodes {

@@ -134,7 +134,7 @@ func fill(ctx context.Context, kube client.Client, namespace string) error {
 // target is a page for a person of the group staff, who is signed in.
 func (b *bench) target(ctx context.Context, address, path string, person int) load.Target {
 	cookie := fmt.Sprintf("00%043d", person)
-	login := redis.KeyspaceOf(0).Key(redis.LoginKey, fmt.Sprintf("%x", sha256.Sum256([]byte(cookie))))
+	login := redis.KeyspaceOf(0).Key("login:", fmt.Sprintf("%x", sha256.Sum256([]byte(cookie))))
 	record := fmt.Sprintf(`{"account":"%d","user":"person-%d","groups":["staff"],"name":"Person"}`, person, person)
 	fixture.Check(b.redis.HSet(ctx, login, "ends", time.Now().Add(time.Hour).UnixMilli(), "record", record).Err())
 	request := load.Get(path, "Cookie: __Host-console-login="+cookie).Bytes()

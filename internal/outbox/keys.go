@@ -1,0 +1,27 @@
+package outbox
+
+// The kinds of keys of this package. Package store uses those with a capital letter as well: its scripts record events.
+const (
+	// EventKey + event id is the hash of one event.
+	EventKey = "event:"
+	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see queue.lua.
+	QueueKey = "queue"
+	DueKey   = "due"
+	// deadLettersKey holds the dead letters by the time they were given up, in milliseconds.
+	deadLettersKey = "dead"
+	// merchantDeadLettersKey + merchant id holds the same of one merchant.
+	merchantDeadLettersKey = "dead:"
+	// EndpointKey + merchant id is the hash of the health of a merchant's endpoint.
+	EndpointKey = "endpoint:"
+	// watchedKey holds the merchants whose endpoint fails, is disabled, or has a change of health to report, by time.
+	watchedKey = "watched"
+	// rotationKey + key id holds the generation of one ApiKey in the last key.rotated.
+	rotationKey = "rotation:"
+	// testKey + merchant id holds the fingerprint of the last testTrigger that was recorded.
+	testKey = "test:"
+
+	// Two indexes that package store keeps, and PendingWork looks at. ExpiryKey says when the sweep must look at an expiry queue, by its
+	// lifetime, or at a single session; see sweep.lua. BlockedKey lists the merchants with blocked addresses, by when they were reported.
+	ExpiryKey  = "expiry"
+	BlockedKey = "blocked"
+)

@@ -1,0 +1,29 @@
+package store
+
+// The kinds of keys of this package. Those of events, and what a dispatcher polls, are in package outbox.
+const (
+	// rateKey + caller holds the moment until which the caller's requests are paid for, in microseconds.
+	rateKey = "rate:"
+	// rotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and issueRateKey of those on the internal port.
+	rotationRateKey = "rate:rotations:"
+	issueRateKey    = "rate:issues:"
+	// overrideKey + key id says which digests of one ApiKey are accepted; see admission.lua.
+	overrideKey = "key:"
+	// lastUseKey + key id holds the last use of one ApiKey, in milliseconds.
+	lastUseKey = "used:"
+	// sessionKey + session id is the hash of one session.
+	sessionKey = "session:"
+	// idempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
+	idempotencyKey = "idem:"
+	// expiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
+	expiryQueueKey = "expiry:"
+
+	// merchantBlockedKey + merchant id holds the merchant's blocked addresses, as blocks by their requests. With seenSuffix it holds them
+	// by their last request, in milliseconds, and with reportedSuffix those that were reported last.
+	merchantBlockedKey = "blocked:"
+	seenSuffix         = ":seen"
+	reportedSuffix     = ":reported"
+)
+
+// EndedChannel is the channel on which the scripts publish the id of each session that ends; see sessions.lua.
+const EndedChannel = "ended"
