@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -66,10 +67,8 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 	if record.KeyID == "" {
 		return apikey.Key{}, published.KeyRecord{}, swapErr
 	}
-	// Whoever loses the race writes it too: every replica must refuse the old key before the refusal is sent.
-	err := r.store.WriteOverride(uncancelled, overrideOf(record))
-	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
-		return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: %w", errRotationIncomplete, err)
+	if err := r.writeOverride(uncancelled, record); err != nil {
+		return apikey.Key{}, published.KeyRecord{}, err
 	}
 	if swapErr != nil {
 		return apikey.Key{}, published.KeyRecord{}, swapErr
@@ -77,6 +76,16 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 	r.metrics.rotations.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
 	r.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return key, record, nil
+}
+
+// writeOverride has every replica know a record. Whoever loses a race writes it too: every replica must refuse the old key before the refusal
+// is sent. The error is errRotationIncomplete.
+func (r rotator) writeOverride(ctx context.Context, record published.KeyRecord) error {
+	err := r.store.WriteOverride(ctx, overrideOf(record))
+	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
+		return fmt.Errorf("%w: %w", errRotationIncomplete, err)
+	}
+	return nil
 }
 
 // generationError is a rotation of another generation than the current one.
@@ -98,15 +107,18 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 		return err
 	}
 	wanted.deadline = time.Now().Add(rotationTimeout)
-	if err := r.limitRotation(w, request, keyID, &wanted); err != nil {
-		return err
+	var key apikey.Key
+	var record published.KeyRecord
+	if err = r.limitRotation(w, request, keyID, &wanted); err == nil {
+		if key, record, err = r.rotator.rotate(request.Context(), keyID, wanted); errors.Is(err, errKubernetes) {
+			err = fmt.Errorf("%w: %w", errRotationUnknown, err)
+		}
 	}
-	key, record, err := r.rotator.rotate(request.Context(), keyID, wanted)
 	switch conflict, ok := errors.AsType[generationError](err); {
 	case ok:
 		setErrorCode(w.Header(), codeGeneration)
 		return respond(w, http.StatusConflict, contract.Conflict{Error: conflict.Error(), Generation: conflict.current})
-	case errors.Is(err, errKubernetes), errors.Is(err, errRotationIncomplete):
+	case errors.Is(err, errRotationIncomplete):
 		return fmt.Errorf("%w: %w", errRotationUnknown, err)
 	case err != nil:
 		return err
@@ -119,26 +131,85 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 }
 
 // limitRotation counts a rotation that the published record permits. The limit is in the bucket of the merchant, which only that record
-// names: the key may be newer than this replica's directory. One of another generation passes uncounted: rotate refuses it, after every
-// replica knows the newer key. Redis says the time of the rotation.
+// names: the key may be newer than this replica's directory. What the record does not permit is not counted there, only its reads are. Redis
+// says the time of the rotation.
 func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted *rotation) error {
 	ctx, cancel := context.WithDeadline(request.Context(), wanted.deadline)
 	defer cancel()
-	_, record, err := r.rotator.keys.read(ctx, keyID)
+	record, err := r.records.read(ctx, keyID)
 	if err != nil {
 		return err
 	}
-	switch refusal := wanted.permit(record); {
-	case errors.As(refusal, new(generationError)):
-		wanted.permit = func(published.KeyRecord) error { return refusal } // it has no time
-		return nil
+	refusal := wanted.permit(record)
+	switch conflict := errors.As(refusal, new(generationError)); {
+	case conflict && record.Superseded: // rotate refuses it
+	case conflict:
+		if err := r.rotator.writeOverride(context.WithoutCancel(ctx), record); err != nil {
+			return err
+		}
+		return refusal
 	case refusal != nil:
 		return refusal
 	}
 	admitted, err := r.store.LimitIssue(request.Context(), refOf(record), rotationLimit)
 	r.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
+	if err == nil {
+		r.records.refund(keyID)
+	}
 	wanted.at = admitted.Now
 	return err
+}
+
+// recordReadLimit limits the requests on the internal port that rotate nothing and have a read of their own: those for one key id, and those
+// for all ids that this replica does not know.
+var recordReadLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
+
+// recordReads limits the reads of published records for the internal port, because whoever may rotate may ask without end. Over the limit of
+// a key id, all its requests share reads: none is refused for what another one asks. For an unknown id the directory answers then.
+type recordReads struct {
+	keys      publishedKeys
+	directory *directory.Directory
+	limit     *ratelimit.Limiter
+	shared    *sharedReads[published.KeyRecord]
+}
+
+func newRecordReads(keys publishedKeys, known *directory.Directory) *recordReads {
+	return &recordReads{
+		keys: keys, directory: known,
+		limit: ratelimit.NewLimiter(recordReadLimit, time.Now), shared: newSharedReads[published.KeyRecord](),
+	}
+}
+
+// read returns the published record of a key id, as it is at the call or later. Errors: those of publishedKeys.read, and that of ctx.
+func (k *recordReads) read(ctx context.Context, keyID string) (published.KeyRecord, error) {
+	if _, allowed := k.limit.Allow(k.budget(keyID)); allowed {
+		_, record, err := k.keys.read(ctx, keyID)
+		return record, err
+	}
+	if !k.directory.HasKey(keyID) {
+		return published.KeyRecord{}, errNoKey
+	}
+	record, err := k.shared.join(ctx, keyID, func(ctx context.Context) (published.KeyRecord, error) {
+		ctx, cancel := context.WithTimeout(ctx, rotationTimeout)
+		defer cancel()
+		_, record, err := k.keys.read(ctx, keyID)
+		return record, err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: read key %s: %w", errKubernetes, keyID, err)
+	}
+	return record, err
+}
+
+// refund reverts the charge of a request that is counted as a rotation.
+func (k *recordReads) refund(keyID string) { k.limit.Refund(k.budget(keyID)) }
+
+// budget names that of a key id; empty: the one of all unknown ids.
+func (k *recordReads) budget(keyID string) string {
+	if k.directory.HasKey(keyID) {
+		return keyID
+	}
+	return ""
 }
 
 const (

@@ -1,12 +1,17 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -218,4 +223,74 @@ func TestRotate_ListenersHaveABudgetEach(t *testing.T) {
 		t.Errorf("%d rotations passed", generation-1)
 	}
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
+// countReads counts the reads of single Secrets that replicas send to the Kubernetes API from now on.
+func (f *fixture) countReads() *atomic.Int64 {
+	var reads atomic.Int64
+	f.kubeConfig = rest.CopyConfig(f.kubeConfig)
+	f.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/secrets/key-") {
+				reads.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	return &reads
+}
+
+// Whoever may rotate asks without end for what rotates nothing. The Kubernetes API is read a bounded number of times, each request has the
+// right answer, and the owner rotates meanwhile.
+func TestIssue_LoopOfRefusedRequests(t *testing.T) {
+	const clients, each = 16, 60
+	for name, row := range map[string]struct {
+		ask  func(f *fixture, till string, n int) (keyID, body string)
+		want int
+	}{
+		"wrong generations": {
+			func(f *fixture, till string, n int) (string, string) { return till, f.of(1000+n, 0) }, http.StatusConflict,
+		},
+		"another ApiKey": {
+			func(f *fixture, till string, _ int) (string, string) {
+				return till, `{` + f.source("thief") + `,"expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`
+			}, http.StatusNotFound,
+		},
+		"unknown key ids": {
+			func(f *fixture, _ string, n int) (string, string) {
+				return published.ID(types.UID(fmt.Sprint(n))), f.of(1, 0)
+			}, http.StatusNotFound,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			till := f.unissued("till", f.merchant("acme"))
+			console, looping := f.issuer("console"), f.issuer("looping")
+			reads := f.countReads()
+			r := f.start()
+			began := time.Now()
+			var loop sync.WaitGroup
+			for client := range clients {
+				loop.Go(func() {
+					for n := range each {
+						keyID, body := row.ask(f, till, client*each+n)
+						if got := r.issue(keyID, looping, body); got.status != row.want {
+							t.Errorf("status %d, want %d: %s", got.status, row.want, got.raw)
+						}
+					}
+				})
+			}
+			const rotations = 5
+			for generation := range rotations {
+				f.issuedKey(r.issue(till, console, f.of(generation+1, 0)))
+			}
+			loop.Wait()
+			f.issuedKey(r.issue(till, console, f.of(rotations+1, 0)))
+			seconds := int64(time.Since(began)/time.Second) + 1
+			// The burst, ten reads of their own and ten shared ones a second, and two for each rotation.
+			if got, most := reads.Load(), 100+20*seconds+2*(rotations+1); got > most {
+				t.Errorf("%d requests cost %d reads in %d s, want at most %d", clients*each, got, seconds, most)
+			}
+		})
+	}
 }

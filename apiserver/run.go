@@ -174,6 +174,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		directory:    r.directory,
 		store:        r.store,
 		rotator:      issuer,
+		records:      newRecordReads(r.keys, r.directory),
 		settlements:  newSettlements(r.Registry),
 		confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
 	}

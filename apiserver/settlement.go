@@ -27,6 +27,7 @@ type internalAPI struct {
 	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
+	records     *recordReads
 	settlements *prometheus.CounterVec
 	// confidential is true if nobody on the network can read a response.
 	confidential bool

@@ -26,7 +26,7 @@ func asker(keyID, plaintext string) caller {
 func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
-		now: time.Now, after: time.After, limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), next: map[string]*sharedRead{},
+		now: time.Now, limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: newSharedReads[store.Override](),
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, error) {
 			*reads++
 			return []store.Override{override}, nil

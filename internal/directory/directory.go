@@ -205,6 +205,13 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	return principal, nil
 }
 
+// HasKey reports whether a key with an id is published, usable or not.
+func (d *Directory) HasKey(id string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.index.keys[published.KeyName(id)] != nil
+}
+
 // Merchant returns the merchant with an id, nil if it is not published, or cannot be read.
 func (d *Directory) Merchant(id string) *Merchant {
 	d.mu.RLock()
