@@ -121,7 +121,7 @@ func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject s
 
 // readInTurn reads a session in turn with other payers of the same Redis server.
 func (a *publicAPI) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, read store.PublicSession, err error) {
-	payers := a.payers.to(a.store.Server(id))
+	payers := a.payers.to(a.store.Server(r.Context(), id))
 	if err := payers.enter(r.Context()); err != nil {
 		return ratelimit.Quota{}, store.PublicSession{}, err
 	}

@@ -184,11 +184,11 @@ func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
 
 // Server names the server that has a key; empty: the only one, or it is not known yet. That a server does not answer says nothing about
 // the keys of another.
-func (c *Client) Server(key string) string {
+func (c *Client) Server(ctx context.Context, key string) string {
 	if c.cluster == nil {
 		return ""
 	}
-	return c.cluster.address(key)
+	return c.cluster.address(ctx, key)
 }
 
 // Clustered reports whether keys of different buckets may be on different servers.

@@ -64,11 +64,11 @@ func (c *clusterPipelines) primary(ctx context.Context, key string) (*redis.Clie
 }
 
 // address returns that of the server of a key; empty: it is not known yet.
-func (c *clusterPipelines) address(key string) string {
+func (c *clusterPipelines) address(ctx context.Context, key string) string {
 	if !c.found.Load() {
 		return ""
 	}
-	primary, err := c.client.MasterForKey(context.Background(), key)
+	primary, err := c.client.MasterForKey(ctx, key)
 	if err != nil {
 		return ""
 	}

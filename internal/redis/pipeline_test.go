@@ -314,26 +314,26 @@ func TestPipeline_ServesInTime(t *testing.T) {
 	const limit, round, timeout = 2, 2 * maxBatch, 300 * time.Millisecond
 	for _, row := range []struct {
 		name    string
-		rounds  [3]time.Duration // in ms
+		rounds  [3]int // in ms
 		waiting int
 		left    int // beside them, callers who have gone
 		want    bool
 	}{
-		{"nothing is known yet", [3]time.Duration{}, 1000 * round, 0, true},
-		{"the last place in time", [3]time.Duration{1, 1, 1}, 300*round - 1, 0, true},
-		{"one too many", [3]time.Duration{1, 1, 1}, 300 * round, 0, false},
-		{"one slow round and a full queue", [3]time.Duration{1, 1, 200}, 300*round - 1, 0, true},
-		{"one slow round before", [3]time.Duration{200, 1, 1}, 300*round - 1, 0, true},
-		{"two slow rounds, the last place in time", [3]time.Duration{100, 1, 100}, 3*round - 1, 0, true},
-		{"two slow rounds, one too many", [3]time.Duration{1, 100, 100}, 3 * round, 0, false},
-		{"callers who left are not sent", [3]time.Duration{100, 100, 100}, 3*round - 1, 1000 * round, true},
-		{"a server as slow as the timeout", [3]time.Duration{300, 300, 300}, round - 1, 0, true},
-		{"a silent server", [3]time.Duration{301, 301, 301}, 0, 0, false},
+		{"nothing is known yet", [3]int{}, 1000 * round, 0, true},
+		{"the last place in time", [3]int{1, 1, 1}, 300*round - 1, 0, true},
+		{"one too many", [3]int{1, 1, 1}, 300 * round, 0, false},
+		{"one slow round and a full queue", [3]int{1, 1, 200}, 300*round - 1, 0, true},
+		{"one slow round before", [3]int{200, 1, 1}, 300*round - 1, 0, true},
+		{"two slow rounds, the last place in time", [3]int{100, 1, 100}, 3*round - 1, 0, true},
+		{"two slow rounds, one too many", [3]int{1, 100, 100}, 3 * round, 0, false},
+		{"callers who left are not sent", [3]int{100, 100, 100}, 3*round - 1, 1000 * round, true},
+		{"a server as slow as the timeout", [3]int{300, 300, 300}, round - 1, 0, true},
+		{"a silent server", [3]int{301, 301, 301}, 0, 0, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := newPipeline(nil, timeout, limit)
 			for i, ms := range row.rounds {
-				p.rounds[i] = ms * time.Millisecond
+				p.rounds[i] = time.Duration(ms) * time.Millisecond
 			}
 			p.queue, p.left = make([]*job, row.waiting+row.left), row.left
 			if got := p.servesInTime(); got != row.want {
@@ -352,6 +352,7 @@ type fleet struct {
 
 // call counts a key up. An error other than errQueue fails the test: a command that is sent is served.
 func (f *fleet) call(t *testing.T, p *pipeline) {
+	t.Helper()
 	f.calling.Go(func() {
 		start := time.Now()
 		switch err := p.process(context.Background(), redis.NewCmd(context.Background(), "INCR", "count")); {

@@ -4,6 +4,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -100,8 +101,8 @@ func (o Options) Validate() error {
 }
 
 // Server names the Redis server that has a session, as redis.Client.Server does.
-func (s *Store) Server(id session.ID) string {
-	return s.redis.Server(string(redis.KeyspaceOf(id.Bucket())))
+func (s *Store) Server(ctx context.Context, id session.ID) string {
+	return s.redis.Server(ctx, string(redis.KeyspaceOf(id.Bucket())))
 }
 
 //go:embed *.lua
