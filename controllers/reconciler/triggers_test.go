@@ -17,7 +17,8 @@ func TestTriggerLimit(t *testing.T) {
 		return limit.At.IsZero()
 	}
 	made := 0
-	for ; rotate(); made++ {
+	for rotate() {
+		made++
 	}
 	if made != triggerBurst {
 		t.Errorf("%d rotations at once, want %d", made, triggerBurst)

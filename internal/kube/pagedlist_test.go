@@ -87,7 +87,9 @@ func (s *pagesServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusGone)
 		status := apierrors.NewResourceExpired("the continue token is too old").ErrStatus
 		status.Kind, status.APIVersion = "Status", "v1"
-		_ = json.NewEncoder(w).Encode(status)
+		if err := json.NewEncoder(w).Encode(status); err != nil {
+			panic(err)
+		}
 		return
 	}
 	last := min(first+limit, len(s.sizes))
