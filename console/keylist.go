@@ -81,6 +81,7 @@ var problemWords = map[string]string{
 	"KeyDigestUsed":     "Not accepted",
 	"KeyDigestClaimed":  "Not accepted",
 	"TooManyKeyDigests": "Not accepted",
+	"RotationDeferred":  "Waits to be replaced",
 }
 
 // apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
