@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -244,5 +245,19 @@ func TestArgs(t *testing.T) {
 	}
 	if _, ok := Args([]string{"/merchant-operator", "operator"}); ok {
 		t.Error("the operator is taken for the plugin")
+	}
+}
+
+// The page has a row for each command.
+func TestCommands_AreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/kubectl-merchant.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range root().Commands() {
+		row := regexp.MustCompile(`(?m)^\| ` + "`" + command.Name() + `[ ` + "`" + `]`)
+		if command.IsAvailableCommand() && !slices.Contains([]string{"help", "completion"}, command.Name()) && !row.Match(page) {
+			t.Errorf("docs/kubectl-merchant.md has no row for %s", command.Name())
+		}
 	}
 }

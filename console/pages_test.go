@@ -46,8 +46,10 @@ func TestPagesAreSmall(t *testing.T) {
 	browser := f.signedIn(alice)
 	const most, mostRequests = 30 << 10, 5
 	paths := []string{"/", "/nothing", "/signed-out"}
-	for _, path := range []string{"", "/new-key", "/keys/web/rotate", "/keys/web/disable", "/keys/web/delete", "/allowlist", "/webhook", "/webhook/rotate-secret", "/dead-letters/resend"} {
-		paths = append(paths, "/merchants/"+f.namespace+"/acme"+path)
+	for _, route := range merchantRoutes(t) {
+		if path, isPage := strings.CutPrefix(route, "GET "); isPage {
+			paths = append(paths, "/merchants/"+f.namespace+"/acme"+strings.Replace(path, "K", "web", 1))
+		}
 	}
 	for _, path := range paths {
 		page := browser.Get(t, f.URL+path)
