@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -75,7 +76,7 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 	if !ok {
 		retry = -1
 	}
-	reason, permanent := causeOf(result)
+	reason, permanent := status.FailureReason(result)
 	failure := outbox.Failure{
 		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.endpoint.Merchant.String()},
 		Retry:        retry,

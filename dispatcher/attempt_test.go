@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -15,12 +16,12 @@ func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
 	f := newFixture(t)
 	answers := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusOK}
 	shop := newReceiver(t, func(before int, _ *http.Request) int { return answers[min(before, 2)] })
-	acme := f.endpointAt(shop.URL, 7)
-	id := f.event(t, acme.MerchantID)
+	acme := f.EndpointAt(shop.URL, 7)
+	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	seen := shop.await(t, 3)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -43,15 +44,15 @@ func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
 func TestAnEventThatFailsForTheWholeScheduleIsADeadLetter(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusInternalServerError))
-	acme := f.endpointAt(shop.URL, 7)
-	id := f.event(t, acme.MerchantID)
+	acme := f.EndpointAt(shop.URL, 7)
+	id := f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t))
-	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 1})
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	_ = stop()
 	if n := len(shop.ids()); n != 4 { // as many as the schedule has entries
 		t.Errorf("%d attempts, want 4", n)
 	}
-	letters := f.deadLetters(t)
+	letters := f.DeadLetters(t)
 	if len(letters) != 1 || letters[0].Event.ID != id || letters[0].Attempts != 4 || letters[0].Reason != "status_5xx" {
 		t.Errorf("dead letters: %+v", letters)
 	}
@@ -61,12 +62,12 @@ func TestAnEventThatFailsForTheWholeScheduleIsADeadLetter(t *testing.T) {
 func TestADeadEndpointDoesNotDelayAnother(t *testing.T) {
 	f := newFixture(t)
 	dead, alive := newReceiver(t, hanging), newReceiver(t, always(http.StatusOK))
-	silent, acme := f.endpointAt(dead.URL, 7), f.endpointAt(alive.URL, 7)
+	silent, acme := f.EndpointAt(dead.URL, 7), f.EndpointAt(alive.URL, 7)
 	const many = 3 * leaseBatch
 	for range many {
-		f.event(t, silent.MerchantID)
+		f.Event(t, silent.MerchantID)
 	}
-	id := f.event(t, acme.MerchantID)
+	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = time.Millisecond })
 	start(t, d)
 	if seen := alive.await(t, 1); seen[0].ID != id {
@@ -85,27 +86,27 @@ func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
 	shop := newReceiver(t, after(answer, http.StatusInternalServerError))
-	acme := f.endpointAt(shop.URL, 7)
-	id := f.event(t, acme.MerchantID)
+	acme := f.EndpointAt(shop.URL, 7)
+	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	shop.await(t, 1)
 	f.takeOver(t, id, acme.MerchantID)
 	close(answer)
-	eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
+	fixture.Eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
 	_ = stop()
-	f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
-	if letters := f.deadLetters(t); len(letters) != 0 {
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
+	if letters := f.DeadLetters(t); len(letters) != 0 {
 		t.Errorf("dead letters: %+v", letters)
 	}
 }
 
 // takeOver leases an event with an attempt in progress to another dispatcher, as if its lease had ended.
-func (f fixture) takeOver(t *testing.T, id, merchantID string) {
+func (f testFixture) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
 	bucket := session.BucketOf(merchantID)
-	f.makeDue(t, bucket, id)
-	leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{HolderIdentity: "another", For: time.Hour, Limit: 1})
+	f.MakeDue(t, bucket, id)
+	leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{HolderIdentity: "another", For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("took over %d events: %v", len(leased.Leases), err)
 	}
@@ -115,11 +116,11 @@ func (f fixture) takeOver(t *testing.T, id, merchantID string) {
 func TestAttempt_ClockAhead(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	d.now = func() time.Time { return time.Now().Add(time.Hour) }
 	start(t, d)
-	f.event(t, acme.MerchantID)
+	f.Event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); !seen[0].Verified {
 		t.Errorf("the receiver refused %+v", seen[0])
 	}

@@ -9,28 +9,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // deadLetter makes a new event of the merchant a dead letter, as a dispatcher does, and returns its id.
-func (f fixture) deadLetter(t *testing.T, merchantID string) string {
+func (f testFixture) deadLetter(t *testing.T, merchantID string) string {
 	t.Helper()
-	id := f.event(t, merchantID)
-	leased, err := f.outbox.Lease(t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	id := f.Event(t, merchantID)
+	leased, err := f.Outbox.Lease(t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
-	if err := f.outbox.DeadLetter(t.Context(), leased.Leases[0], outbox.Details{Reason: "status_5xx", Answer: "503", Merchant: "shops/" + merchantID}); err != nil {
+	if err := f.Outbox.DeadLetter(t.Context(), leased.Leases[0], outbox.Details{Reason: "status_5xx", Answer: "503", Merchant: "shops/" + merchantID}); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-func (f fixture) list(t *testing.T, options deadletters.ListOptions) string {
+func (f testFixture) list(t *testing.T, options deadletters.ListOptions) string {
 	t.Helper()
-	options.RedisURL = f.server.URL()
+	options.RedisURL = f.Server.URL()
 	options.Output = cmp.Or(options.Output, deadletters.OutputTable)
 	var out strings.Builder
 	if err := deadletters.List(t.Context(), options, &out); err != nil {
@@ -47,7 +48,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	if got := strings.TrimSpace(f.list(t, deadletters.ListOptions{Output: deadletters.OutputJSON})); got != "[]" {
 		t.Errorf("of none, as JSON: %s", got)
 	}
-	acme, bagels := newMerchantID(7), newMerchantID(8)
+	acme, bagels := fixture.NewMerchantID(7), fixture.NewMerchantID(8)
 	first, other := f.deadLetter(t, acme), f.deadLetter(t, bagels)
 
 	table := f.list(t, deadletters.ListOptions{Output: deadletters.OutputTable})
@@ -75,9 +76,9 @@ func TestDeadLettersAreListed(t *testing.T) {
 
 func TestDeadLettersAreSentAgain(t *testing.T) {
 	f := newFixture(t)
-	acme, bagels := newMerchantID(7), newMerchantID(8)
+	acme, bagels := fixture.NewMerchantID(7), fixture.NewMerchantID(8)
 	resend := func(options deadletters.ResendOptions) (string, error) {
-		options.RedisURL = f.server.URL()
+		options.RedisURL = f.Server.URL()
 		var out strings.Builder
 		err := deadletters.Resend(t.Context(), options, &out)
 		return out.String(), err
@@ -97,16 +98,16 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 		if err != nil || out != "dead letters queued for delivery: 1\n" {
 			t.Errorf("%s: %q, %v", desc, out, err)
 		}
-		f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
+		f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
 		if out, err := resend(deadletters.ResendOptions{All: true}); err != nil || !strings.HasSuffix(out, ": 1\n") {
 			t.Errorf("all that is left, %s: %q, %v", kept, out, err)
 		}
 		for _, bucket := range []session.Bucket{7, 8} { // so that the next round begins with none
-			leased, err := f.outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 10})
+			leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 			if err != nil || len(leased.Leases) != 1 || leased.Leases[0].Attempts != 0 {
 				t.Fatalf("due: %+v, %v", leased, err)
 			}
-			if err := f.outbox.Drop(t.Context(), leased.Leases[0]); err != nil {
+			if err := f.Outbox.Drop(t.Context(), leased.Leases[0]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,12 +126,12 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	acme, bagels := f.endpointAt(shop.URL, 7), newMerchantID(7)
-	first := f.event(t, acme.MerchantID)
+	acme, bagels := f.EndpointAt(shop.URL, 7), fixture.NewMerchantID(7)
+	first := f.Event(t, acme.MerchantID)
 	start(t, f.dispatcher(t))
 	f.awaitReports(t, "EndpointGone")
-	second := f.event(t, acme.MerchantID) // is not tried
-	f.awaitBacklog(t, 7, outbox.Backlog{Dead: 2})
+	second := f.Event(t, acme.MerchantID) // is not tried
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
 	table := f.list(t, deadletters.ListOptions{})
 	for _, row := range []string{first + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+1\s+410\s+gone`,
 		second + `\s+session.cancelled\s+` + acme.Merchant.String() + `\s+0\s+410\s+endpoint_disabled`} {
@@ -141,7 +142,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	f.deadLetter(t, bagels)
 
 	var out strings.Builder
-	err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.server.URL(), All: true}, &out)
+	err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.Server.URL(), All: true}, &out)
 	if err == nil || out.String() != "dead letters queued for delivery: 1\n" { // the one of the other merchant
 		t.Fatalf("without --resume: %q, %v", out.String(), err)
 	}
@@ -150,11 +151,11 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 			t.Errorf("the error does not say %q: %s", word, err)
 		}
 	}
-	if n := len(f.deadLetters(t)); n != 2 {
+	if n := len(f.DeadLetters(t)); n != 2 {
 		t.Errorf("%d dead letters are left, want 2", n)
 	}
 	out.Reset()
-	if err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.server.URL(), IDs: []string{first, second}, Resume: true}, &out); err != nil || out.String() != "dead letters queued for delivery: 2\n" {
+	if err := deadletters.Resend(t.Context(), deadletters.ResendOptions{RedisURL: f.Server.URL(), IDs: []string{first, second}, Resume: true}, &out); err != nil || out.String() != "dead letters queued for delivery: 2\n" {
 		t.Fatalf("with --resume: %q, %v", out.String(), err)
 	}
 	shop.await(t, 3)

@@ -7,18 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
-	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 const (
 	pollInterval     = 200 * time.Millisecond
-	healthInterval   = 2 * time.Second
-	changesInterval  = time.Second
 	backlogInterval  = 15 * time.Second
 	rotationInterval = time.Second
 )
@@ -38,35 +34,17 @@ const (
 	abortTimeout = 2 * time.Second
 )
 
-// index knows where events go, and which keys are published.
+// index knows where events go.
 type index interface {
 	Endpoint(merchantID string) endpoints.Endpoint
-	KeyIDs(bucket session.Bucket) []string
-	MerchantIDs(bucket session.Bucket) []string
-	HasKey(keyID string) bool
-	Allowlist(merchantID string) allowlist.List
-}
-
-// reporter reports through the Kubernetes API.
-type reporter interface {
-	// Report reports the health of an endpoint to its merchant.
-	Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error
-	// ReportTest reports that the test of an endpoint was queued.
-	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
-	// ReportAllowlist reports the blocked addresses of an endpoint's merchant.
-	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, blocked *v1alpha1.AllowlistStatus) error
-	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
-	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
 }
 
 // dispatcher is one of any number that share a Redis. Every field of the first group is required; prepare fills the others.
 type dispatcher struct {
 	*deliverer
-	store     *store.Store // to sweep, and to read last uses of keys
+	store     *store.Store // to sweep
 	index     index
-	reporter  reporter
 	rotations *rotations
-	changes   *changes
 	identity  string // names this dispatcher in its leases
 
 	queues *endpointQueues
@@ -75,10 +53,6 @@ type dispatcher struct {
 	leasing, sweeping [session.Buckets]atomic.Bool
 	workers           sync.WaitGroup
 	polls             int
-	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
-	nextReport, nextBlocked, nextRefresh session.Bucket
-
-	lastUses lastUses
 }
 
 func (d *dispatcher) prepare() {
@@ -114,12 +88,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 func (d *dispatcher) loops(ctx, attempts context.Context) {
 	loop.Run(ctx, d.log,
 		loop.Loop{Interval: pollInterval, Wake: d.queues.drained, Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) }},
-		loop.Loop{Interval: healthInterval, Wake: d.healthChanged, Step: d.reportHealth},
-		loop.Loop{Interval: refreshInterval, Step: d.refreshHealth},
-		loop.Loop{Interval: changesInterval, Wake: d.changes.added, Step: d.handleChanges},
 		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
 		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
-		loop.Loop{Interval: d.options.LastUseInterval, Step: d.publishLastUses},
 	)
 	d.workers.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -17,21 +18,21 @@ func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
 	shop := newReceiver(t, after(answer, http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	for range 3 {
-		f.event(t, acme.MerchantID)
+		f.Event(t, acme.MerchantID)
 	}
 	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
 	stop := start(t, d)
 	begun := shop.await(t, 1)[0].ID
-	eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
+	fixture.Eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// Another dispatcher gets the others at once, long before the attempt and the leases end.
 	var released []outbox.Lease
-	eventually(t, "the others are released", func() bool {
-		leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	fixture.Eventually(t, "the others are released", func() bool {
+		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,18 +53,18 @@ func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	f.awaitBacklog(t, 7, outbox.Backlog{Due: 2})
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 2})
 	if n := len(shop.ids()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 }
 
 // leased reports whether this many events are leased to somebody.
-func (f fixture) leased(t *testing.T, want int) bool {
+func (f testFixture) leased(t *testing.T, want int) bool {
 	t.Helper()
 	var leased int
-	for id := range f.queued(t, 7) {
-		if f.leasedTo(t, 7, id) {
+	for id := range f.Queued(t, 7) {
+		if f.LeasedTo(t, 7, id) {
 			leased++
 		}
 	}
@@ -73,14 +74,14 @@ func (f fixture) leased(t *testing.T, want int) bool {
 func TestAttemptsThatTakeTooLongAreAborted(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, hanging)
-	acme := f.endpointAt(shop.URL, 7)
-	id := f.event(t, acme.MerchantID)
+	acme := f.EndpointAt(shop.URL, 7)
+	id := f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = 10 * time.Millisecond }))
 	shop.await(t, 1)
 	if err := stop(); !errors.Is(err, errAborted) {
 		t.Errorf("stopped with %v, want errAborted", err)
 	}
-	leased, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 || leased.Leases[0].Event.ID != id || leased.Leases[0].Attempts != 0 {
 		t.Errorf("due are %+v: %v", leased.Leases, err)
 	}
@@ -97,13 +98,13 @@ func TestAnIdleDispatcherStopsAtOnce(t *testing.T) {
 func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t))
-	f.server.Stop()
-	eventually(t, "the outage is noticed", func() bool { return len(f.log.String()) > 0 })
-	f.server.Start()
-	eventually(t, "Redis answers again", func() bool { return f.connection.Check(t.Context()) == nil })
-	id := f.event(t, acme.MerchantID)
+	f.Server.Stop()
+	fixture.Eventually(t, "the outage is noticed", func() bool { return len(f.Log.String()) > 0 })
+	f.Server.Start()
+	fixture.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
+	id := f.Event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -112,7 +113,7 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 func TestARotationIsSentOnce(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	key := published.KeyRecord{
 		KeyID: "abcdefgh2345", MerchantID: acme.MerchantID, Generation: 3,
 		LastRotation: published.RotationEvent{Time: time.Now(), Cause: "API"},
@@ -122,12 +123,12 @@ func TestARotationIsSentOnce(t *testing.T) {
 		d := f.dispatcher(t)
 		start(t, d)
 		d.rotations.add(key, acme.MerchantName)
-		eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
+		fixture.Eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
 	}
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s", seen[0].ID)
 	}
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.ids()); n != 1 {
 		t.Errorf("sent %d times", n)
 	}
@@ -150,24 +151,24 @@ func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	const many = 40
 	wanted := map[string]bool{}
 	for range many {
-		wanted[f.event(t, acme.MerchantID)] = true
+		wanted[f.Event(t, acme.MerchantID)] = true
 	}
 	d := f.dispatcher(t, func(o *Options) {
 		o.Schedule = append(o.Schedule, o.Schedule[1:]...)
 	})
 	d.now = jumpyTime
 	stop := start(t, d)
-	eventually(t, "every event has arrived", func() bool {
+	fixture.Eventually(t, "every event has arrived", func() bool {
 		for _, id := range shop.ids() {
 			delete(wanted, id)
 		}
 		return len(wanted) == 0
 	})
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -189,20 +190,20 @@ func TestDispatchersShareTheWork(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	var want []string
 	for range 40 {
-		want = append(want, f.event(t, acme.MerchantID))
+		want = append(want, f.Event(t, acme.MerchantID))
 	}
 	single := func(o *Options) { o.Concurrency = 1 }
 	start(t, f.dispatcher(t, single))
 	start(t, f.dispatcher(t, single))
-	eventually(t, "both have an attempt in progress", func() bool {
-		want = append(want, f.event(t, acme.MerchantID)) // one of them may have taken all there was
+	fixture.Eventually(t, "both have an attempt in progress", func() bool {
+		want = append(want, f.Event(t, acme.MerchantID)) // one of them may have taken all there was
 		return len(arrived) >= 2
 	})
 	close(both)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	got := shop.ids()
 	slices.Sort(got)
 	slices.Sort(want)
@@ -215,14 +216,14 @@ func TestDispatchersShareTheWork(t *testing.T) {
 func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
-	want := []string{f.event(t, acme.MerchantID), f.event(t, acme.MerchantID)}
-	vanished, err := f.outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: "vanished", For: 500 * time.Millisecond, Limit: 10})
+	acme := f.EndpointAt(shop.URL, 7)
+	want := []string{f.Event(t, acme.MerchantID), f.Event(t, acme.MerchantID)}
+	vanished, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: "vanished", For: 500 * time.Millisecond, Limit: 10})
 	if err != nil || len(vanished.Leases) != 2 {
 		t.Fatalf("leased %d events: %v", len(vanished.Leases), err)
 	}
 	start(t, f.dispatcher(t))
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	got := shop.ids()
 	slices.Sort(got)
 	slices.Sort(want)

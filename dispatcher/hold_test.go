@@ -8,6 +8,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // None of a merchant's 100,000 events can be sent, for a reason that is the merchant's. A few of them are looked at now and then, however
@@ -26,10 +28,10 @@ func TestHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			acme := f.endpointAt("https://shop.example", 7)
+			acme := f.EndpointAt("https://shop.example", 7)
 			held := acme
 			row.hold(&held)
-			f.index.put(held)
+			f.Index.Put(held)
 			const waiting = 100_000
 			f.backlog(t, acme.MerchantID, waiting)
 			d := f.dispatcher(t)
@@ -44,7 +46,7 @@ func TestHolds(t *testing.T) {
 			for second := range seconds {
 				clock = clock.Add(time.Second)
 				if second%60 == 0 {
-					f.event(t, acme.MerchantID)
+					f.Event(t, acme.MerchantID)
 				}
 				f.leaseAll(t, d)
 			}
@@ -56,18 +58,18 @@ func TestHolds(t *testing.T) {
 			if touched := f.calls(t, "zrem") - before; touched != leasedAndDeferred*leases*jobsPerAttempt {
 				t.Errorf("%d entries were touched, want %d", touched, leasedAndDeferred*leases*jobsPerAttempt)
 			}
-			if n := f.redis(t).ZCard(t.Context(), tag(7)+"queue").Val(); n != waiting+seconds/60 {
+			if n := f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val(); n != waiting+seconds/60 {
 				t.Errorf("%d events wait, want %d", n, waiting+seconds/60)
 			}
 			_, err := d.countBacklog(t.Context())
-			must(t, err)
+			fixture.Must(t, err)
 			if overdue := testutil.ToFloat64(d.metrics.overdueEvent); overdue != 0 {
 				t.Errorf("an event waits for a dispatcher for %v s", overdue)
 			}
-			f.index.put(acme)
+			f.Index.Put(acme)
 			_, err = d.lease(t.Context(), 7)
-			must(t, err)
-			eventually(t, "its events are delivered", func() bool {
+			fixture.Must(t, err)
+			fixture.Eventually(t, "its events are delivered", func() bool {
 				return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcomeDelivered)) >= jobsPerAttempt
 			})
 			d.queues.close(t.Context())

@@ -14,37 +14,39 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7) // it has not asked for session.created
-	f.create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
-	gone := newMerchantID(7)
-	f.index.put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
-	f.event(t, gone)
+	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
+	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
+	gone := fixture.NewMerchantID(7)
+	f.Index.Put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
+	f.Event(t, gone)
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
-		eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
+		fixture.Eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
 			return testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)) == 1
 		})
 	}
 }
 
 // setOld makes an event an hour old.
-func (f fixture) setOld(t *testing.T, id string) {
+func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()
 	long := time.Now().Add(-time.Hour).UnixMilli()
-	if err := f.redis(t).HSet(t.Context(), tag(7)+"event:"+id, "d", long).Err(); err != nil {
+	if err := f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"event:"+id, "d", long).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,16 +55,16 @@ func (f fixture) setOld(t *testing.T, id string) {
 func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
-	stranger := newMerchantID(7)
-	id := f.event(t, stranger)
+	acme := f.EndpointAt(shop.URL, 7)
+	stranger := fixture.NewMerchantID(7)
+	id := f.Event(t, stranger)
 	f.setOld(t, id)
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
-	eventually(t, "the log says so", func() bool { return strings.Contains(f.log.String(), stranger) })
+	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
+	fixture.Eventually(t, "the log says so", func() bool { return strings.Contains(f.Log.String(), stranger) })
 	acme.MerchantID = stranger
-	f.index.put(acme)
+	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -72,14 +74,14 @@ func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
-	f.index.put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Undecodable})
-	id := f.event(t, acme.MerchantID)
+	acme := f.EndpointAt(shop.URL, 7)
+	f.Index.Put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Undecodable})
+	id := f.Event(t, acme.MerchantID)
 	f.setOld(t, id)
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
-	f.index.put(acme)
+	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
+	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -89,15 +91,15 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 func TestLease_RemovedWebhook(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	removed := acme
 	removed.URL, removed.Target, removed.RemovedAt = "", "", time.Now()
-	f.index.put(removed)
-	id := f.event(t, acme.MerchantID)
+	f.Index.Put(removed)
+	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
-	f.index.put(acme)
+	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
+	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -107,21 +109,21 @@ func TestLease_RemovedWebhook(t *testing.T) {
 // merchant that never had a webhook.
 func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 	f := newFixture(t)
-	acme := f.endpointAt("", 7)
+	acme := f.EndpointAt("", 7)
 	acme.Target, acme.RemovedAt, acme.Dropped = "", time.Now().Add(-published.WebhookGrace-time.Minute), true
-	f.index.put(acme)
-	f.setOld(t, f.event(t, acme.MerchantID)) // an hour old
-	f.event(t, acme.MerchantID)
+	f.Index.Put(acme)
+	f.setOld(t, f.Event(t, acme.MerchantID)) // an hour old
+	f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	for _, outcome := range []string{outcomeRemoved, outcomeDropped} {
-		eventually(t, "one event is counted as "+outcome, func() bool {
+		fixture.Eventually(t, "one event is counted as "+outcome, func() bool {
 			return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcome)) == 1
 		})
 	}
-	eventually(t, "the log says whose", func() bool {
-		return strings.Contains(f.log.String(), "dropped events of a webhook that was removed") && strings.Contains(f.log.String(), acme.MerchantID)
+	fixture.Eventually(t, "the log says whose", func() bool {
+		return strings.Contains(f.Log.String(), "dropped events of a webhook that was removed") && strings.Contains(f.Log.String(), acme.MerchantID)
 	})
 }
 
@@ -129,23 +131,23 @@ func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
-	id := f.event(t, acme.MerchantID)
-	record := tag(7) + "event:" + id
-	if err := f.redis(t).HSet(t.Context(), record, "k", "session.refunded").Err(); err != nil {
+	acme := f.EndpointAt(shop.URL, 7)
+	id := f.Event(t, acme.MerchantID)
+	record := storetest.TagOf(7) + "event:" + id
+	if err := f.Redis(t).HSet(t.Context(), record, "k", "session.refunded").Err(); err != nil {
 		t.Fatal(err)
 	}
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
-	f.awaitBacklog(t, 7, outbox.Backlog{Due: 1})
+	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
-	if err := f.redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
+	if err := f.Redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
 		t.Fatal(err)
 	}
-	f.makeDue(t, 7, id)
+	f.MakeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -153,31 +155,31 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 
 func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
 	f := newFixture(t)
-	id := f.event(t, newMerchantID(7))
-	if err := f.redis(t).Del(t.Context(), tag(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
+	id := f.Event(t, fixture.NewMerchantID(7))
+	if err := f.Redis(t).Del(t.Context(), storetest.TagOf(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
 		t.Fatal(err)
 	}
 	d := f.dispatcher(t)
 	start(t, d)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
-	eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	fixture.Eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
 }
 
 func TestEventsWaitForTheSigningSecret(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	signed := acme
 	acme.Secrets = nil
-	f.index.put(acme)
-	id := f.event(t, acme.MerchantID)
+	f.Index.Put(acme)
+	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
+	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts without a signature", n)
 	}
-	f.index.put(signed)
+	f.Index.Put(signed)
 	if seen := shop.await(t, 1); seen[0].ID != id || !seen[0].Verified {
 		t.Errorf("saw %+v, want %s", seen[0], id)
 	}
@@ -243,17 +245,17 @@ type senderFunc func() delivery.Result
 func (s senderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
 
 // leaseAll leases what is due.
-func (f fixture) leaseAll(t *testing.T, d *dispatcher) {
+func (f testFixture) leaseAll(t *testing.T, d *testDispatcher) {
 	t.Helper()
 	for more := true; more; {
 		var err error
 		more, err = d.lease(t.Context(), 7)
-		must(t, err)
+		fixture.Must(t, err)
 	}
 }
 
 // backlog queues copies of an event of the merchant, an hour old, all of them due.
-func (f fixture) backlog(t *testing.T, merchantID string, events int) {
+func (f testFixture) backlog(t *testing.T, merchantID string, events int) {
 	t.Helper()
 	const script = `
 local fields = redis.call('HGETALL', KEYS[1])
@@ -264,16 +266,16 @@ for i = 1, ARGV[2] do
 end
 redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
 return 1`
-	bucket, id := tag(session.BucketOf(merchantID)), f.event(t, merchantID)
+	bucket, id := storetest.TagOf(session.BucketOf(merchantID)), f.Event(t, merchantID)
 	f.setOld(t, id)
-	must(t, f.redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
+	fixture.Must(t, f.Redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
 }
 
 // An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched
 // until the breaker allows an attempt.
 func TestLease_OpenBreaker(t *testing.T) {
 	f := newFixture(t)
-	acme := f.endpointAt("https://shop.example", 7)
+	acme := f.EndpointAt("https://shop.example", 7)
 	const waiting = 100_000
 	f.backlog(t, acme.MerchantID, waiting)
 	d := f.dispatcher(t)
@@ -294,38 +296,38 @@ func TestLease_OpenBreaker(t *testing.T) {
 		return f.calls(t, "zrem") - before
 	}
 	touched()
-	eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
-	eventually(t, "the events that were leased wait in Redis", func() bool {
+	fixture.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
+	fixture.Eventually(t, "the events that were leased wait in Redis", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= jobsPerAttempt-breakerThreshold
 	})
 	const seconds = 60
 	for second := range seconds {
-		f.event(t, acme.MerchantID)
-		if due := f.redis(t).ZScore(t.Context(), tag(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {
+		f.Event(t, acme.MerchantID)
+		if due := f.Redis(t).ZScore(t.Context(), storetest.TagOf(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {
 			t.Fatalf("second %d: the new event is due at %.0f", second, due)
 		}
 		if n := touched(); n != 0 {
 			t.Fatalf("second %d: %d events were leased", second, n)
 		}
 	}
-	if n := f.redis(t).ZCard(t.Context(), tag(7)+"queue").Val(); n != waiting+seconds {
+	if n := f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val(); n != waiting+seconds {
 		t.Errorf("%d events wait, want %d", n, waiting+seconds)
 	}
 
 	clock = clock.Add(maxOpen)
-	f.event(t, acme.MerchantID)
+	f.Event(t, acme.MerchantID)
 	const leasedAndPutOff = 2
 	if n := touched(); n == 0 || n > leasedAndPutOff*2*leaseBatch {
 		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
 	}
-	eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
+	fixture.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
 	d.queues.close(t.Context())
 }
 
 // One dispatcher has no egress: its breakers are open. The other one gets each event at once, however often the first one asks.
 func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 	f := newFixture(t)
-	acme := f.endpointAt("https://shop.example", 7)
+	acme := f.EndpointAt("https://shop.example", 7)
 	isolated, d := f.dispatcher(t), f.dispatcher(t)
 	var attempts, delivered atomic.Int64
 	isolated.sender = senderFunc(func() delivery.Result {
@@ -339,21 +341,21 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 	isolated.now = func() time.Time { return noon } // its breaker stays open
 	isolated.prepare()
 	d.prepare()
-	eventually(t, "its breaker is open", func() bool {
-		f.event(t, acme.MerchantID)
+	fixture.Eventually(t, "its breaker is open", func() bool {
+		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
 		return attempts.Load() == breakerThreshold && isolated.queues.attemptsInFlight() == 0
 	})
-	eventually(t, "the other one has delivered what was deferred", func() bool {
+	fixture.Eventually(t, "the other one has delivered what was deferred", func() bool {
 		f.leaseAll(t, d)
-		return f.redis(t).ZCard(t.Context(), tag(7)+"queue").Val() == 0
+		return f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val() == 0
 	})
 	for n := range 20 {
 		before := delivered.Load()
-		f.event(t, acme.MerchantID)
+		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
 		f.leaseAll(t, d)
-		eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
+		fixture.Eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
 		if delivered.Load() != before+1 {
 			t.Fatalf("event %d was not leased", n)
 		}
@@ -367,19 +369,19 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 func TestLease_UnreadableEndpoint(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	const events = 5
 	for range events {
-		f.event(t, acme.MerchantID)
+		f.Event(t, acme.MerchantID)
 	}
-	must(t, f.redis(t).HSet(t.Context(), tag(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
+	fixture.Must(t, f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
 	d := f.dispatcher(t)
 	start(t, d)
-	eventually(t, "they are deferred", func() bool {
+	fixture.Eventually(t, "they are deferred", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnreadable)) >= events
 	})
-	f.awaitBacklog(t, 7, outbox.Backlog{Due: events})
-	f.moved(acme, "resumed")
-	f.event(t, acme.MerchantID)
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: events})
+	f.Moved(acme, "resumed")
+	f.Event(t, acme.MerchantID)
 	shop.await(t, 1)
 }

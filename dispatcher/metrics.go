@@ -26,9 +26,8 @@ type metrics struct {
 	expiredSessions   prometheus.Counter
 	expiryLag         prometheus.Histogram
 
-	dueEvents, deadLetters, disabledEndpoints prometheus.Gauge
-	overdueEvent, overdueSession              prometheus.Gauge
-	unhealthyEndpoints                        *prometheus.GaugeVec
+	dueEvents, deadLetters       prometheus.Gauge
+	overdueEvent, overdueSession prometheus.Gauge
 
 	registerInFlight func(func() int)
 	registerDropped  func(func() int64)
@@ -71,12 +70,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		leasesLost:        counter("leases_lost_total", "Events whose lease ended, so that another dispatcher took them, before this one had finished."),
 		dueEvents:         gauge("due_events", "Events in Redis that wait for delivery, now or later, also those of test mode."),
 		deadLetters:       gauge("dead_letters", "Dead letters in Redis."),
-		disabledEndpoints: gauge("endpoints_disabled", "Disabled endpoints, which get no events."),
-		unhealthyEndpoints: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "endpoints_unhealthy",
-			Help: "Endpoints that fail or are disabled, by reason of the condition WebhookHealthy.",
-		}, []string{"reason"}),
-		overdueEvent: gauge("overdue_seconds", "How long the oldest due event has waited for a dispatcher; 0: no event is due."),
+		overdueEvent:      gauge("overdue_seconds", "How long the oldest due event has waited for a dispatcher; 0: no event is due."),
 		overdueSession: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "session", Name: "overdue_seconds",
 			Help: "How long the oldest pending session is past its expiry; 0: none is.",
@@ -119,21 +113,12 @@ func (m *metrics) initialize() {
 	for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 		m.testEvents.WithLabelValues(outcome)
 	}
-	m.unhealthy(nil)
 	m.expiredEvents(0)
 	for _, kind := range outbox.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}
 	}
-}
-
-// unhealthy sets the gauges of endpoints, given their numbers by reason.
-func (m *metrics) unhealthy(counts map[string]int) {
-	for _, reason := range unhealthyReasons() {
-		m.unhealthyEndpoints.WithLabelValues(reason).Set(float64(counts[reason]))
-	}
-	m.disabledEndpoints.Set(float64(counts[reasonEndpointGone] + counts[reasonEndpointDisabled]))
 }
 
 // failureReasons are those of attempts that may be the last.

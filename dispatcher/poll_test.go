@@ -12,21 +12,22 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // calls is how often Redis has run a command.
-func (f fixture) calls(t *testing.T, command string) int {
+func (f testFixture) calls(t *testing.T, command string) int {
 	t.Helper()
-	statistics, err := f.redis(t).Info(t.Context(), "commandstats").Result()
-	must(t, err)
+	statistics, err := f.Redis(t).Info(t.Context(), "commandstats").Result()
+	fixture.Must(t, err)
 	for line := range strings.Lines(statistics) {
 		if rest, found := strings.CutPrefix(line, "cmdstat_"+command+":calls="); found {
 			var calls int
 			_, err := fmt.Sscanf(rest, "%d,", &calls)
-			must(t, err)
+			fixture.Must(t, err)
 			return calls
 		}
 	}
@@ -36,11 +37,11 @@ func (f fixture) calls(t *testing.T, command string) int {
 // Leases and sweeps begin with a ZRANGEBYSCORE: at rest there are none, however often a dispatcher polls.
 func TestADispatcherAtRestOnlyPolls(t *testing.T) {
 	f := newFixture(t)
-	acme := f.endpointAt("http://127.0.0.1:1", 7)
-	f.create(t, acme.MerchantID, nil)
+	acme := f.EndpointAt("http://127.0.0.1:1", 7)
+	f.Create(t, acme.MerchantID, nil)
 	start(t, f.dispatcher(t))
 	const polls, zsets = 5, 2 * session.Buckets
-	eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
+	fixture.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore"); n != 0 {
 		t.Errorf("%d leases and sweeps, with nothing due", n)
 	}
@@ -49,9 +50,9 @@ func TestADispatcherAtRestOnlyPolls(t *testing.T) {
 // A merchant whose breaker is open has an event due all the time. Each poll leases its bucket once, in case that others have one too.
 func TestPoll_OpenBreaker(t *testing.T) {
 	f := newFixture(t)
-	acme := f.endpointAt("https://shop.example", 7)
+	acme := f.EndpointAt("https://shop.example", 7)
 	for range breakerThreshold + 1 {
-		f.event(t, acme.MerchantID)
+		f.Event(t, acme.MerchantID)
 	}
 	d := f.dispatcher(t)
 	d.sender = senderFunc(func() delivery.Result {
@@ -59,12 +60,12 @@ func TestPoll_OpenBreaker(t *testing.T) {
 	})
 	d.now = func() time.Time { return noon } // the breaker stays open
 	start(t, d)
-	eventually(t, "its breaker is open", func() bool {
+	fixture.Eventually(t, "its breaker is open", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) > 0 && d.queues.attemptsInFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
 	leases, before := f.calls(t, "zrangebyscore"), f.calls(t, "zrange")
-	eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
+	fixture.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore") - leases; n < 1 || n > polls+2 {
 		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polls)
 	}
@@ -75,10 +76,10 @@ func TestEveryBucketIsSwept(t *testing.T) {
 	f := newFixture(t)
 	start(t, f.dispatcher(t))
 	for i := range session.Buckets {
-		f.create(t, newMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+		f.Create(t, fixture.NewMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
 	}
-	eventually(t, "all of them are expired and nothing waits", func() bool {
-		keys, err := f.redis(t).Keys(t.Context(), "{b??}:expiry").Result()
+	fixture.Eventually(t, "all of them are expired and nothing waits", func() bool {
+		keys, err := f.Redis(t).Keys(t.Context(), "{b??}:expiry").Result()
 		return err == nil && len(keys) == 0
 	})
 }
@@ -86,14 +87,14 @@ func TestEveryBucketIsSwept(t *testing.T) {
 func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	start(t, d)
-	created := f.create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
-	if seen := shop.await(t, 1); seen[0].ID != endedEvent(created.ID) {
+	created := f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+	if seen := shop.await(t, 1); seen[0].ID != fixture.EndedEvent(created.ID) {
 		t.Errorf("saw %+v", seen[0])
 	}
-	f.awaitBacklog(t, 7, outbox.Backlog{})
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if got := testutil.ToFloat64(d.metrics.expiredSessions); got != 1 {
 		t.Errorf("counted %v expired sessions", got)
 	}
@@ -119,17 +120,17 @@ func (i *slowIndex) Endpoint(merchantID string) endpoints.Endpoint {
 func TestASlowBucketDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
-	slow, acme := f.endpointAt(shop.URL, 7), f.endpointAt(shop.URL, 8)
+	slow, acme := f.EndpointAt(shop.URL, 7), f.EndpointAt(shop.URL, 8)
 	d := f.dispatcher(t)
-	index := &slowIndex{index: f.index, merchantID: slow.MerchantID, released: make(chan struct{})}
+	index := &slowIndex{index: f.Index, merchantID: slow.MerchantID, released: make(chan struct{})}
 	d.index = index
-	f.event(t, slow.MerchantID)
+	f.Event(t, slow.MerchantID)
 	start(t, d)
 	t.Cleanup(func() { close(index.released) }) // before the dispatcher is stopped
-	eventually(t, "the slow bucket is leased", func() bool { return index.leases.Load() == 1 })
+	fixture.Eventually(t, "the slow bucket is leased", func() bool { return index.leases.Load() == 1 })
 	for n := range 3 {
-		f.event(t, slow.MerchantID)
-		id := f.event(t, acme.MerchantID)
+		f.Event(t, slow.MerchantID)
+		id := f.Event(t, acme.MerchantID)
 		if seen := shop.await(t, n+1); seen[n].ID != id {
 			t.Errorf("saw %s, want %s", seen[n].ID, id)
 		}

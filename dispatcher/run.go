@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
@@ -46,28 +48,37 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler())) // for warnings of the API server
-	reporter, err := newKubeReporter(r.Cluster, identity, options.CredentialsNamespace)
+	writer, err := status.NewKubeWriter(r.Cluster, identity, options.CredentialsNamespace)
 	if err != nil {
 		return err
 	}
-	rotations, changes := newRotations(), newChanges()
+	rotations, changes := newRotations(), status.NewChanges()
 	index := endpoints.New(endpoints.Options{
-		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.add, Now: time.Now,
+		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add, Now: time.Now,
 	})
 	d := &dispatcher{
 		deliverer: &deliverer{
 			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: time.Now,
 			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 		},
-		store: sessions, index: index, reporter: reporter, rotations: rotations, changes: changes, identity: identity,
+		store: sessions, index: index, rotations: rotations, identity: identity,
 	}
+	reporter := status.New(status.Options{
+		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
+		LastUseInterval: options.LastUseInterval, Log: d.log, Registerer: r.Registry, Now: time.Now,
+	})
 	return r.Serve(ctx, role.Service{
 		Age: index.Age, MaxAge: store.OverrideLifetime,
 		Background: []func(context.Context){func(ctx context.Context) {
 			index.Watch(ctx, r.Kube.CoreV1().RESTClient(), options.CredentialsNamespace)
 		}},
 		Sync: role.Closed(index.Synced()), // it could not decide about an event before
-		Work: d.run,
+		Work: func(ctx context.Context) error {
+			var reporting sync.WaitGroup
+			reporting.Go(func() { reporter.Run(ctx) })
+			defer reporting.Wait()
+			return d.run(ctx)
+		},
 	})
 }
 

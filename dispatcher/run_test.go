@@ -16,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
@@ -30,21 +31,21 @@ type launched struct {
 	ended chan error
 }
 
-func (f fixture) launch(t *testing.T, c cluster, change ...func(*Options)) launched {
+func (f testFixture) launch(t *testing.T, c fixture.Cluster, change ...func(*Options)) launched {
 	t.Helper()
 	proxy, err := kubeproxy.Start(sharedConfig)
-	must(t, err)
+	fixture.Must(t, err)
 	t.Cleanup(proxy.Close)
 	port, err := freeport.Choose()
-	must(t, err)
+	fixture.Must(t, err)
 	options := DefaultOptions()
-	options.CredentialsNamespace = c.namespace
+	options.CredentialsNamespace = c.Namespace
 	options.Kubeconfig, err = proxy.Kubeconfig(t.TempDir(), "dispatcher")
-	must(t, err)
-	options.RedisURL = f.server.URL()
+	fixture.Must(t, err)
+	options.RedisURL = f.Server.URL()
 	options.Ops.Address = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 	options.AllowHTTP, options.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	options.Log = slog.New(slog.NewTextHandler(f.log, nil))
+	options.Log = slog.New(slog.NewTextHandler(f.Log, nil))
 	for _, change := range change {
 		change(&options)
 	}
@@ -73,35 +74,35 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
-	must(t, err)
+	fixture.Must(t, err)
 	return answer.StatusCode, string(body)
 }
 
 func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
-	f, c := newFixture(t), newCluster(t)
+	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
 	shop := newReceiver(t, always(http.StatusOK))
-	acme := c.merchant(t, "acme", shop.URL)
-	c.publish(t, acme)
-	id := f.event(t, published.ID(acme.UID))
+	acme := c.Merchant(t, "acme", shop.URL)
+	c.Publish(t, acme)
+	id := f.Event(t, published.ID(acme.UID))
 	bucket := session.BucketOf(published.ID(acme.UID))
 
 	l := f.launch(t, c)
-	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	fixture.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	if status, body := l.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "syncing") {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
-	if backlog, err := f.outbox.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
+	if backlog, err := f.Outbox.Backlog(t.Context(), bucket); err != nil || backlog.Due != 1 {
 		t.Errorf("the backlog is %+v, %v", backlog, err)
 	}
-	if f.leasedTo(t, bucket, id) {
+	if f.LeasedTo(t, bucket, id) {
 		t.Error("it took an event that it could not place")
 	}
 	l.proxy.Mend()
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
-	eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
-	eventually(t, "it counts", func() bool {
+	fixture.Eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
+	fixture.Eventually(t, "it counts", func() bool {
 		_, metrics := l.get(t, "/metrics")
 		return strings.Contains(metrics, `merchant_operator_webhook_attempts_total{result="delivered"} 1`) &&
 			strings.Contains(metrics, `merchant_operator_webhook_events_total{kind="session.cancelled",outcome="delivered"} 1`)
@@ -111,30 +112,30 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	for _, secret := range []string{"whsec_", shop.URL} {
-		if strings.Contains(f.log.String(), secret) {
+		if strings.Contains(f.Log.String(), secret) {
 			t.Errorf("the log holds %s", secret)
 		}
 	}
 }
 
 func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
-	f, c := newFixture(t), newCluster(t)
+	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
 	shop := newReceiver(t, always(http.StatusGone))
-	acme := c.merchant(t, "acme", shop.URL)
-	c.publish(t, acme)
-	f.event(t, published.ID(acme.UID))
+	acme := c.Merchant(t, "acme", shop.URL)
+	c.Publish(t, acme)
+	f.Event(t, published.ID(acme.UID))
 	f.launch(t, c).proxy.Mend()
-	eventually(t, "the Merchant says so", func() bool {
-		condition := c.conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
+	fixture.Eventually(t, "the Merchant says so", func() bool {
+		condition := c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
 	})
-	eventually(t, "an event says so", func() bool { return len(c.events(t)) == 1 })
+	fixture.Eventually(t, "an event says so", func() bool { return len(c.Events(t)) == 1 })
 }
 
 func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
-	f, c := newFixture(t), newCluster(t)
+	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
 	l := f.launch(t, c)
-	eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	fixture.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	l.stop()
 	if err := <-l.ended; err != nil {
 		t.Errorf("Run: %v", err)
@@ -142,7 +143,7 @@ func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
 }
 
 func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
-	f, c := newFixture(t), newCluster(t)
+	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
@@ -160,7 +161,7 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Run: %v, want it to say %q", err, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(fixture.Patience):
 			t.Fatalf("Run did not end, and should say %q", want)
 		}
 	}

@@ -7,20 +7,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // testSession creates a test session of the merchant.
-func (f fixture) testSession(t *testing.T, merchantID string, amountCents int64) session.Session {
+func (f testFixture) testSession(t *testing.T, merchantID string, amountCents int64) session.Session {
 	t.Helper()
-	asks := admissionOf(merchantID)
+	asks := fixture.Admission(merchantID)
 	asks.TestMode = true
-	_, created, err := f.store.CreateSession(t.Context(), asks, store.NewSession{
-		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: amountCents}, Lifetime: patience,
+	_, created, err := f.Store.CreateSession(t.Context(), asks, store.NewSession{
+		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: amountCents}, Lifetime: fixture.Patience,
 	})
-	must(t, err)
+	fixture.Must(t, err)
 	return created.Session
 }
 
@@ -28,14 +29,14 @@ func (f fixture) testSession(t *testing.T, merchantID string, amountCents int64)
 func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusNoContent))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	created := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	seen := shop.await(t, 1)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
-	must(t, stop())
-	if body := seen[0].Body; seen[0].ID != endedEvent(created.ID) || !seen[0].Verified ||
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	fixture.Must(t, stop())
+	if body := seen[0].Body; seen[0].ID != fixture.EndedEvent(created.ID) || !seen[0].Verified ||
 		!strings.HasPrefix(body, `{"type":"session.completed","livemode":false,`) || !strings.Contains(body, `"sessionId":"ps_test`) {
 		t.Errorf("the event is %+v", seen[0])
 	}
@@ -49,17 +50,17 @@ func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
 func TestAnEndpointThatRefusesTests(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusGone))
-	acme := f.endpointAt(shop.URL, 7)
+	acme := f.EndpointAt(shop.URL, 7)
 	failing := newReceiver(t, always(http.StatusInternalServerError))
-	globex := f.endpointAt(failing.URL, 7)
+	globex := f.EndpointAt(failing.URL, 7)
 	f.testSession(t, acme.MerchantID, session.TestAmountFails)
 	f.testSession(t, globex.MerchantID, session.TestAmountFails)
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	failing.await(t, 4) // as many as the schedule has entries
 	shop.await(t, 1)
-	f.awaitBacklog(t, 7, outbox.Backlog{})
-	must(t, stop())
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	fixture.Must(t, stop())
 	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDead)); got != 2 {
 		t.Errorf("gave up %v events of test mode, want 2", got)
 	}
@@ -67,7 +68,7 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 }
 
 // wantNothingLive fails the test if a live figure or the state of an endpoint knows of tests.
-func (f fixture) wantNothingLive(t *testing.T, d *dispatcher, merchantIDs ...string) {
+func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantIDs ...string) {
 	t.Helper()
 	for _, kind := range outbox.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
@@ -85,8 +86,8 @@ func (f fixture) wantNothingLive(t *testing.T, d *dispatcher, merchantIDs ...str
 			t.Errorf("counted %v %s", counter, name)
 		}
 	}
-	states, err := f.outbox.Endpoints(t.Context(), 7, merchantIDs...)
-	must(t, err)
+	states, err := f.Outbox.Endpoints(t.Context(), 7, merchantIDs...)
+	fixture.Must(t, err)
 	for _, state := range states.States {
 		if state != (outbox.EndpointState{MerchantID: state.MerchantID}) {
 			t.Errorf("the endpoint is %+v", state)

@@ -1,8 +1,9 @@
-package dispatcher
+package status
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
@@ -33,14 +35,15 @@ const (
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
-// kubeReporter writes the status of Merchants and creates events, and publishes last uses of keys.
-type kubeReporter struct {
+// KubeWriter writes the status of Merchants and creates events, and publishes last uses of keys.
+type KubeWriter struct {
 	client    client.Client
 	identity  string // of this dispatcher, in events
 	namespace string // of published objects
 }
 
-func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeReporter, error) {
+// NewKubeWriter returns a KubeWriter. The identity names this dispatcher in events, the namespace has the published objects.
+func NewKubeWriter(cluster *rest.Config, identity, namespace string) (*KubeWriter, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -51,12 +54,12 @@ func newKubeReporter(cluster *rest.Config, identity, namespace string) (*kubeRep
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	return &kubeReporter{kube, identity, namespace}, nil
+	return &KubeWriter{kube, identity, namespace}, nil
 }
 
 // Report may be repeated, also by another dispatcher: the status stays as it is, and there is one event. The error is
-// errMerchantGone if the Merchant does not exist any more.
-func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, made report) error {
+// ErrMerchantGone if the Merchant does not exist any more.
+func (r *KubeWriter) Report(ctx context.Context, endpoint endpoints.Endpoint, report Report) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	merchant, err := r.sameMerchant(ctx, endpoint)
@@ -64,26 +67,26 @@ func (r *kubeReporter) Report(ctx context.Context, endpoint endpoints.Endpoint, 
 		return err
 	}
 	// The event goes first: between a status and the note of it in Redis, the endpoint's health may change again.
-	if made.eventType != "" && endpoint.URL != "" {
-		if err := r.client.Create(ctx, r.event(endpoint, made)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if report.EventType != "" && endpoint.URL != "" {
+		if err := r.client.Create(ctx, r.event(endpoint, report)); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create an event: %w", err)
 		}
 	}
-	if err := r.applyStatus(ctx, merchant, fieldOwner, statusOf(made)); err != nil || endpoint.URL != "" {
+	if err := r.applyStatus(ctx, merchant, fieldOwner, newMerchantStatus(report)); err != nil || endpoint.URL != "" {
 		return err
 	}
 	return r.reportTest(ctx, endpoint, v1alpha1ac.MerchantStatus()) // nothing is left of the webhook
 }
 
 // ReportTest says in the status that the event of a test was queued. Errors are those of Report.
-func (r *kubeReporter) ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error {
+func (r *KubeWriter) ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	webhook := v1alpha1ac.WebhookStatus().WithObservedTestTrigger(endpoint.TestTrigger)
 	return r.reportTest(ctx, endpoint, v1alpha1ac.MerchantStatus().WithWebhook(webhook))
 }
 
-func (r *kubeReporter) reportTest(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1ac.MerchantStatusApplyConfiguration) error {
+func (r *KubeWriter) reportTest(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1ac.MerchantStatusApplyConfiguration) error {
 	merchant, err := r.sameMerchant(ctx, endpoint)
 	if err != nil {
 		return err
@@ -92,7 +95,7 @@ func (r *kubeReporter) reportTest(ctx context.Context, endpoint endpoints.Endpoi
 }
 
 // ReportAllowlist writes the blocked addresses; nil: there are none. Errors are those of Report.
-func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, blocked *v1alpha1.AllowlistStatus) error {
+func (r *KubeWriter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, blocked *v1alpha1.AllowlistStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	merchant, err := r.sameMerchant(ctx, endpoint)
@@ -110,17 +113,17 @@ func (r *kubeReporter) ReportAllowlist(ctx context.Context, endpoint endpoints.E
 	return r.applyStatus(ctx, merchant, allowlistFieldOwner, status)
 }
 
-// statusOf returns the part of the status that dispatchers own.
-func statusOf(made report) *v1alpha1ac.MerchantStatusApplyConfiguration {
+// newMerchantStatus returns the part of the status that dispatchers own.
+func newMerchantStatus(report Report) *v1alpha1ac.MerchantStatusApplyConfiguration {
 	status := v1alpha1ac.MerchantStatus()
-	if made.health == (health{}) {
+	if report.Health == (Health{}) {
 		return status
 	}
-	webhook := v1alpha1ac.WebhookStatus().WithPending(made.state.Pending).WithDead(made.state.Dead)
-	if last := made.state.LastDelivery; !last.IsZero() {
+	webhook := v1alpha1ac.WebhookStatus().WithPending(report.State.Pending).WithDead(report.State.Dead)
+	if last := report.State.LastDelivery; !last.IsZero() {
 		webhook.WithLastDelivery(v1alpha1ac.WebhookDelivery().WithTime(metav1.NewTime(last)))
 	}
-	if last := made.state.LastFailure; !last.Time.IsZero() {
+	if last := report.State.LastFailure; !last.Time.IsZero() {
 		failure := v1alpha1ac.WebhookFailure().WithTime(metav1.NewTime(last.Time)).WithReason(last.Reason)
 		if status := last.Status(); status != 0 {
 			failure.WithStatusCode(status)
@@ -129,13 +132,13 @@ func statusOf(made report) *v1alpha1ac.MerchantStatusApplyConfiguration {
 	}
 	return status.WithWebhook(webhook).WithConditions(metav1ac.Condition().
 		WithType(v1alpha1.WebhookHealthyCondition).
-		WithStatus(made.status).
-		WithReason(made.reason).
-		WithMessage(made.message).
-		WithLastTransitionTime(metav1.NewTime(made.since)))
+		WithStatus(report.Status).
+		WithReason(report.Reason).
+		WithMessage(report.Message).
+		WithLastTransitionTime(metav1.NewTime(report.Since)))
 }
 
-func (r *kubeReporter) applyStatus(
+func (r *KubeWriter) applyStatus(
 	ctx context.Context, merchant *v1alpha1.Merchant, owner client.FieldOwner, status *v1alpha1ac.MerchantStatusApplyConfiguration,
 ) error {
 	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(merchant.ResourceVersion).WithStatus(status)
@@ -145,10 +148,10 @@ func (r *kubeReporter) applyStatus(
 	return nil
 }
 
-// sameMerchant returns the metadata of the endpoint's Merchant, or errMerchantGone, also if another one has its name now.
+// sameMerchant returns the metadata of the endpoint's Merchant, or ErrMerchantGone, also if another one has its name now.
 // The API server ignores a UID in an apply to a custom resource's status, so a patch that only tests the UID goes first.
 // It writes nothing, and needs no right to read Merchants.
-func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
+func (r *KubeWriter) sameMerchant(ctx context.Context, endpoint endpoints.Endpoint) (*v1alpha1.Merchant, error) {
 	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/metadata/uid", "value": string(endpoint.UID)}})
 	if err != nil {
 		return nil, err
@@ -158,7 +161,7 @@ func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endp
 	err = r.client.Status().Patch(ctx, merchant, client.RawPatch(types.JSONPatchType, test))
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-		return nil, errMerchantGone
+		return nil, ErrMerchantGone
 	case err != nil:
 		return nil, fmt.Errorf("find the Merchant: %w", err)
 	}
@@ -166,19 +169,19 @@ func (r *kubeReporter) sameMerchant(ctx context.Context, endpoint endpoints.Endp
 }
 
 // event has a name derived from its content, so that it is created once.
-func (r *kubeReporter) event(endpoint endpoints.Endpoint, made report) *eventsv1.Event {
+func (r *KubeWriter) event(endpoint endpoints.Endpoint, report Report) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: endpoint.Merchant.Namespace,
-			Name:      fmt.Sprintf("%s.%s.%x", endpoint.Merchant.Name, endpoint.MerchantID, made.since.UnixMilli()),
+			Name:      fmt.Sprintf("%s.%s.%x", endpoint.Merchant.Name, endpoint.MerchantID, report.Since.UnixMilli()),
 		},
-		EventTime:           metav1.NewMicroTime(made.since),
+		EventTime:           metav1.NewMicroTime(report.Since),
 		ReportingController: fieldOwner,
 		ReportingInstance:   r.identity,
-		Type:                made.eventType,
-		Reason:              made.reason,
+		Type:                report.EventType,
+		Reason:              report.Reason,
 		Action:              "Deliver",
-		Note:                made.message,
+		Note:                report.Message,
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(),
 			Kind:       "Merchant",
@@ -187,4 +190,38 @@ func (r *kubeReporter) event(endpoint endpoints.Endpoint, made report) *eventsv1
 			UID:        endpoint.UID,
 		},
 	}
+}
+
+// UpdateLastUses writes only the version that merge has changed. There is nothing to do without the ConfigMap, which the
+// operator creates, or if a newer operator has written it.
+func (r *KubeWriter) UpdateLastUses(ctx context.Context, shard int, merge func(map[string]time.Time) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	var configMap corev1.ConfigMap
+	key := client.ObjectKey{Namespace: r.namespace, Name: published.LastUseName(shard)}
+	if err := r.client.Get(ctx, key, &configMap); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	uses, err := published.DecodeLastUses(&configMap)
+	switch {
+	case errors.Is(err, published.ErrNewerVersion):
+		return nil
+	case err != nil:
+		uses = map[string]time.Time{}
+	}
+	if !merge(uses) {
+		return nil
+	}
+	want, err := published.EncodeLastUses(r.namespace, shard, uses)
+	if err != nil {
+		return err
+	}
+	want.UID, want.ResourceVersion = configMap.UID, configMap.ResourceVersion
+	if err := r.client.Update(ctx, want, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", key, err)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package dispatcher
+package status
 
 import (
 	"context"
@@ -25,55 +25,55 @@ const (
 )
 
 // reportBlocked reports changed blocks of some buckets, from what the reports of health leave of the round's budget.
-func (d *dispatcher) reportBlocked(ctx context.Context, pending []outbox.PendingWork, budget *reportBudget) error {
-	buckets := slices.DeleteFunc(beginningAt(d.nextBlocked, pending), func(work outbox.PendingWork) bool { return !work.Blocked })
+func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingWork, budget *reportBudget) error {
+	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingWork) bool { return !work.Blocked })
 	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
-		found, now, err := d.store.Blocked(ctx, work.Bucket)
+		found, now, err := r.store.Blocked(ctx, work.Bucket)
 		if err != nil {
 			return err
 		}
 		for _, blocked := range found {
-			if err := d.reportChangedBlocks(ctx, blocked, now, budget); err != nil {
+			if err := r.reportChangedBlocks(ctx, blocked, now, budget); err != nil {
 				return err
 			}
 		}
 		if budget.left > 0 {
-			d.nextBlocked = work.Bucket + 1 // else it begins here the next time
+			r.nextBlocked = work.Bucket + 1 // else it begins here the next time
 		}
 	}
 	return nil
 }
 
 // reportChangedBlocks reports a merchant's blocked addresses if their blocks are not those that were reported last. The error is of Redis.
-func (d *dispatcher) reportChangedBlocks(ctx context.Context, blocked store.Blocked, now time.Time, budget *reportBudget) error {
-	endpoint := d.index.Endpoint(blocked.MerchantID)
+func (r *Reporter) reportChangedBlocks(ctx context.Context, blocked store.Blocked, now time.Time, budget *reportBudget) error {
+	endpoint := r.index.Endpoint(blocked.MerchantID)
 	switch {
 	case endpoint.State == endpoints.Withdrawn:
-		return d.store.ForgetBlocked(ctx, blocked.MerchantID)
+		return r.store.ForgetBlocked(ctx, blocked.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
 		return nil // perhaps not published yet
 	}
-	status := allowlistStatus(d.index.Allowlist(blocked.MerchantID), blocked)
+	status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
 	if isReported(status, blocked) || budget.left == 0 || !blocked.MayReportChange(now) {
 		return nil
 	}
-	return d.writeBlocked(ctx, endpoint, blocked, status, budget)
+	return r.writeBlocked(ctx, endpoint, blocked, status, budget)
 }
 
 // refreshBlocked reports times and counts of one bucket again that have changed, the oldest report first.
-func (d *dispatcher) refreshBlocked(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
-	found, now, err := d.store.Blocked(ctx, bucket)
+func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
+	found, now, err := r.store.Blocked(ctx, bucket)
 	if err != nil {
 		return err
 	}
 	for _, blocked := range found {
-		endpoint := d.index.Endpoint(blocked.MerchantID)
-		status := allowlistStatus(d.index.Allowlist(blocked.MerchantID), blocked)
+		endpoint := r.index.Endpoint(blocked.MerchantID)
+		status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
 		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, blocked) || // changed blocks are for reportBlocked
 			now.Sub(blocked.ReportedAt) < refreshAge || !seenSince(blocked.ReportedAt, blocked) {
 			continue
 		}
-		if err := d.writeBlocked(ctx, endpoint, blocked, status, budget); err != nil {
+		if err := r.writeBlocked(ctx, endpoint, blocked, status, budget); err != nil {
 			return err
 		}
 	}
@@ -81,24 +81,24 @@ func (d *dispatcher) refreshBlocked(ctx context.Context, bucket session.Bucket, 
 }
 
 // writeBlocked writes the status of a Merchant, and remembers that. The error is of Redis.
-func (d *dispatcher) writeBlocked(
+func (r *Reporter) writeBlocked(
 	ctx context.Context, endpoint endpoints.Endpoint, blocked store.Blocked, status *v1alpha1.AllowlistStatus, budget *reportBudget,
 ) error {
 	budget.spend(false)
-	if !d.updateAllowlist(ctx, endpoint, status) {
+	if !r.updateAllowlist(ctx, endpoint, status) {
 		return nil
 	}
-	return d.store.BlockedReported(ctx, blocked, blocksOf(status))
+	return r.store.BlockedReported(ctx, blocked, blockNames(status))
 }
 
 // updateAllowlist reports whether that needs no repetition.
-func (d *dispatcher) updateAllowlist(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1.AllowlistStatus) bool {
-	err := d.reporter.ReportAllowlist(ctx, endpoint, status)
-	if err == nil || errors.Is(err, errMerchantGone) {
+func (r *Reporter) updateAllowlist(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1.AllowlistStatus) bool {
+	err := r.writer.ReportAllowlist(ctx, endpoint, status)
+	if err == nil || errors.Is(err, ErrMerchantGone) {
 		return true
 	}
 	if ctx.Err() == nil {
-		d.log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		r.log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 	}
 	return false
 }
@@ -127,7 +127,7 @@ func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.Allow
 // isReported reports whether the blocks of the status are those that were reported last.
 func isReported(status *v1alpha1.AllowlistStatus, blocked store.Blocked) bool {
 	nothing := blocked.ReportedAt.IsZero()
-	return blocksOf(status) == blocked.Reported && nothing == (blocked.Reported == "")
+	return blockNames(status) == blocked.Reported && nothing == (blocked.Reported == "")
 }
 
 // seenSince reports whether there was a request from a blocked address after this time.
@@ -135,8 +135,8 @@ func seenSince(since time.Time, blocked store.Blocked) bool {
 	return slices.ContainsFunc(blocked.Blocks, func(block store.BlockedBlock) bool { return block.LastSeen.After(since) })
 }
 
-// blocksOf names the blocks of a status in a fixed order; empty: none.
-func blocksOf(status *v1alpha1.AllowlistStatus) string {
+// blockNames names the blocks of a status in a fixed order; empty: none.
+func blockNames(status *v1alpha1.AllowlistStatus) string {
 	if status == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package dispatcher
+package status
 
 import (
 	"context"
@@ -47,48 +47,48 @@ func (b *reportBudget) spend(countsOnly bool) {
 	}
 }
 
-// report is what a Merchant's status says of its endpoint.
-type report struct {
-	health
-	state outbox.EndpointState
-	// eventType is that of the event beside it; empty: none.
-	eventType string
+// Report is what a Merchant's status says of its endpoint.
+type Report struct {
+	Health
+	State outbox.EndpointState
+	// EventType is that of the event beside it; empty: none.
+	EventType string
 }
 
-// errMerchantGone says that the Merchant of an endpoint does not exist any more.
-var errMerchantGone = errors.New("the Merchant is gone")
+// ErrMerchantGone says that the Merchant of an endpoint does not exist any more.
+var ErrMerchantGone = errors.New("the Merchant is gone")
 
 // reportHealth reports changed health, then changed blocked addresses, and resumes endpoints with a new target. A failed report is repeated later, by
 // this dispatcher or another one: Redis stores what has been reported.
-func (d *dispatcher) reportHealth(ctx context.Context) (more bool, err error) {
-	pending, err := d.pendingWork(ctx)
+func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
+	pending, err := r.pendingWork(ctx)
 	if err != nil {
 		return false, err
 	}
 	budget, unhealthy := &reportBudget{left: changesPerRound, counts: countsPerRound}, map[string]int{}
-	for _, work := range beginningAt(d.nextReport, pending) {
+	for _, work := range beginningAt(r.nextReport, pending) {
 		if !work.Endpoints {
 			continue
 		}
-		found, err := d.outbox.WatchedEndpoints(ctx, work.Bucket)
+		found, err := r.outbox.WatchedEndpoints(ctx, work.Bucket)
 		if err != nil {
 			return false, err
 		}
 		for _, state := range found.States {
-			made, err := d.reportChange(ctx, state, found.Now, budget)
+			health, err := r.reportChange(ctx, state, found.Now, budget)
 			if err != nil {
 				return false, err
 			}
-			if made.status == metav1.ConditionFalse {
-				unhealthy[made.reason]++
+			if health.Status == metav1.ConditionFalse {
+				unhealthy[health.Reason]++
 			}
 		}
 		if !budget.short {
-			d.nextReport = work.Bucket + 1 // else it begins here the next time
+			r.nextReport = work.Bucket + 1 // else it begins here the next time
 		}
 	}
-	d.metrics.unhealthy(unhealthy)
-	return false, d.reportBlocked(ctx, pending, budget)
+	r.metrics.set(unhealthy)
+	return false, r.reportBlocked(ctx, pending, budget)
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
@@ -100,57 +100,57 @@ func beginningAt(bucket session.Bucket, pending []outbox.PendingWork) []outbox.P
 
 // reportChange reports the health of an endpoint if it is not what was reported last, or its counts fell to 0 or rose from it, and
 // returns the health. The error is of Redis.
-func (d *dispatcher) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (health, error) {
-	endpoint := d.index.Endpoint(state.MerchantID)
+func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (Health, error) {
+	endpoint := r.index.Endpoint(state.MerchantID)
 	switch {
 	case state.Target == "": // there is nothing to report of it
-		return health{}, d.outbox.UnwatchEndpoint(ctx, state)
+		return Health{}, r.outbox.UnwatchEndpoint(ctx, state)
 	case endpoint.State == endpoints.Withdrawn:
-		return health{}, d.outbox.ForgetEndpoint(ctx, state.MerchantID)
+		return Health{}, r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
-		return health{}, nil // perhaps not published yet
+		return Health{}, nil // perhaps not published yet
 	case endpoint.URL != "" && state.Target != "" && state.Target != endpoint.Target:
-		if _, err := d.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
-			return health{}, err
+		if _, err := r.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
+			return Health{}, err
 		}
-		d.healthChanged.Set()
-		return health{}, nil
+		r.healthChanged.Set()
+		return Health{}, nil
 	}
-	h := healthOf(endpoint, state, now)
-	countsOnly := h.reason == state.Reported.Reason && endpoint.URL != ""
+	h := newHealth(endpoint, state, now)
+	countsOnly := h.Reason == state.Reported.Reason && endpoint.URL != ""
 	switch {
 	case countsOnly && !state.CountsChanged():
 		if h.healthy() && state.Reported.Pending == 0 {
-			return h, d.outbox.UnwatchEndpoint(ctx, state)
+			return h, r.outbox.UnwatchEndpoint(ctx, state)
 		}
 		return h, nil
-	case countsOnly && h.reason == "", !state.MayReportChange(now), !budget.allows(countsOnly):
+	case countsOnly && h.Reason == "", !state.MayReportChange(now), !budget.allows(countsOnly):
 		return h, nil
 	}
-	return h, d.report(ctx, endpoint, h, state, budget)
+	return h, r.report(ctx, endpoint, h, state, budget)
 }
 
 // refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of blocked addresses.
-func (d *dispatcher) refreshHealth(ctx context.Context) (more bool, err error) {
-	bucket := d.nextRefresh
-	d.nextRefresh = (bucket + 1) % session.Buckets
-	found, err := d.outbox.Endpoints(ctx, bucket, d.index.MerchantIDs(bucket)...)
+func (r *Reporter) refreshHealth(ctx context.Context) (more bool, err error) {
+	bucket := r.nextRefresh
+	r.nextRefresh = (bucket + 1) % session.Buckets
+	found, err := r.outbox.Endpoints(ctx, bucket, r.index.MerchantIDs(bucket)...)
 	if err != nil {
 		return false, err
 	}
 	slices.SortFunc(found.States, func(a, b outbox.EndpointState) int { return a.Reported.At.Compare(b.Reported.At) })
 	budget := &reportBudget{left: refreshesPerRound}
 	for _, state := range found.States {
-		endpoint := d.index.Endpoint(state.MerchantID)
-		h := healthOf(endpoint, state, found.Now)
-		if budget.left == 0 || h.reason == "" || h.reason != state.Reported.Reason || !outdated(state, found.Now) {
+		endpoint := r.index.Endpoint(state.MerchantID)
+		h := newHealth(endpoint, state, found.Now)
+		if budget.left == 0 || h.Reason == "" || h.Reason != state.Reported.Reason || !outdated(state, found.Now) {
 			continue // a changed reason is for reportHealth
 		}
-		if err := d.report(ctx, endpoint, h, state, budget); err != nil {
+		if err := r.report(ctx, endpoint, h, state, budget); err != nil {
 			return false, err
 		}
 	}
-	return false, d.refreshBlocked(ctx, bucket, budget)
+	return false, r.refreshBlocked(ctx, bucket, budget)
 }
 
 func outdated(state outbox.EndpointState, now time.Time) bool {
@@ -160,43 +160,43 @@ func outdated(state outbox.EndpointState, now time.Time) bool {
 }
 
 // report writes the health of an endpoint into its Merchant's status, and remembers that. The error is of Redis.
-func (d *dispatcher) report(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState, budget *reportBudget) error {
-	if h.reason != "" || state.Reported.Reason != "" {
-		budget.spend(h.reason == state.Reported.Reason)
-		if !d.updateStatus(ctx, endpoint, h, state) {
+func (r *Reporter) report(ctx context.Context, endpoint endpoints.Endpoint, h Health, state outbox.EndpointState, budget *reportBudget) error {
+	if h.Reason != "" || state.Reported.Reason != "" {
+		budget.spend(h.Reason == state.Reported.Reason)
+		if !r.updateStatus(ctx, endpoint, h, state) {
 			return nil
 		}
 	}
 	if endpoint.URL == "" {
-		return d.outbox.ForgetEndpoint(ctx, state.MerchantID)
+		return r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	}
-	return d.outbox.EndpointReported(ctx, state, h.reason, h.healthy())
+	return r.outbox.EndpointReported(ctx, state, h.Reason, h.healthy())
 }
 
 // updateStatus reports whether that needs no repetition.
-func (d *dispatcher) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h health, state outbox.EndpointState) bool {
-	err := d.reporter.Report(ctx, endpoint, report{h, state, h.eventType(state)})
+func (r *Reporter) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) bool {
+	err := r.writer.Report(ctx, endpoint, Report{h, state, h.eventType(state)})
 	switch {
-	case errors.Is(err, errMerchantGone):
+	case errors.Is(err, ErrMerchantGone):
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
-		d.log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		r.log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 		return false
-	case h.reason != state.Reported.Reason:
-		d.logHealth(endpoint, h, state)
+	case h.Reason != state.Reported.Reason:
+		r.logHealth(endpoint, h, state)
 	}
 	return true
 }
 
-func (d *dispatcher) logHealth(endpoint endpoints.Endpoint, h health, state outbox.EndpointState) {
-	log := d.log.With("merchant", endpoint.Merchant.String())
-	switch h.status {
+func (r *Reporter) logHealth(endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) {
+	log := r.log.With("merchant", endpoint.Merchant.String())
+	switch h.Status {
 	case metav1.ConditionFalse:
-		log.Warn("webhook is unhealthy", "reason", h.reason, "answer", state.LastFailure.Answer)
+		log.Warn("webhook is unhealthy", "reason", h.Reason, "answer", state.LastFailure.Answer)
 	case metav1.ConditionTrue:
 		log.Info("webhook is healthy")
 	default:
-		log.Info("webhook health is unknown", "reason", h.reason)
+		log.Info("webhook health is unknown", "reason", h.Reason)
 	}
 }

@@ -1,4 +1,4 @@
-package dispatcher
+package status
 
 import (
 	"fmt"
@@ -15,15 +15,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
-// health is the condition WebhookHealthy of a Merchant. The zero health is that of a merchant without a webhook, or whose
+// Health is the condition WebhookHealthy of a Merchant. The zero Health is that of a merchant without a webhook, or whose
 // endpoint got no event yet: it has no condition.
-type health struct {
-	status          metav1.ConditionStatus
-	since           time.Time
-	reason, message string
+type Health struct {
+	Status          metav1.ConditionStatus
+	Since           time.Time
+	Reason, Message string
 }
 
-func (h health) healthy() bool { return h.status == metav1.ConditionTrue }
+func (h Health) healthy() bool { return h.Status == metav1.ConditionTrue }
 
 // Reasons of the condition WebhookHealthy. All but the first three are of an unhealthy endpoint.
 const (
@@ -76,8 +76,8 @@ var messages = map[string]string{
 // unhealthyReasons are those of an unhealthy endpoint, a closed list.
 func unhealthyReasons() []string { return slices.Sorted(maps.Keys(messages)) }
 
-// causeOf returns the reason of a failed attempt in the words of conditions, and whether retrying cannot mend it.
-func causeOf(result delivery.Result) (reason string, permanent bool) {
+// FailureReason returns the reason of a failed attempt in the words of conditions, and whether retrying cannot mend it.
+func FailureReason(result delivery.Result) (reason string, permanent bool) {
 	switch result.Reason {
 	case delivery.ReasonRefusedAddress:
 		return reasonAddressRefused, true
@@ -117,27 +117,27 @@ const (
 	testHint     = " To try the endpoint, change spec.webhook.testTrigger."
 )
 
-// healthOf is pure; now is the time of Redis, as all times of the state.
-func healthOf(endpoint endpoints.Endpoint, state outbox.EndpointState, now time.Time) health {
+// newHealth is pure; now is the time of Redis, as all times of the state.
+func newHealth(endpoint endpoints.Endpoint, state outbox.EndpointState, now time.Time) Health {
 	failure := state.LastFailure
 	switch since := unhealthySince(state, now); {
 	case endpoint.URL == "":
-		return health{}
+		return Health{}
 	case state.Disabled() && state.Cause == outbox.EndpointGone:
-		return health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointGone, messages[reasonEndpointGone] + disabledHint}
+		return Health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointGone, messages[reasonEndpointGone] + disabledHint}
 	case state.Disabled():
-		return health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointDisabled, messages[reasonEndpointDisabled] + disabledHint}
+		return Health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointDisabled, messages[reasonEndpointDisabled] + disabledHint}
 	case !since.IsZero():
 		message := describe(failure) + fmt.Sprintf(retriedHint, state.FailingSince.Format(time.RFC3339))
-		return health{metav1.ConditionFalse, since, failure.Reason, message}
+		return Health{metav1.ConditionFalse, since, failure.Reason, message}
 	case !state.HealthySince.IsZero():
-		return health{metav1.ConditionTrue, state.HealthySince, reasonHealthy, "The endpoint accepts events."}
+		return Health{metav1.ConditionTrue, state.HealthySince, reasonHealthy, "The endpoint accepts events."}
 	case !state.FailingSince.IsZero():
-		return health{metav1.ConditionUnknown, state.FailingSince, reasonRetrying, "No event was accepted yet. " + describe(failure)}
+		return Health{metav1.ConditionUnknown, state.FailingSince, reasonRetrying, "No event was accepted yet. " + describe(failure)}
 	case !state.ChangedAt.IsZero():
-		return health{metav1.ConditionUnknown, state.ChangedAt, reasonEndpointChanged, "No event was sent since the endpoint changed." + testHint}
+		return Health{metav1.ConditionUnknown, state.ChangedAt, reasonEndpointChanged, "No event was sent since the endpoint changed." + testHint}
 	}
-	return health{}
+	return Health{}
 }
 
 // unhealthySince is when an endpoint that fails became unhealthy: at the first failure that retrying cannot mend, or after
@@ -163,11 +163,11 @@ func describe(failure outbox.AttemptFailure) string {
 
 // eventType is the type of the event about a change to this health; empty: there is none. It depends on the state alone, not on
 // what was reported before: which of two dispatchers has reported last, nobody may know.
-func (h health) eventType(state outbox.EndpointState) string {
+func (h Health) eventType(state outbox.EndpointState) string {
 	switch {
-	case h.status == metav1.ConditionFalse:
+	case h.Status == metav1.ConditionFalse:
 		return corev1.EventTypeWarning
-	case !h.since.IsZero() && h.since.Equal(state.RecoveredAt):
+	case !h.Since.IsZero() && h.Since.Equal(state.RecoveredAt):
 		return corev1.EventTypeNormal
 	}
 	return ""

@@ -1,4 +1,4 @@
-package dispatcher
+package status
 
 import (
 	"maps"
@@ -10,65 +10,65 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// lastUseFixture is a dispatcher that publishes into a namespace of a real API server, as often as a test says.
+// lastUseFixture is a reporter that publishes into a namespace of a real API server, as often as a test says.
 type lastUseFixture struct {
-	fixture
-	cluster cluster
-	first   *dispatcher
+	testFixture
+	cluster fixture.Cluster
+	first   *Reporter
 	clock   time.Time
 }
 
 func newLastUseFixture(t *testing.T) *lastUseFixture {
 	t.Helper()
-	f := &lastUseFixture{fixture: newFixture(t), cluster: newCluster(t), clock: time.Now()}
-	f.index.keys = map[string]string{}
+	f := &lastUseFixture{testFixture: newFixture(t), cluster: fixture.NewCluster(t, sharedConfig), clock: time.Now()}
 	f.first = f.another(t)
 	return f
 }
 
-// another returns another dispatcher of the same cluster.
-func (f *lastUseFixture) another(t *testing.T) *dispatcher {
+// another returns another reporter of the same cluster.
+func (f *lastUseFixture) another(t *testing.T) *Reporter {
 	t.Helper()
-	d := f.fixture.dispatcher(t)
-	d.now = func() time.Time { return f.clock }
-	d.prepare()
-	reporter, err := newKubeReporter(sharedConfig, "test-1", f.cluster.namespace)
-	must(t, err)
-	d.reporter = reporter
-	return d
+	r := f.reporter()
+	r.now = func() time.Time { return f.clock }
+	writer, err := NewKubeWriter(sharedConfig, "test-1", f.cluster.Namespace)
+	fixture.Must(t, err)
+	r.writer = writer
+	return r
 }
 
 // operatorRuns creates what the operator creates.
 func (f *lastUseFixture) operatorRuns(t *testing.T) {
 	t.Helper()
 	for shard := range published.LastUseShards {
-		configMap, err := published.EncodeLastUses(f.cluster.namespace, shard, nil)
-		must(t, err)
-		must(t, f.cluster.Create(t.Context(), configMap))
+		configMap, err := published.EncodeLastUses(f.cluster.Namespace, shard, nil)
+		fixture.Must(t, err)
+		fixture.Must(t, f.cluster.Create(t.Context(), configMap))
 	}
 }
 
 // use lets Redis know of a use of the key.
 func (f *lastUseFixture) use(t *testing.T, keyID, merchantID string, at time.Time) {
 	t.Helper()
-	f.index.keys[keyID] = merchantID
-	key := tag(session.BucketOf(merchantID)) + "used:" + keyID
-	must(t, f.redis(t).Set(t.Context(), key, at.UnixMilli(), 0).Err())
+	f.Index.Keys[keyID] = merchantID
+	key := storetest.TagOf(session.BucketOf(merchantID)) + "used:" + keyID
+	fixture.Must(t, f.Redis(t).Set(t.Context(), key, at.UnixMilli(), 0).Err())
 }
 
-// publish lets a dispatcher do one round, and returns what is published by key id.
-func (f *lastUseFixture) publish(t *testing.T, d *dispatcher) map[string]time.Time {
+// publish lets a reporter do one round, and returns what is published by key id.
+func (f *lastUseFixture) publish(t *testing.T, r *Reporter) map[string]time.Time {
 	t.Helper()
-	if more, err := d.publishLastUses(t.Context()); more || err != nil {
+	if more, err := r.publishLastUses(t.Context()); more || err != nil {
 		t.Fatal(more, err)
 	}
 	all := map[string]time.Time{}
 	for shard := range published.LastUseShards {
 		uses, err := published.DecodeLastUses(f.configMap(t, shard))
-		must(t, err)
+		fixture.Must(t, err)
 		maps.Copy(all, uses)
 	}
 	return all
@@ -77,25 +77,25 @@ func (f *lastUseFixture) publish(t *testing.T, d *dispatcher) map[string]time.Ti
 func (f *lastUseFixture) configMap(t *testing.T, shard int) *corev1.ConfigMap {
 	t.Helper()
 	configMap := new(corev1.ConfigMap)
-	must(t, f.cluster.Get(t.Context(), client.ObjectKey{Namespace: f.cluster.namespace, Name: published.LastUseName(shard)}, configMap))
+	fixture.Must(t, f.cluster.Get(t.Context(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: published.LastUseName(shard)}, configMap))
 	return configMap
 }
 
 func TestLastUsesArePublishedInSteps(t *testing.T) {
 	f := newLastUseFixture(t)
-	coffee, books := newMerchantID(3), newMerchantID(60)
+	coffee, books := fixture.NewMerchantID(3), fixture.NewMerchantID(60)
 	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.use(t, "aaaaaaaaaaaa", coffee, used)
 	f.use(t, "bbbbbbbbbbbb", books, used.Add(time.Second))
-	f.index.keys["cccccccccccc"] = books // never used
+	f.Index.Keys["cccccccccccc"] = books // never used
 	if _, err := f.first.publishLastUses(t.Context()); err != nil {
 		t.Fatalf("without the ConfigMaps: %v", err)
 	}
 	f.operatorRuns(t)
 	want := map[string]time.Time{"aaaaaaaaaaaa": used, "bbbbbbbbbbbb": used.Add(time.Second)}
-	expect := func(desc string, d *dispatcher) {
+	expect := func(desc string, r *Reporter) {
 		t.Helper()
-		if diff := cmp.Diff(want, f.publish(t, d)); diff != "" {
+		if diff := cmp.Diff(want, f.publish(t, r)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", desc, diff)
 		}
 	}
@@ -104,7 +104,7 @@ func TestLastUsesArePublishedInSteps(t *testing.T) {
 	version := f.configMap(t, published.LastUseShard("aaaaaaaaaaaa")).ResourceVersion
 	f.use(t, "aaaaaaaaaaaa", coffee, used.Add(published.LastUseStep-time.Second))
 	expect("a use within the step", f.first)
-	expect("another dispatcher", f.another(t))
+	expect("another reporter", f.another(t))
 	if now := f.configMap(t, published.LastUseShard("aaaaaaaaaaaa")).ResourceVersion; now != version {
 		t.Error("a use within the step was written")
 	}
@@ -113,15 +113,15 @@ func TestLastUsesArePublishedInSteps(t *testing.T) {
 	want["aaaaaaaaaaaa"] = used.Add(published.LastUseStep)
 	other := f.another(t)
 	expect("a use after the step", f.first)
-	expect("the same by another dispatcher", other)
+	expect("the same by another reporter", other)
 
-	delete(f.index.keys, "aaaaaaaaaaaa")
+	delete(f.Index.Keys, "aaaaaaaaaaaa")
 	delete(want, "aaaaaaaaaaaa")
 	expect("a key that is gone", f.first)
 
 	f.use(t, "bbbbbbbbbbbb", books, used.Add(3*time.Hour))
 	want["bbbbbbbbbbbb"] = used.Add(3 * time.Hour)
-	expect("a use seen by the other dispatcher", other)
+	expect("a use seen by the other reporter", other)
 	f.use(t, "bbbbbbbbbbbb", books, used.Add(5*time.Hour))
 	want["bbbbbbbbbbbb"] = used.Add(5 * time.Hour)
 	expect("a use seen by the first one, which must not write over what the other wrote", f.first)
@@ -135,10 +135,10 @@ func TestDamagedLastUsesAreReplacedAndNewerOnesLeft(t *testing.T) {
 	spoil := func(text string) {
 		configMap := f.configMap(t, shard)
 		configMap.Data = map[string]string{"uses.json": text}
-		must(t, f.cluster.Update(t.Context(), configMap))
+		fixture.Must(t, f.cluster.Update(t.Context(), configMap))
 	}
 	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	f.use(t, keyID, newMerchantID(3), used)
+	f.use(t, keyID, fixture.NewMerchantID(3), used)
 	const newer = `{"version":2}`
 	spoil(newer)
 	if _, err := f.first.publishLastUses(t.Context()); err != nil || f.configMap(t, shard).Data["uses.json"] != newer {

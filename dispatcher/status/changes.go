@@ -1,0 +1,101 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Changes are the merchants whose endpoint was changed, or is to be tested. Every dispatcher sees each, and what it does
+// about it may be repeated.
+type Changes struct {
+	added loop.Signal
+
+	mu      sync.Mutex
+	pending map[string]bool // by merchant id
+}
+
+// NewChanges returns no Changes.
+func NewChanges() *Changes {
+	return &Changes{added: loop.NewSignal(), pending: map[string]bool{}}
+}
+
+// Add does not wait for Redis, because a watch calls it.
+func (c *Changes) Add(merchantID string) {
+	c.mu.Lock()
+	c.pending[merchantID] = true
+	c.mu.Unlock()
+	c.added.Set()
+}
+
+// take returns the merchants and forgets them.
+func (c *Changes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := slices.Collect(maps.Keys(c.pending))
+	clear(c.pending)
+	return taken
+}
+
+// handleChanges sends the tests and reports the changes that it has seen. What fails is done again later.
+func (r *Reporter) handleChanges(ctx context.Context) (more bool, err error) {
+	var failures []error
+	for _, merchantID := range r.changes.take() {
+		if err := r.handleChange(ctx, merchantID); err != nil {
+			failures = append(failures, err)
+			r.changes.Add(merchantID)
+		}
+	}
+	return false, errors.Join(failures...)
+}
+
+func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
+	endpoint := r.index.Endpoint(merchantID)
+	if endpoint.TestTrigger != "" {
+		if err := r.sendTest(ctx, endpoint); err != nil {
+			return err
+		}
+	}
+	found, err := r.outbox.Endpoints(ctx, session.BucketOf(merchantID), merchantID)
+	if err != nil {
+		return err
+	}
+	for _, state := range found.States {
+		if _, err := r.reportChange(ctx, state, found.Now, &reportBudget{left: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendTest queues the event of a test once, and says so in the Merchant's status. Then the operator publishes the trigger no
+// more, so that not even a dispatcher with another Redis repeats it.
+func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) error {
+	event := outbox.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, r.now())
+	recorded, err := r.outbox.RecordTest(ctx, event)
+	if errors.Is(err, redis.ErrUnavailable) {
+		return err
+	}
+	if err != nil {
+		r.log.Error("could not queue the test of a webhook", "merchant", endpoint.Merchant.String(), "error", err)
+		return nil
+	}
+	if recorded {
+		r.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "eventID", event.ID)
+	}
+	if endpoint.UID == "" {
+		return nil
+	}
+	if err := r.writer.ReportTest(ctx, endpoint); err != nil && !errors.Is(err, ErrMerchantGone) {
+		return err
+	}
+	return nil
+}

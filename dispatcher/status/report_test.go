@@ -1,0 +1,301 @@
+package status
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/await"
+)
+
+// etcd must not pay for traffic: ten thousand deliveries of twenty merchants are twenty reports, with
+// another one for each that had events waiting, and twenty more after ten minutes.
+func TestReportsDoNotGrowWithTraffic(t *testing.T) {
+	f := newFixture(t)
+	const merchants, events = 20, 500
+	all := make([]endpoints.Endpoint, merchants)
+	for i := range all {
+		all[i] = f.EndpointAt("https://shop.example/", session.Bucket(i%4))
+	}
+	start(t, f.reporter())
+	var working sync.WaitGroup
+	for _, endpoint := range all {
+		working.Go(func() {
+			for range events {
+				f.Event(t, endpoint.MerchantID)
+			}
+		})
+	}
+	for bucket := range session.Bucket(4) {
+		working.Go(func() { f.deliver(t, bucket, merchants/4*events) })
+	}
+	working.Wait()
+	f.AwaitUnwatched(t)
+	first := len(f.reports.All())
+	if first < merchants || first > 2*merchants {
+		t.Errorf("%d reports of %d deliveries, want %d, and one more of each of which events were waiting", first, merchants*events, merchants)
+	}
+	again := f.reporter() // not running, so that the test says when
+	refresh := func() {
+		for range session.Buckets {
+			if _, err := again.refreshHealth(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	refresh()
+	if n := len(f.reports.All()); n != first {
+		t.Errorf("%d reports before ten minutes are over, want %d", n, first)
+	}
+	for _, endpoint := range all {
+		f.SetBack(t, endpoint, "reported_at", refreshAge)
+	}
+	refresh()
+	refresh()
+	if n := len(f.reports.All()); n != first+merchants {
+		t.Errorf("%d reports after ten minutes, want %d", n, first+merchants)
+	}
+	for _, endpoint := range all {
+		f.SetBack(t, endpoint, "delivered", 2*refreshAge)
+		f.SetBack(t, endpoint, "reported_at", refreshAge)
+	}
+	refresh()
+	if n := len(f.reports.All()); n != first+merchants {
+		t.Errorf("%d reports without a delivery, want %d", n, first+merchants)
+	}
+}
+
+// deliver delivers this many events of a bucket, some at a time.
+func (f testFixture) deliver(t *testing.T, bucket session.Bucket, events int) {
+	t.Helper()
+	await.Until(t, 4*fixture.Patience, "all is delivered", func() bool {
+		leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 64})
+		for _, lease := range leased.Leases {
+			err = errors.Join(err, f.Outbox.Delivered(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Target))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		events -= len(leased.Leases)
+		return events == 0 || err != nil
+	})
+}
+
+// An endpoint that alternates between 200 and 404 uses up its own budget only.
+func TestAnAlternatingEndpointHasABudget(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("https://shop.example/", 7)
+	r := f.reporter()
+	for n := range 3 * outbox.ReportBurst {
+		f.Event(t, acme.MerchantID)
+		if lease := f.lease(t, 7); n%2 == 0 {
+			fixture.Must(t, f.Outbox.Delivered(t.Context(), lease, acme.Target))
+		} else {
+			fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), lease, outbox.Failure{
+				Details: outbox.Details{Reason: "status_4xx", Answer: "404"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour,
+				Health: reasonRejected, Permanent: true,
+			})))
+		}
+		if _, err := r.reportHealth(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(f.reports.All()); n != outbox.ReportBurst {
+		t.Errorf("%d reports, want %d", n, outbox.ReportBurst)
+	}
+}
+
+// Whatever fails at once, one round of one dispatcher makes a bounded number of reports, and the next ones the rest.
+func TestReportsOfAllMerchantsHaveABudget(t *testing.T) {
+	f := newFixture(t)
+	const merchants = 2*changesPerRound + 5
+	r := f.reporter()
+	for range merchants {
+		f.Disable(t, f.EndpointAt("https://shop.example/", 7))
+	}
+	for round, want := range []int{changesPerRound, 2 * changesPerRound, merchants, merchants} {
+		if _, err := r.reportHealth(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.reports.All()); n != want {
+			t.Errorf("%d reports after round %d, want %d", n, round+1, want)
+		}
+	}
+}
+
+// Counts that changed without a delivery are refreshed too.
+func TestCountsAreRefreshed(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("http://127.0.0.1:1", 7)
+	id := f.Event(t, acme.MerchantID)
+	leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+	fixture.Must(t, err)
+	_, err = f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+	})
+	fixture.Must(t, err)
+	r := f.reporter()
+	if _, err := r.reportHealth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := f.made(t, "Retrying"); first.State.Pending != 0 || first.State.Dead != 1 {
+		t.Errorf("at first: %+v", first.State)
+	}
+	if resent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}}); err != nil || resent.Sent != 1 {
+		t.Fatalf("sent %+v again: %v", resent, err)
+	}
+	f.SetBack(t, acme, "reported_at", refreshAge)
+	f.SetBack(t, acme, "failed", refreshAge)
+	r.nextRefresh = 7
+	if _, err := r.refreshHealth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := f.reports.All()
+	if last := all[len(all)-1]; len(all) != 2 || last.State.Pending != 1 || last.State.Dead != 0 || last.EventType != "" {
+		t.Errorf("%d reports, the last is %+v", len(all), last.State)
+	}
+}
+
+// Whoever read that events were waiting reads that they were delivered.
+func TestReportHealth_PendingEventsDelivered(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("https://shop.example/", 7)
+	r := f.reporter()
+	lease := func() outbox.Lease {
+		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+		fixture.Must(t, err)
+		return leased.Leases[0]
+	}
+	report := func(reports int, pending int64) {
+		t.Helper()
+		for range 2 { // the second time there is nothing more to report
+			fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+		}
+		all := f.reports.All()
+		if len(all) != reports || all[len(all)-1].State.Pending != pending {
+			t.Fatalf("%d reports, the last is %+v", len(all), all[len(all)-1].State)
+		}
+	}
+	f.Event(t, acme.MerchantID)
+	f.Event(t, acme.MerchantID)
+	fixture.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	report(1, 1)
+	fixture.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	report(2, 0)
+	f.Event(t, acme.MerchantID)
+	report(2, 0) // the endpoint is healthy: a moment later it is delivered
+	fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), lease(), outbox.Failure{
+		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+	})))
+	report(3, 1)
+}
+
+// A refresh that finds events waiting is corrected as soon as they are delivered.
+func TestRefreshHealth_PendingEventsDelivered(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("https://shop.example/", 7)
+	r := f.reporter()
+	deliver := func() {
+		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+		fixture.Must(t, err)
+		fixture.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], acme.Target))
+	}
+	f.Event(t, acme.MerchantID)
+	deliver()
+	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	f.Event(t, acme.MerchantID)
+	f.Event(t, acme.MerchantID)
+	deliver()
+	f.SetBack(t, acme, "reported_at", refreshAge)
+	r.nextRefresh = 7
+	fixture.Must(t, fixture.Second(r.refreshHealth(t.Context())))
+	deliver()
+	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	var pending []int64
+	for _, report := range f.reports.All() {
+		pending = append(pending, report.State.Pending)
+	}
+	if !slices.Equal(pending, []int64{0, 1, 0}) {
+		t.Errorf("reported as pending: %v", pending)
+	}
+	f.AwaitUnwatched(t)
+}
+
+// Merchants whose counts change all the time leave room for those whose endpoint breaks.
+func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	const flapping = 3 * changesPerRound
+	for range flapping { // reported as healthy, then with a dead letter
+		endpoint := f.EndpointAt("https://shop.example/", 7)
+		f.Event(t, endpoint.MerchantID)
+		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+		fixture.Must(t, err)
+		fixture.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], endpoint.Target))
+		found, err := f.Outbox.Endpoints(t.Context(), 7, endpoint.MerchantID)
+		fixture.Must(t, err)
+		fixture.Must(t, f.Outbox.EndpointReported(t.Context(), found.States[0], reasonHealthy, true))
+		f.Event(t, endpoint.MerchantID)
+		leased, err = f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
+		fixture.Must(t, err)
+		fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+			Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: endpoint.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+		})))
+	}
+	broken := f.EndpointAt("https://shop.example/", 7)
+	f.Disable(t, broken)
+	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	if n := len(f.reports.All()); n != countsPerRound+1 || f.State(t, broken).Reported.Reason != reasonEndpointGone {
+		t.Errorf("%d reports, of the broken endpoint %q", n, f.State(t, broken).Reported.Reason)
+	}
+	for range flapping/countsPerRound - 1 {
+		fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	}
+	if n := len(f.reports.All()); n != flapping+1 {
+		t.Errorf("%d reports in the end, want %d", n, flapping+1)
+	}
+}
+
+func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("http://127.0.0.1:1", 7)
+	f.Disable(t, acme)
+	f.reports.SetFail(errors.New("the Kubernetes API is away"))
+	start(t, f.reporter())
+	fixture.Eventually(t, "it has tried", func() bool { return len(f.Log.String()) > 0 })
+	f.reports.SetFail(nil)
+	f.awaitReports(t, "EndpointGone")
+	start(t, f.reporter())
+	f.Moved(acme, "resumed")
+	f.awaitReports(t, "EndpointGone", "EndpointChanged") // and none of it again, by the other one or by this one
+}
+
+func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("http://127.0.0.1:1", 7)
+	f.Disable(t, acme)
+	f.reports.SetFail(ErrMerchantGone)
+	start(t, f.reporter())
+	fixture.Eventually(t, "that is done with", func() bool {
+		return f.State(t, acme).Reported.Reason == "EndpointGone"
+	})
+}
+
+func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("http://127.0.0.1:1", 7)
+	f.Disable(t, acme)
+	start(t, f.reporter())
+	f.awaitReports(t, "EndpointGone")
+	removed := acme
+	removed.URL, removed.Target, removed.Secrets = "", "", nil
+	f.Index.Put(removed)
+	f.awaitReports(t, "EndpointGone", "")
+	fixture.Eventually(t, "it is forgotten", func() bool { return f.State(t, acme).Target == "" })
+}

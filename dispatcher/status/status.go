@@ -1,0 +1,109 @@
+// Package status tells the owners of merchants what happens to them, through the Kubernetes API: the health of webhooks, blocked addresses,
+// last uses of keys. It reads what others have left in Redis, and delivers nothing.
+package status
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// Index knows what is published of merchants and keys.
+type Index interface {
+	Endpoint(merchantID string) endpoints.Endpoint
+	MerchantIDs(bucket session.Bucket) []string
+	Allowlist(merchantID string) allowlist.List
+	KeyIDs(bucket session.Bucket) []string
+	HasKey(keyID string) bool
+}
+
+// Writer writes to the Kubernetes API. With ErrMerchantGone the Merchant of an endpoint does not exist any more.
+type Writer interface {
+	// Report writes the health of an endpoint into its Merchant's status.
+	Report(ctx context.Context, endpoint endpoints.Endpoint, report Report) error
+	// ReportTest writes that the test of an endpoint was queued.
+	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
+	// ReportAllowlist writes what the allowlist of an endpoint's merchant has refused.
+	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error
+	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
+	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
+}
+
+// Options of a Reporter; all are required.
+type Options struct {
+	Outbox *outbox.Outbox
+	Store  *store.Store
+	Index  Index
+	Writer Writer
+	// Changes are those that Index has seen.
+	Changes *Changes
+	// HealthChanged starts a report of health at once.
+	HealthChanged loop.Signal
+	// LastUseInterval is the time between two rounds that publish last uses of keys.
+	LastUseInterval time.Duration
+	Log             *loop.Log
+	Registerer      prometheus.Registerer
+	Now             func() time.Time
+}
+
+// Reporter is one of any number that share a Redis: each finds there what the others have reported.
+type Reporter struct {
+	outbox          *outbox.Outbox
+	store           *store.Store
+	index           Index
+	writer          Writer
+	changes         *Changes
+	healthChanged   loop.Signal
+	lastUseInterval time.Duration
+	log             *loop.Log
+	metrics         *metrics
+	now             func() time.Time
+
+	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
+	nextReport, nextBlocked, nextRefresh session.Bucket
+
+	lastUses lastUses
+}
+
+// New returns a Reporter that does not run yet.
+func New(o Options) *Reporter {
+	return &Reporter{
+		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, changes: o.Changes, healthChanged: o.HealthChanged,
+		lastUseInterval: o.LastUseInterval, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
+	}
+}
+
+const (
+	healthInterval  = 2 * time.Second
+	changesInterval = time.Second
+)
+
+// Run reports until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	loop.Run(ctx, r.log,
+		loop.Loop{Interval: healthInterval, Wake: r.healthChanged, Step: r.reportHealth},
+		loop.Loop{Interval: refreshInterval, Step: r.refreshHealth},
+		loop.Loop{Interval: changesInterval, Wake: r.changes.added, Step: r.handleChanges},
+		loop.Loop{Interval: r.lastUseInterval, Step: r.publishLastUses},
+	)
+}
+
+// pendingWork returns the pending work of all buckets. While servers of a Redis Cluster are unavailable it is that of the
+// others.
+func (r *Reporter) pendingWork(ctx context.Context) ([]outbox.PendingWork, error) {
+	pending, err := r.outbox.PendingWork(ctx)
+	if err != nil && len(pending) > 0 && ctx.Err() == nil {
+		r.log.RedisFailed(err)
+		return pending, nil
+	}
+	return pending, err
+}

@@ -1,0 +1,274 @@
+package dispatcher
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
+	"github.com/merchant-operator/merchant-operator/dispatcher/status"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+)
+
+func (f testFixture) awaitReports(t *testing.T, want ...string) {
+	t.Helper()
+	fixture.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
+}
+
+// made returns the last report, which must be of that reason.
+func (f testFixture) made(t *testing.T, reason string) status.Report {
+	t.Helper()
+	var last status.Report
+	fixture.Eventually(t, "the health is "+reason, func() bool {
+		all := f.reports.All()
+		if len(all) > 0 {
+			last = all[len(all)-1]
+		}
+		return last.Reason == reason
+	})
+	return last
+}
+
+func TestAFailureThatRetryingCannotMendIsReportedAtOnce(t *testing.T) {
+	tls := httptest.NewTLSServer(http.NotFoundHandler()) // with a certificate that nobody trusts
+	t.Cleanup(tls.Close)
+	answering := func(status int) string { return newReceiver(t, always(status)).URL }
+	for _, test := range []struct {
+		reason, url string
+		status      int32
+	}{
+		{"AddressRefused", "http://10.255.255.1/hooks", 0},
+		{"URLRefused", "ftp://127.0.0.1/hooks", 0},
+		{"TLSFailed", tls.URL, 0},
+		{"Redirected", answering(http.StatusFound), 302},
+		{"Rejected", answering(http.StatusUnauthorized), 401},
+		{"EndpointGone", answering(http.StatusGone), 410},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			f := newFixture(t)
+			acme := f.EndpointAt(test.url, 7)
+			f.Event(t, acme.MerchantID)
+			d := f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} })
+			start(t, d)
+			made := f.made(t, test.reason)
+			if n := len(f.reports.All()); n != 1 {
+				t.Errorf("%d reports, want 1", n)
+			}
+			if made.Status != metav1.ConditionFalse || made.EventType != corev1.EventTypeWarning || made.Since.IsZero() {
+				t.Errorf("reported %+v", made)
+			}
+			failure := made.State.LastFailure
+			if failure.Reason != test.reason || failure.Status() != test.status || time.Since(failure.Time) > fixture.Patience {
+				t.Errorf("the last failure is %+v", failure)
+			}
+			if strings.Contains(made.Message, "127.0.0.1") || !strings.Contains(made.Message, "spec.webhook") && !strings.Contains(made.Message, "certificate") {
+				t.Errorf("the message is %q", made.Message)
+			}
+			if log := f.Log.String(); !strings.Contains(log, "webhook is unhealthy") || !strings.Contains(log, test.reason) || !strings.Contains(log, acme.Merchant.String()) {
+				t.Errorf("the log is %s", log)
+			}
+			fixture.Eventually(t, "it is counted", func() bool {
+				return d.unhealthyEndpoints(t, test.reason) == 1
+			})
+		})
+	}
+}
+
+func TestOtherFailuresAreReportedAfterFiveMinutes(t *testing.T) {
+	refusing := httptest.NewServer(http.NotFoundHandler())
+	refusing.Close()
+	answering := func(status int) string { return newReceiver(t, always(status)).URL }
+	for reason, url := range map[string]string{
+		"ServerError":      answering(http.StatusInternalServerError),
+		"RetryLater":       answering(http.StatusTooManyRequests),
+		"ConnectionFailed": refusing.URL,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			f := newFixture(t)
+			acme := f.EndpointAt(url, 7)
+			f.Event(t, acme.MerchantID)
+			start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
+			first := f.made(t, "Retrying")
+			if first.Status != metav1.ConditionUnknown || first.EventType != "" || first.State.LastFailure.Reason != reason || first.State.Pending != 1 {
+				t.Errorf("at first: %+v", first)
+			}
+			f.SetBack(t, acme, "since", outbox.UnhealthyAfter)
+			made := f.made(t, reason)
+			if made.Status != metav1.ConditionFalse || made.EventType != corev1.EventTypeWarning {
+				t.Errorf("after five minutes: %+v", made)
+			}
+		})
+	}
+}
+
+func TestAnEndpointRecoversAtTheFirstSuccess(t *testing.T) {
+	f := newFixture(t)
+	var answer atomic.Int32
+	answer.Store(http.StatusOK)
+	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	acme := f.EndpointAt(shop.URL, 7)
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
+	f.Event(t, acme.MerchantID)
+	if first := f.made(t, "Healthy"); first.Status != metav1.ConditionTrue || first.EventType != "" || first.State.LastDelivery.IsZero() {
+		t.Errorf("the first delivery: %+v", first)
+	}
+	answer.Store(http.StatusInternalServerError)
+	f.Event(t, acme.MerchantID)
+	shop.await(t, 2)
+	answer.Store(http.StatusNotFound)
+	f.Event(t, acme.MerchantID)
+	f.made(t, "Rejected")
+	f.awaitReports(t, "Healthy", "Rejected") // and nothing of a failure that could have mended itself
+	answer.Store(http.StatusOK)
+	f.Event(t, acme.MerchantID)
+	made := f.made(t, "Healthy")
+	if made.Status != metav1.ConditionTrue || made.EventType != corev1.EventTypeNormal || !made.State.FailingSince.IsZero() || made.State.LastFailure.Status() != 404 {
+		t.Errorf("the recovery: %+v", made)
+	}
+	if !strings.Contains(f.Log.String(), "webhook is healthy") {
+		t.Errorf("the log is %s", f.Log.String())
+	}
+}
+
+// Two dispatchers that report at once leave nothing in Redis of what they reported.
+func TestARecoveryIsAnEventWhoeverReportedBefore(t *testing.T) {
+	f := newFixture(t)
+	var answer atomic.Int32
+	answer.Store(http.StatusNotFound)
+	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	acme := f.EndpointAt(shop.URL, 7)
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
+	f.Event(t, acme.MerchantID)
+	f.made(t, "Rejected")
+	fixture.Eventually(t, "Redis knows", func() bool { return f.State(t, acme).Reported.Reason == "Rejected" })
+	fixture.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
+	answer.Store(http.StatusOK)
+	f.Event(t, acme.MerchantID)
+	if made := f.made(t, "Healthy"); made.EventType != corev1.EventTypeNormal {
+		t.Errorf("the recovery: %+v", made)
+	}
+}
+
+// Dead letters that were sent again are not shown for another ten minutes, also of an endpoint that was healthy all the time.
+func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
+	f := newFixture(t)
+	var answer atomic.Int32
+	answer.Store(http.StatusInternalServerError)
+	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	acme := f.EndpointAt(shop.URL, 7)
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0} }))
+	id := f.Event(t, acme.MerchantID)
+	f.awaitCounts(t, "the dead letter is shown", 0, 1)
+	answer.Store(http.StatusOK)
+	f.Event(t, acme.MerchantID)
+	f.made(t, "Healthy")
+	f.AwaitUnwatched(t)
+	if resent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}}); err != nil || resent.Sent != 1 {
+		t.Fatalf("sent %+v again: %v", resent, err)
+	}
+	f.awaitCounts(t, "no dead letter is shown", 0, 0)
+	f.AwaitUnwatched(t)
+}
+
+// Restarts and other dispatchers see the same published trigger again, until the operator has seen that it was handled.
+func TestATestOfAWebhookIsSentOnce(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	acme.TestTrigger = "monday"
+	f.Index.Put(acme)
+	f.reports.SetFail(errors.New("the Kubernetes API is away"))
+	first := f.dispatcher(t)
+	stop := start(t, first)
+	first.changes.Add(acme.MerchantID)
+	seen := shop.await(t, 1)
+	if seen[0].Type != "webhook.test" || !seen[0].Verified || seen[0].Body == "" {
+		t.Errorf("got %+v", seen[0])
+	}
+	f.reports.SetFail(nil)
+	fixture.Eventually(t, "it is in the status", func() bool { return slices.Contains(f.reports.Triggers(), "monday") })
+	_ = stop()
+
+	second, third := f.dispatcher(t), f.dispatcher(t)
+	start(t, second)
+	start(t, third)
+	second.changes.Add(acme.MerchantID)
+	third.changes.Add(acme.MerchantID)
+	fixture.Eventually(t, "the others have reported it too", func() bool { return len(f.reports.Triggers()) >= 3 })
+	acme.TestTrigger = "tuesday"
+	f.Index.Put(acme)
+	second.changes.Add(acme.MerchantID)
+	third.changes.Add(acme.MerchantID)
+	shop.await(t, 2)
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	if ids := shop.ids(); len(ids) != 2 || ids[0] == ids[1] {
+		t.Errorf("got %v, want one event for each trigger", ids)
+	}
+}
+
+// A changed or removed webhook shows at once, and not when its turn to be refreshed comes.
+func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	d := f.dispatcher(t)
+	start(t, d)
+	f.Event(t, acme.MerchantID)
+	f.awaitReports(t, "Healthy")
+	fixture.Eventually(t, "it is watched no more", func() bool {
+		found, err := f.Outbox.WatchedEndpoints(t.Context(), 7)
+		return err == nil && len(found.States) == 0
+	})
+	acme = f.Moved(acme, "another")
+	d.changes.Add(acme.MerchantID)
+	f.awaitReports(t, "Healthy", "EndpointChanged")
+	acme.URL, acme.Target, acme.Secrets = "", "", nil
+	f.Index.Put(acme)
+	d.changes.Add(acme.MerchantID)
+	f.awaitReports(t, "Healthy", "EndpointChanged", "")
+}
+
+func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
+	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := c.Merchant(t, "acme", shop.URL)
+	acme.Spec.Webhook.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}
+	acme.Spec.Webhook.TestTrigger = "monday"
+	fixture.Must(t, c.Update(t.Context(), acme))
+	c.Publish(t, acme)
+	f.launch(t, c).proxy.Mend()
+	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != outbox.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
+		t.Errorf("got %+v", seen[0])
+	}
+	fixture.Eventually(t, "the Merchant says so", func() bool {
+		status := c.WebhookStatus(t, acme)
+		return status != nil && status.ObservedTestTrigger == "monday" && status.LastDelivery != nil &&
+			c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition].Reason == "Healthy"
+	})
+	acme.Status.Webhook = c.WebhookStatus(t, acme)
+	if record := published.NewMerchantRecord(acme); record.Webhook.TestTrigger != "" {
+		t.Error("the operator publishes the trigger again")
+	}
+	acme.Spec.Webhook.TestTrigger = "tuesday"
+	if record := published.NewMerchantRecord(acme); record.Webhook.TestTrigger != "tuesday" {
+		t.Error("the operator does not publish the next trigger")
+	}
+}
+
+func (f testFixture) awaitCounts(t *testing.T, what string, pending, dead int64) {
+	t.Helper()
+	fixture.Eventually(t, what, func() bool {
+		all := f.reports.All()
+		return len(all) > 0 && all[len(all)-1].State.Pending == pending && all[len(all)-1].State.Dead == dead
+	})
+}
