@@ -18,21 +18,21 @@ type Log struct {
 func NewLog(log *slog.Logger) *Log { return &Log{Logger: log, last: map[string]time.Time{}} }
 
 // Allow reports whether the message, one of a closed list, was last logged at least an interval ago.
-func (l *Log) Allow(message string, interval time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (log *Log) Allow(message string, interval time.Duration) bool {
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	now := time.Now()
-	if last, logged := l.last[message]; logged && now.Sub(last) < interval {
+	if last, logged := log.last[message]; logged && now.Sub(last) < interval {
 		return false
 	}
-	l.last[message] = now
+	log.last[message] = now
 	return true
 }
 
 // RedisFailed logs an error of Redis, at most every ten seconds.
-func (l *Log) RedisFailed(err error) {
+func (log *Log) RedisFailed(err error) {
 	const interval = 10 * time.Second
-	if l.Allow("redis", interval) {
-		l.Error("could not process events; retrying", "error", err)
+	if log.Allow("redis", interval) {
+		log.Error("could not process events; retrying", "error", err)
 	}
 }
