@@ -18,8 +18,9 @@ import (
 const (
 	// blockedInterval is between two writes of the counts to Redis.
 	blockedInterval = 5 * time.Second
-	// maxBlockedMerchants is the number of merchants that are counted in one interval.
+	// maxBlockedMerchants is the number of merchants that are counted in one interval, and maxBlocks that of the blocks of each.
 	maxBlockedMerchants = 1024
+	maxBlocks           = 16
 )
 
 // blockedAddresses counts requests with a good key from addresses that the merchant's allowlist does not allow, and adds the counts to
@@ -74,7 +75,7 @@ func (b *blockedAddresses) countBlock(merchantID, block string, requests int64) 
 		blocks = map[string]int64{}
 		b.requests[merchantID] = blocks
 	}
-	if _, counted := blocks[block]; !counted && len(blocks) >= store.MaxBlocks {
+	if _, counted := blocks[block]; !counted && len(blocks) >= maxBlocks {
 		block = store.OtherBlocks
 	}
 	blocks[block] += requests

@@ -112,7 +112,7 @@ func TestBlockedAddresses_Bounds(t *testing.T) {
 	for _, n := range f.written["acme"] {
 		sum += n
 	}
-	if f.writes != maxBlockedMerchants || len(f.written["acme"]) > store.MaxBlocks+1 || sum != requests {
+	if f.writes != maxBlockedMerchants || len(f.written["acme"]) > maxBlocks+1 || sum != requests {
 		t.Errorf("%d writes, %d blocks of one merchant, %d requests", f.writes, len(f.written["acme"]), sum)
 	}
 	b.flush(t.Context())

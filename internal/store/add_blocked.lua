@@ -15,10 +15,14 @@ for i = 3, #ARGV, 2 do
   add(ARGV[i], ARGV[i + 1])
 end
 -- Those with the fewest requests become others.
-for _ = MAX_BLOCKS + 1, call('ZCARD', requests) do
-  local least = call('ZPOPMIN', requests)
-  call('ZREM', seen, least[1])
-  add(other, least[2])
+local excess = call('ZCARD', requests) - MAX_BLOCKS
+if excess > 0 then
+  local least, sum = call('ZPOPMIN', requests, excess), 0
+  for i = 1, #least, 2 do
+    call('ZREM', seen, least[i])
+    sum = sum + least[i + 1]
+  end
+  add(other, sum)
 end
 call('PEXPIRE', requests, BLOCKED_SHOWN)
 call('PEXPIRE', seen, BLOCKED_SHOWN)

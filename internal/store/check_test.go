@@ -75,6 +75,12 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	created := mustCreate(t, s, asks, wanted)
+	for i := range store.MaxBlocks + 2 {
+		addBlocked(t, s, asks.MerchantID, map[string]int64{block(i): 1})
+	}
+	if blocks, sum := blockedRequests(t, s, asks.MerchantID); len(blocks) < store.MaxBlocks || sum != store.MaxBlocks+2 {
+		t.Errorf("%d blocks are kept, of %d requests", len(blocks), sum)
+	}
 	again := mustCreate(t, s, asks, wanted)
 	if !again.Replayed || again.Mismatch || again.Session.ID != created.Session.ID {
 		t.Errorf("a repeated Idempotency-Key: %+v", again)
