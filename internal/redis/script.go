@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	_ "embed" // clock.lua
+	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -49,28 +50,37 @@ func (c *Client) programFor(script *Script) *program {
 }
 
 // Part returns a script of a package's Lua files, or a part of several scripts. A file is one part of the file's name, or several, each
-// begun by a line "--- name". A part begins with what it expects and defines, includes no other one and never returns.
+// begun by a line "--- name". A part begins with what it expects and defines, includes no other one and never returns. It panics if there is
+// no part of that name, or more than one: then the program is wrong.
 func Part(files fs.FS, name string) string {
-	var part strings.Builder
+	var parts []*strings.Builder
 	_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := fs.ReadFile(files, path)
 		current := strings.TrimSuffix(path, ".lua")
+		var part *strings.Builder
 		for line := range strings.Lines(string(text)) {
 			if begun, begins := strings.CutPrefix(line, "--- "); begins {
-				current = strings.TrimSpace(begun)
-			} else if current == name {
-				part.WriteString(line)
+				current, part = strings.TrimSpace(begun), nil
+				continue
 			}
+			if current != name {
+				continue
+			}
+			if part == nil {
+				part = &strings.Builder{}
+				parts = append(parts, part)
+			}
+			part.WriteString(line)
 		}
 		return err
 	})
-	if part.Len() == 0 {
-		panic("the program was built without the Lua of " + name)
+	if len(parts) != 1 {
+		panic(fmt.Sprintf("the program was built with %d parts of Lua named %s", len(parts), name))
 	}
-	return part.String()
+	return parts[0].String()
 }
 
 // Function makes a part that defines one Lua function of parts: they are run when it is called, and it returns one of their locals.
