@@ -45,7 +45,7 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 	}
 	a := &publicAPI{
 		base:      base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
-		directory: index, clients: clients, wrongKeys: newWrongKeys(nil), now: time.Now,
+		directory: index, clients: clients, wrongKeys: newWrongKeys(nil, time.Now), now: time.Now,
 		blocked: newBlockedAddresses(nil, slog.New(slog.DiscardHandler), registry),
 	}
 	key, err := apikey.New(published.ID("key"))

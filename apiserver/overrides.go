@@ -37,9 +37,9 @@ const overrideRetryInterval = time.Second
 // every record that was ever published of it.
 const endMargin = time.Minute
 
-func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
+func newOverrideWriter(overrides *store.Store, keys publishedKeys, now func() time.Time, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
 	w := &overrideWriter{
-		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, log), now: time.Now, log: log,
+		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, now, log), now: now, log: log,
 		pending: map[store.KeyRef]store.Override{},
 	}
 	factory := promauto.With(registerer)

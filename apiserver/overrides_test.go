@@ -117,7 +117,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	overrides := newOverrideWriter(sessions, publishedKeys{now: time.Now}, log, registry)
+	overrides := newOverrideWriter(sessions, publishedKeys{now: time.Now}, time.Now, log, registry)
 	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
@@ -174,8 +174,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 func TestOverride_ClockAhead(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	now := time.Now()
-	w := newOverrideWriter(client, publishedKeys{now: time.Now}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	w.now = func() time.Time { return now.Add(time.Hour) }
+	w := newOverrideWriter(client, publishedKeys{now: time.Now}, func() time.Time { return now.Add(time.Hour) }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	record := revised("abcdefgh2345", 2)
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -73,11 +72,11 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		return nil, err
 	}
 	log, registry := options.Log, process.Registry
-	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace), now: time.Now}
-	overrides := newOverrideWriter(sessions, keys, log, registry)
+	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace), now: options.Now}
+	overrides := newOverrideWriter(sessions, keys, options.Now, log, registry)
 	return &replica{
 		Role: process, options: options, store: sessions, reviews: reviews, keys: keys, overrides: overrides,
-		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now}),
+		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: options.Now}),
 		live: live.New(process.Redis, live.Options{
 			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
 			MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
@@ -143,18 +142,18 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		rotator:     issuer,
 		clients:     clients,
 		publicLimit: policyOf(r.options.PublicRateLimit),
-		publicReads: ratelimit.NewLimiter(policyOf(r.options.PublicRateLimit), time.Now),
-		wrongKeys:   newWrongKeys(r.store),
+		publicReads: ratelimit.NewLimiter(policyOf(r.options.PublicRateLimit), r.options.Now),
+		wrongKeys:   newWrongKeys(r.store, r.options.Now),
 		blocked:     r.blocked,
 		payers:      newPayerQueues(r.options.MaxConnections, r.Redis.Clustered(), r.Registry),
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,
 		qrScheme:    r.options.QRScheme,
-		now:         time.Now,
+		now:         r.options.Now,
 	}
 	if r.options.LogRefusedKeys {
-		publicSide.refusedKeys = newRefusedKeyLog(r.options.Log, time.Now)
+		publicSide.refusedKeys = newRefusedKeyLog(r.options.Log, r.options.Now)
 	}
 	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
 	internalSide := &internalAPI{
@@ -167,7 +166,7 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 				Path:                 path,
 				Audience:             r.options.InternalAudience,
 				Lifetime:             r.options.InternalCacheTTL,
-				Now:                  time.Now,
+				Now:                  r.options.Now,
 				Log:                  r.options.Log,
 			})
 		},

@@ -184,6 +184,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"a negative drain delay": func(o *apiserver.Options) { o.DrainDelay = -1 },
 		"no shutdown timeout":    func(o *apiserver.Options) { o.ShutdownTimeout = 0 },
 		"no log":                 func(o *apiserver.Options) { o.Log = nil },
+		"no clock":               func(o *apiserver.Options) { o.Now = nil },
 		"too short a retention":  func(o *apiserver.Options) { o.SessionRetention = time.Hour },
 		"a bad Redis URL":        func(o *apiserver.Options) { o.RedisURL = "http://user:secret@redis" },
 		"a kubeconfig not there": func(o *apiserver.Options) { o.Kubeconfig = "/nowhere/kubeconfig" },

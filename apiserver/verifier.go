@@ -30,9 +30,9 @@ type recordVerifier struct {
 	pending map[store.KeyRef]published.Order // of the records to verify
 }
 
-func newRecordVerifier(overrides *store.Store, keys publishedKeys, log *slog.Logger) *recordVerifier {
+func newRecordVerifier(overrides *store.Store, keys publishedKeys, now func() time.Time, log *slog.Logger) *recordVerifier {
 	return &recordVerifier{
-		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, now: time.Now, log: log,
+		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, now: now, log: log,
 		pending: map[store.KeyRef]published.Order{},
 	}
 }

@@ -21,10 +21,10 @@ type wrongKeys struct {
 	reads *sharedReads[store.Override]
 }
 
-func newWrongKeys(overrides *store.Store) *wrongKeys {
+func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, now: time.Now,
-		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: newSharedReads[store.Override](),
+		read: overrides.Overrides, now: now,
+		limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: newSharedReads[store.Override](),
 	}
 }
 

@@ -57,7 +57,7 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, time.Now), now: time.Now,
+		pages: pages, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
 	}, nil
 }
 

@@ -5,7 +5,6 @@ package console
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -37,7 +36,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	c.outbox = outbox.New(r.Redis)
-	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, time.Now)
+	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)
 	c.metrics, c.tracer = newMetrics(r.Registry), r.Tracer
 	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -54,18 +53,18 @@ func Run(ctx context.Context, options Options) error {
 	}
 	rotations, changes := newRotations(), status.NewChanges()
 	index := endpoints.New(endpoints.Options{
-		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add, Now: time.Now,
+		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add, Now: options.Now,
 	})
 	d := &dispatcher{
 		deliverer: &deliverer{
-			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: time.Now,
+			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
 			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 		},
 		store: sessions, index: index, rotations: rotations, identity: identity,
 	}
 	reporter := status.New(status.Options{
 		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
-		LastUseInterval: options.LastUseInterval, Log: d.log, Registerer: r.Registry, Now: time.Now,
+		LastUseInterval: options.LastUseInterval, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	return r.Serve(ctx, role.Service{
 		Age: index.Age, MaxAge: store.OverrideLifetime,

@@ -26,12 +26,14 @@ type Options struct {
 
 	// Spans receives the trace spans. Default: the exporter configured by OTEL_* variables.
 	Spans sdktrace.SpanProcessor
-	Log   *slog.Logger
+	// Now is the clock of the process. Default time.Now.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
-	return Options{Ops: ops.DefaultOptions(), DrainDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second, Log: slog.Default()}
+	return Options{Ops: ops.DefaultOptions(), DrainDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second, Now: time.Now, Log: slog.Default()}
 }
 
 // Validate names the flag of an invalid option.
@@ -43,8 +45,8 @@ func (o Options) Validate() error {
 		return errors.New("--drain-delay must not be negative")
 	case o.ShutdownTimeout <= 0:
 		return errors.New("ShutdownTimeout must be positive")
-	case o.Log == nil:
-		return errors.New("set Log; start from DefaultOptions")
+	case o.Now == nil || o.Log == nil:
+		return errors.New("set Now and Log; start from DefaultOptions")
 	}
 	return o.Ops.Validate()
 }
