@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,26 @@ func TestPausedServerKeepsSilentUntilResumed(t *testing.T) {
 	server.Resume()
 	mustSay(t, server, "PING", "+PONG")
 	server.Pause() // and one that is left paused must still stop when the test ends
+}
+
+func TestStartAhead(t *testing.T) {
+	for _, ahead := range []time.Duration{24 * time.Hour, -time.Hour} {
+		server := redistest.StartAhead(t, ahead)
+		answer, err := say(t, server, "TIME", 10*time.Second)
+		lines := strings.Split(answer, "\r\n")
+		if err != nil || len(lines) < 3 {
+			t.Fatalf("TIME answered %q, %v", answer, err)
+		}
+		seconds, err := strconv.ParseInt(lines[2], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := time.Until(time.Unix(seconds, 0)) - ahead; off.Abs() > 10*time.Second {
+			t.Errorf("the clock is %s from %s ahead", off, ahead)
+		}
+		mustSay(t, server, "SET key value PX 60000", "+OK")
+		mustSay(t, server, "EXISTS key", ":1")
+	}
 }
 
 func TestNewBelongsToNoTest(t *testing.T) {

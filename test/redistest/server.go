@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -21,11 +22,12 @@ var loopback = net.IPv4(127, 0, 0, 1)
 // Server is a redis-server on a port that it keeps when it is stopped and started again. Every start begins
 // with an empty database, unless extraArgs let it keep one. A Server is not safe for use by several goroutines at once.
 type Server struct {
-	binary    string
-	dir       string
-	port      int
-	extraArgs []string
-	fatal     func(args ...any)
+	binary      string
+	dir         string
+	port        int
+	extraArgs   []string
+	environment []string // besides that of the test
+	fatal       func(args ...any)
 
 	stop    func()        // asks the running process to end; nil while there is none
 	stopped chan struct{} // closed once that process has ended
@@ -96,6 +98,7 @@ func (s *Server) start() error {
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction",
 	}, s.extraArgs...)
 	process := exec.CommandContext(ctx, s.binary, args...)
+	process.Env = append(os.Environ(), s.environment...)
 	s.output = &bytes.Buffer{}
 	process.Stdout, process.Stderr = s.output, s.output
 	process.Cancel = func() error {

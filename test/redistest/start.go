@@ -80,7 +80,7 @@ func Binary() (string, error) {
 }
 
 // start tries a few ports, as another process may take one between the choice and its use.
-func start(dir string, extraArgs []string) (*Server, error) {
+func start(dir string, extraArgs []string, environment ...string) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func start(dir string, extraArgs []string) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		server := &Server{binary: binary, dir: dir, port: port, extraArgs: extraArgs}
+		server := &Server{binary: binary, dir: dir, port: port, extraArgs: extraArgs, environment: environment}
 		if err = server.start(); err == nil {
 			return server, nil
 		}

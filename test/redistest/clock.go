@@ -1,0 +1,44 @@
+package redistest
+
+import (
+	_ "embed" // testdata/clock.c
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+//go:embed testdata/clock.c
+var clockSource []byte
+
+// StartAhead is Start for a server whose clock is ahead by so much, to the second; behind, if it is negative. It needs Linux and a C
+// compiler.
+func StartAhead(t testing.TB, ahead time.Duration, extraArgs ...string) *Server {
+	t.Helper()
+	library, err := buildClock(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := start(t.TempDir(), extraArgs, "LD_PRELOAD="+library, fmt.Sprintf("CLOCK_AHEAD=%d", int64(ahead.Seconds())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.fatal = t.Fatal
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// buildClock compiles the library that moves a server's clock.
+func buildClock(dir string) (library string, err error) {
+	source := filepath.Join(dir, "clock.c")
+	library = filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		return "", err
+	}
+	if output, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the clock of a server: %w; `hack/install.sh compiler` installs a C compiler\n%s", err, output)
+	}
+	return library, nil
+}
