@@ -199,6 +199,28 @@ func TestOverride_ClockAhead(t *testing.T) {
 	}
 }
 
+// Whoever wants a key dead writes a time long ago. A zero in an override means no end, so no end becomes one.
+func TestOverride_ExpiredLongAgo(t *testing.T) {
+	client := storetest.Open(t, redistest.Start(t).URL())
+	w := newOverrideWriter(client, publishedKeys{now: time.Now}, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for name, expires := range map[string]time.Time{
+		"year 1": {}, "1960": time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC), "1970": time.Unix(0, 0), "a second later": time.Unix(1, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := revised(name, 2)
+			record.ExpiresAt = &expires
+			w.KeyUpdated(record)
+			_, err := client.Admit(t.Context(), store.Admission{
+				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Live: true,
+				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
+			})
+			if !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("a replica that knows an older record answers %v", err)
+			}
+		})
+	}
+}
+
 // A rotation's time is Redis': the clock of the replica that rotates neither lengthens nor ends an overlap.
 func TestRotate_ClockAhead(t *testing.T) {
 	now := time.Now().UTC()

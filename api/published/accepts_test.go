@@ -39,6 +39,18 @@ func TestLive(t *testing.T) {
 			mutate: func(r *published.KeyRecord) { r.ExpiresAt = nil },
 		},
 		{
+			desc: "the current key, expired at the beginning of time", digest: current, now: issued,
+			mutate: func(r *published.KeyRecord) { r.ExpiresAt = new(time.Time{}) },
+		},
+		{
+			desc: "the current key, expired in 1970", digest: current, now: issued,
+			mutate: func(r *published.KeyRecord) { r.ExpiresAt = new(time.Unix(0, 0)) },
+		},
+		{
+			desc: "a previous key, expired in 1960", digest: previous, now: issued,
+			mutate: func(r *published.KeyRecord) { r.ExpiresAt = new(time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)) },
+		},
+		{
 			desc: "the current key of a disabled record", digest: current, now: issued,
 			mutate: func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled },
 		},

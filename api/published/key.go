@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -228,15 +227,51 @@ const MaxPrevious = 8
 // Live reports whether the digest is accepted at the time now: the key is Active and not expired, and the digest is
 // the current one or a previous one in its overlap.
 func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
-	if !r.Usable(now) {
-		return false
+	until, accepted := r.AcceptedUntil(digest)
+	return accepted && (until.IsZero() || now.Before(until))
+}
+
+// AcceptedUntil returns the end of the digest's acceptance, also if it has passed; zero: it has none. False: the digest is not accepted at
+// any time.
+func (r KeyRecord) AcceptedUntil(digest apikey.Digest) (until time.Time, accepted bool) {
+	switch {
+	case !r.active():
+		return time.Time{}, false
+	case r.Current.Digest.Equal(digest):
+		return r.expiry(), true
 	}
-	if r.Current.Digest.Equal(digest) {
-		return true
+	for _, p := range r.Previous {
+		if ends := r.overlapEnd(p); p.Digest.Equal(digest) && ends.After(until) {
+			until, accepted = ends, true
+		}
 	}
-	return slices.ContainsFunc(r.Previous, func(p Previous) bool {
-		return now.Before(p.ValidUntil) && p.Digest.Equal(digest)
-	})
+	return until, accepted
+}
+
+// expiry returns when all keys of the record end; zero: never.
+func (r KeyRecord) expiry() time.Time {
+	if r.ExpiresAt == nil {
+		return time.Time{}
+	}
+	return end(*r.ExpiresAt)
+}
+
+// overlapEnd returns when a previous key ends.
+func (r KeyRecord) overlapEnd(p Previous) time.Time {
+	until := end(p.ValidUntil)
+	if expiry := r.expiry(); !expiry.IsZero() && expiry.Before(until) {
+		return expiry
+	}
+	return until
+}
+
+// end returns a time as the end of a key. Zero, as a time or in milliseconds, means that there is none, so an end in 1970 or before is the
+// millisecond after.
+func end(t time.Time) time.Time {
+	if first := time.UnixMilli(1).UTC(); t.Before(first) {
+		return first
+	}
+	return t
 }
 
 // Usable reports whether any key of the record is accepted at the time now.
@@ -261,17 +296,9 @@ func (r KeyRecord) Accepts() []Accepted {
 	if !r.active() {
 		return nil
 	}
-	var end time.Time
-	if r.ExpiresAt != nil {
-		end = *r.ExpiresAt
-	}
-	accepted := []Accepted{{r.Current.Digest, end}}
+	accepted := []Accepted{{r.Current.Digest, r.expiry()}}
 	for _, p := range r.Previous {
-		until := p.ValidUntil
-		if !end.IsZero() && end.Before(until) {
-			until = end
-		}
-		accepted = append(accepted, Accepted{p.Digest, until})
+		accepted = append(accepted, Accepted{p.Digest, r.overlapEnd(p)})
 	}
 	return accepted
 }
