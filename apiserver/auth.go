@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -20,8 +21,10 @@ type caller struct {
 
 	// blocked: the merchant's allowlist does not allow the address.
 	blocked bool
-	// currentOnly: Live is about the current key only.
+	// currentOnly: Accepted and Live are about the current key only.
 	currentOnly bool
+	// expired: by this replica's clock.
+	expired bool
 }
 
 // withKey authenticates the caller before next.
@@ -45,7 +48,8 @@ func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 			from, err = a.identify(presented, address, addressErr)
 		}
 		if currentOnly {
-			from.currentOnly, from.Live = true, from.Current
+			from.currentOnly = true
+			from.Accepted, from.Live = from.Current, from.Current && from.Live
 		}
 		if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
 			countAsTest(w)
@@ -62,12 +66,15 @@ func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 // serve calls next unless the key is one wrong key too many.
 func (a *publicAPI) serve(w http.ResponseWriter, r *http.Request, from caller, next keyHandler) error {
 	charged, err := a.wrongKeys.check(r.Context(), from)
-	if err != nil {
-		return err
+	if err == nil {
+		err = next(w, r, from)
 	}
-	err = next(w, r, from)
-	if charged && !errors.Is(err, store.ErrKeyRejected) {
+	rejected := errors.Is(err, store.ErrKeyRejected)
+	if charged && !rejected {
 		a.wrongKeys.refund(from.KeyID)
+	}
+	if rejected && from.expired {
+		return fmt.Errorf("%w: %w", unauthorizedError{reasonExpired}, err)
 	}
 	return err
 }
@@ -82,13 +89,14 @@ func (a *publicAPI) identify(presented string, address netip.Addr, addressErr er
 	if errors.Is(err, directory.ErrNewerVersion) {
 		return caller{Principal: principal}, err
 	}
-	if err != nil {
+	expired := errors.Is(err, directory.ErrExpired) && principal.Merchant != nil // Redis decides
+	if err != nil && !expired {
 		if principal.KeyID == "" {
 			principal.KeyID, _ = apikey.IDOf(presented)
 		}
 		return caller{Principal: principal}, unauthorizedError{directory.ReasonOf(presented, err)}
 	}
-	from := caller{Principal: principal, blocked: !principal.Merchant.Allowlist.Allows(address)}
+	from := caller{Principal: principal, expired: expired, blocked: !principal.Merchant.Allowlist.Allows(address)}
 	if from.blocked && !principal.Merchant.ReportOnly {
 		return from, unauthorizedError{reasonAddressNotAllowed}
 	}
@@ -121,8 +129,11 @@ func bearerToken(header http.Header) string {
 	return strings.TrimLeft(presented, " ")
 }
 
-// acceptedBy reports whether the override accepts the presented key.
+// acceptedBy reports, as admission.lua does, whether the presented key is accepted at the time now of Redis.
 func (c caller) acceptedBy(override store.Override, now time.Time) bool {
+	if override.Order.Compare(c.Order) < 0 { // or there is none
+		return c.Accepted && (c.Until.IsZero() || now.Before(c.Until))
+	}
 	if c.currentOnly {
 		return override.AcceptsOnly(c.Digest, now)
 	}
@@ -136,7 +147,8 @@ func (c caller) admission() store.Admission {
 		KeyID:      c.KeyID,
 		Order:      c.Order,
 		Digest:     c.Digest,
-		Live:       c.Live,
+		Live:       c.Accepted,
+		Until:      c.Until,
 		Blocked:    !c.Merchant.Active(),
 		Limit:      policyOf(c.rateLimit()),
 	}

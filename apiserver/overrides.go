@@ -23,7 +23,6 @@ import (
 type overrideWriter struct {
 	write    func(context.Context, store.Override) error
 	verifier *recordVerifier
-	now      func() time.Time
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -33,13 +32,9 @@ type overrideWriter struct {
 // overrideRetryInterval is between two attempts to write, or to verify, what is pending.
 const overrideRetryInterval = time.Second
 
-// endMargin is the largest clock difference between replicas and operator. With it, the end of an ApiKey is newer than
-// every record that was ever published of it.
-const endMargin = time.Minute
-
-func newOverrideWriter(overrides *store.Store, keys publishedKeys, now func() time.Time, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
+func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
 	w := &overrideWriter{
-		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, now, log), now: now, log: log,
+		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, log), log: log,
 		pending: map[store.KeyRef]store.Override{},
 	}
 	factory := promauto.With(registerer)
@@ -68,10 +63,12 @@ func (w *overrideWriter) KeyRevoked(record published.KeyRecord) {
 	w.writeOrEnqueue(store.Override{KeyRef: refOf(record), Order: record.Order()})
 }
 
-// KeyEnded writes that no digest of the key is accepted, whatever was ever published of it.
-func (w *overrideWriter) KeyEnded(record published.KeyRecord) {
-	end := w.now().Add(endMargin).UnixMilli()
-	w.writeOrEnqueue(store.Override{KeyRef: refOf(record), Order: published.Order{Issued: end, Revision: end}})
+// KeyEnded writes that no digest of the key is accepted, whatever was ever published of it: the operator published it before the time in
+// the tombstone, and a replica by the clock of Redis.
+func (w *overrideWriter) KeyEnded(record published.KeyRecord, ended time.Time) {
+	order := record.Order()
+	order.Issued = max(order.Issued, ended.UnixMilli())
+	w.writeOrEnqueue(store.Override{KeyRef: refOf(record), Order: order, Ended: true})
 }
 
 // KeyUnverified has the record compared with what Redis knows of its key, soon.
@@ -92,7 +89,9 @@ func (w *overrideWriter) writeOrEnqueue(override store.Override) {
 	defer w.mu.Unlock()
 	earlier, known := w.pending[override.KeyRef]
 	order := override.Order.Compare(earlier.Order)
-	if !known || order > 0 || (order == 0 && len(override.Accepted) == 0) {
+	switch {
+	case earlier.Ended:
+	case !known, override.Ended, order > 0, order == 0 && len(override.Accepted) == 0:
 		w.pending[override.KeyRef] = override
 	}
 }
@@ -157,7 +156,8 @@ func (w *overrideWriter) pendingOverrides() []store.Override {
 func (w *overrideWriter) forget(written store.Override) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if newest := w.pending[written.KeyRef]; newest.Order == written.Order && len(newest.Accepted) == len(written.Accepted) {
+	newest := w.pending[written.KeyRef]
+	if newest.Order == written.Order && newest.Ended == written.Ended && len(newest.Accepted) == len(written.Accepted) {
 		delete(w.pending, written.KeyRef)
 	}
 }

@@ -47,7 +47,6 @@ func newOverrideFixture() (*overrideWriter, *redisFixture, *strings.Builder) {
 	return &overrideWriter{
 		write:    stored.write,
 		verifier: &recordVerifier{pending: map[store.KeyRef]published.Order{}},
-		now:      func() time.Time { return time.Unix(1_800_000_000, 0) },
 		log:      slog.New(slog.NewTextHandler(log, nil)),
 		pending:  map[store.KeyRef]store.Override{},
 	}, stored, log
@@ -117,7 +116,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	overrides := newOverrideWriter(sessions, publishedKeys{now: time.Now}, time.Now, log, registry)
+	overrides := newOverrideWriter(sessions, publishedKeys{}, log, registry)
 	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
@@ -163,7 +162,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 		t.Errorf("%d overrides and %d verifications are left", len(overrides.pendingOverrides()), overrides.verifier.size())
 	}
 	for _, record := range records {
-		stored, err := sessions.Overrides(t.Context(), refOf(record))
+		stored, _, err := sessions.Overrides(t.Context(), refOf(record))
 		if err != nil || stored[0].Order != record.Order() || !stored[0].Accepts(record.Current.Digest, time.Now()) {
 			t.Fatalf("stored %+v, %v, want what %+v says", stored, err, record)
 		}
@@ -174,7 +173,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 func TestOverride_ClockAhead(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	now := time.Now()
-	w := newOverrideWriter(client, publishedKeys{now: time.Now}, func() time.Time { return now.Add(time.Hour) }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w := newOverrideWriter(client, publishedKeys{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	record := revised("abcdefgh2345", 2)
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires
@@ -202,7 +201,7 @@ func TestOverride_ClockAhead(t *testing.T) {
 // Whoever wants a key dead writes a time long ago. A zero in an override means no end, so no end becomes one.
 func TestOverride_ExpiredLongAgo(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
-	w := newOverrideWriter(client, publishedKeys{now: time.Now}, time.Now, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w := newOverrideWriter(client, publishedKeys{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for name, expires := range map[string]time.Time{
 		"year 1": {}, "1960": time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC), "1970": time.Unix(0, 0), "a second later": time.Unix(1, 0),
 	} {
@@ -234,10 +233,7 @@ func TestRotate_ClockAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := publishedKeys{
-		secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials"),
-		now:     func() time.Time { return now.Add(time.Hour) },
-	}
+	keys := publishedKeys{secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials")}
 	_, rotated, err := keys.rotate(t.Context(), record.KeyID, rotation{
 		permit: func(published.KeyRecord) error { return nil }, overlap: 30 * time.Minute, at: now,
 	})

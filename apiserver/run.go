@@ -72,8 +72,8 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		return nil, err
 	}
 	log, registry := options.Log, process.Registry
-	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace), now: options.Now}
-	overrides := newOverrideWriter(sessions, keys, options.Now, log, registry)
+	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace)}
+	overrides := newOverrideWriter(sessions, keys, log, registry)
 	return &replica{
 		Role: process, options: options, store: sessions, reviews: reviews, keys: keys, overrides: overrides,
 		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: options.Now}),

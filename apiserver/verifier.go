@@ -19,20 +19,20 @@ import (
 // watch is late, which needs nothing; the published object is gone, so the key is revoked; or an older record was restored,
 // which is marked as superseded for the operator.
 type recordVerifier struct {
-	read   func(context.Context, ...store.KeyRef) ([]store.Override, error)
-	revoke func(context.Context, store.KeyRef, published.Order, time.Time) error
+	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
+	// revoke ends a key of the order known whose override had the order stored, before its published object was seen to be gone.
+	revoke func(ctx context.Context, key store.KeyRef, known, stored published.Order) error
 	// supersede marks the published record of a key id if it is older than the order.
 	supersede func(context.Context, string, published.Order) (supersedeResult, error)
-	now       func() time.Time
 	log       *slog.Logger
 
 	mu      sync.Mutex
 	pending map[store.KeyRef]published.Order // of the records to verify
 }
 
-func newRecordVerifier(overrides *store.Store, keys publishedKeys, now func() time.Time, log *slog.Logger) *recordVerifier {
+func newRecordVerifier(overrides *store.Store, keys publishedKeys, log *slog.Logger) *recordVerifier {
 	return &recordVerifier{
-		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, now: now, log: log,
+		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, log: log,
 		pending: map[store.KeyRef]published.Order{},
 	}
 }
@@ -70,7 +70,7 @@ func (v *recordVerifier) run(ctx context.Context) {
 	}
 	for _, keys := range buckets {
 		for chunk := range slices.Chunk(keys, store.MaxOverrides) {
-			overrides, err := v.read(ctx, chunk...)
+			overrides, now, err := v.read(ctx, chunk...)
 			if errors.Is(err, redis.ErrCorrupt) { // the broken one admits nobody; the others are read next time
 				v.log.Error("could not read overrides", "error", err)
 				continue
@@ -79,7 +79,7 @@ func (v *recordVerifier) run(ctx context.Context) {
 				return
 			}
 			for i, key := range chunk {
-				if !v.verify(ctx, key, pending[key], overrides[i].Order) {
+				if !v.verify(ctx, key, pending[key], overrides[i].Order, now) {
 					return
 				}
 			}
@@ -87,9 +87,8 @@ func (v *recordVerifier) run(ctx context.Context) {
 	}
 }
 
-// verify handles one record of the order known, if Redis stores a newer order. It reports whether to go on.
-func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, stored published.Order) bool {
-	now := v.now()
+// verify handles one record of the order known, if Redis stored a newer order at the time now of its clock. It reports whether to go on.
+func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, stored published.Order, now time.Time) bool {
 	if stored.Compare(known) > 0 {
 		if stored.Issued > now.UnixMilli() {
 			return true // nothing that is issued now would be newer; verify it again later
@@ -99,11 +98,13 @@ func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, st
 			return ctx.Err() == nil && !errors.Is(err, errKubernetes)
 		}
 		if result == keyGone {
-			err = v.revoke(ctx, key, known, now)
+			err = v.revoke(ctx, key, known, stored)
 		}
 		switch {
 		case errors.Is(err, redis.ErrUnavailable):
 			return false
+		case errors.Is(err, store.ErrNewerOverride):
+			return true // published anew since; verify it again
 		case result == keySuperseded:
 			v.log.Warn("marked a restored API key record as superseded", "keyID", key.KeyID)
 		}

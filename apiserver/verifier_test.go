@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // verifierFixture is a recordVerifier with a Redis and a Kubernetes API that a test sets.
@@ -29,27 +34,27 @@ type verifierFixture struct {
 	logged     strings.Builder
 }
 
+// checkTime is the time of Redis.
 var checkTime = time.UnixMilli(1_800_000_000_000)
 
 func newVerifierFixture() *verifierFixture {
 	d := &verifierFixture{}
 	d.recordVerifier = &recordVerifier{
-		read: func(_ context.Context, keys ...store.KeyRef) ([]store.Override, error) {
+		read: func(_ context.Context, keys ...store.KeyRef) ([]store.Override, time.Time, error) {
 			overrides := make([]store.Override, len(keys))
 			for i := range keys {
 				overrides[i].Order = d.stored
 			}
-			return overrides, d.redis
+			return overrides, checkTime, d.redis
 		},
 		supersede: func(_ context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 			d.did = append(d.did, fmt.Sprintf("supersede %s below %d", keyID, newer.Issued))
 			return d.result, d.kubernetes
 		},
-		revoke: func(_ context.Context, key store.KeyRef, known published.Order, gone time.Time) error {
-			d.did = append(d.did, fmt.Sprintf("revoke %s known as %d, gone at %d", key.KeyID, known.Issued, gone.UnixMilli()))
+		revoke: func(_ context.Context, key store.KeyRef, known, stored published.Order) error {
+			d.did = append(d.did, fmt.Sprintf("revoke %s known as %d, stored as %d", key.KeyID, known.Issued, stored.Issued))
 			return d.revocation
 		},
-		now:     func() time.Time { return checkTime },
 		log:     slog.New(slog.NewTextHandler(&d.logged, nil)),
 		pending: map[store.KeyRef]published.Order{},
 	}
@@ -59,7 +64,7 @@ func newVerifierFixture() *verifierFixture {
 func TestVerify(t *testing.T) {
 	unavailable := fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	marked := "supersede till below 9"
-	revoked := fmt.Sprintf("revoke till known as 5, gone at %d", checkTime.UnixMilli())
+	revoked := "revoke till known as 5, stored as 9"
 	for desc, test := range map[string]struct {
 		set  func(*verifierFixture)
 		did  []string
@@ -70,7 +75,7 @@ func TestVerify(t *testing.T) {
 		"the watch was late":        {func(*verifierFixture) {}, []string{marked}, 0},
 		"a record was restored":     {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
 		"the object is gone":        {func(d *verifierFixture) { d.result = keyGone }, []string{marked, revoked}, 0},
-		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 0},
+		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 1},
 		"Redis is unavailable":      {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
 		"Redis fails later":         {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
 		"Kubernetes is unavailable": {func(d *verifierFixture) { d.kubernetes = errKubernetes }, []string{marked}, 1},
@@ -110,5 +115,45 @@ func TestARecordThatIsNewerThanTheVerifiedOneStays(t *testing.T) {
 	d.remove(key, published.Order{Issued: 6, Revision: 1})
 	if d.size() != 0 {
 		t.Error("an older record was kept")
+	}
+}
+
+// A key whose published object is gone ends for all, also as Redis knows it of another replica. One that is published anew meanwhile stays.
+func TestVerify_Gone(t *testing.T) {
+	client := storetest.Open(t, redistest.Start(t).URL())
+	keys := publishedKeys{secrets: fake.NewClientset().CoreV1().Secrets("credentials")}
+	for name, anew := range map[string]bool{"gone": false, "published anew meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			key := refOf(revised(name, 0))
+			issue := func(ago time.Duration) published.Order {
+				at := time.Now().Add(-ago).UnixMilli()
+				override := store.Override{
+					KeyRef: key, Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: apikey.DigestOf(name)}},
+				}
+				if err := client.WriteOverride(t.Context(), override); err != nil {
+					t.Fatal(err)
+				}
+				return override.Order
+			}
+			known := issue(2 * time.Hour)
+			issue(30 * time.Minute) // the rotation that this replica has missed
+			v := newRecordVerifier(client, keys, slog.New(slog.DiscardHandler))
+			supersede := v.supersede
+			v.supersede = func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
+				result, err := supersede(ctx, keyID, newer)
+				if anew {
+					issue(0)
+				}
+				return result, err
+			}
+			v.add(key, known)
+			v.run(t.Context())
+			_, err := client.Admit(t.Context(), store.Admission{
+				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.DigestOf(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
+			})
+			if anew && err != nil || !anew && !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("the key: %v", err)
+			}
+		})
 	}
 }

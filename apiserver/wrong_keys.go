@@ -11,20 +11,25 @@ import (
 // wrongKeyLimit limits the wrong keys of one key id that are checked in Redis one by one.
 var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
-// wrongKeys limits the load on Redis of wrong keys with a known key id. Keys that the directory accepts are not affected. Over
-// the limit, all requests with other keys of the key id share one read of its override every sharedReadInterval. So a key that
-// another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
+// wrongKeys limits the load on Redis of wrong keys with a known key id, and of those that have ended by the clock of this replica. Keys that
+// the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
+// sharedReadInterval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
 type wrongKeys struct {
-	read  func(context.Context, ...store.KeyRef) ([]store.Override, error)
-	now   func() time.Time
+	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
 	limit *ratelimit.Limiter // of key ids
-	reads *sharedReads[store.Override]
+	reads *sharedReads[readOverride]
+}
+
+// readOverride is an override at a time of Redis.
+type readOverride struct {
+	store.Override
+
+	now time.Time
 }
 
 func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, now: now,
-		limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: newSharedReads[store.Override](),
+		read: overrides.Overrides, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: newSharedReads[readOverride](),
 	}
 }
 
@@ -33,18 +38,18 @@ func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err e
 	if from.Live || k.charge(from.KeyID) {
 		return !from.Live, nil
 	}
-	override, err := k.reads.join(ctx, from.KeyID, func(ctx context.Context) (store.Override, error) {
-		overrides, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
+	override, err := k.reads.join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
+		overrides, now, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
 		if err != nil {
-			return store.Override{}, err
+			return readOverride{}, err
 		}
-		return overrides[0], nil
+		return readOverride{overrides[0], now}, nil
 	})
 	switch {
 	case err != nil:
 		return false, err
-	case override.Order.Compare(from.Order) < 0 || !from.acceptedBy(override, k.now()):
-		return false, unauthorizedError{reasonRotated}
+	case !from.acceptedBy(override.Override, override.now):
+		return false, store.ErrKeyRejected
 	}
 	return false, nil
 }

@@ -26,10 +26,10 @@ func asker(keyID, plaintext string) caller {
 func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
-		now: time.Now, limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: newSharedReads[store.Override](),
-		read: func(context.Context, ...store.KeyRef) ([]store.Override, error) {
+		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: newSharedReads[readOverride](),
+		read: func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error) {
 			*reads++
-			return []store.Override{override}, nil
+			return []store.Override{override}, time.Now(), nil
 		},
 	}, reads
 }
@@ -113,7 +113,7 @@ func TestPastTheBoundManyShareOneRead(t *testing.T) {
 		if *reads != 3 {
 			t.Errorf("%d reads for three hundreds of callers, want 3", *reads)
 		}
-		if outcomes["fresh"] != nil || !errors.As(outcomes["wrong"], new(unauthorizedError)) || !errors.As(outcomes["over"], new(unauthorizedError)) {
+		if outcomes["fresh"] != nil || !errors.Is(outcomes["wrong"], store.ErrKeyRejected) || !errors.Is(outcomes["over"], store.ErrKeyRejected) {
 			t.Errorf("the outcomes are %v", outcomes)
 		}
 	})
@@ -147,7 +147,7 @@ func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
 			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("old")}},
 		})
 		keys.exhaust("till")
-		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.As(err, new(unauthorizedError)) {
+		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.Is(err, store.ErrKeyRejected) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -157,7 +157,7 @@ func (noHandler) KeyUpdated(published.KeyRecord) {}
 func (noHandler) KeyRevoked(published.KeyRecord) {}
 
 // KeyEnded does nothing.
-func (noHandler) KeyEnded(published.KeyRecord) {}
+func (noHandler) KeyEnded(published.KeyRecord, time.Time) {}
 
 // KeyUnverified does nothing.
 func (noHandler) KeyUnverified(published.KeyRecord) {}

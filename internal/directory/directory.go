@@ -122,10 +122,13 @@ type Principal struct {
 	Order      published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
-	// Live reports whether the record accepts Digest. It is false for a known key id with another digest: a replica may have just
-	// issued it.
+	// Accepted: the record accepts Digest until Until, which may have passed; zero: without an end. It is false for a known key id with
+	// another digest: a replica may have just issued it.
+	Accepted bool
+	Until    time.Time
+	// Live: Accepted, and Until has not passed by this replica's clock, which decides nothing.
 	Live bool
-	// Current reports whether Digest is also the current one, not in its overlap.
+	// Current reports whether an accepted Digest is the current one, not in its overlap.
 	Current bool
 	// TestMode: it is a test key, so it has no part in live sessions.
 	TestMode bool
@@ -162,9 +165,10 @@ type Merchant struct {
 // Active reports whether the merchant may use the API.
 func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
 
-// Identify returns the owner of a key at the time now. A key with a known key id and another digest is returned too, not live,
-// because another replica may have rotated it a moment ago. The map lookup leaks nothing: it is by digest, which a guesser
-// cannot choose. With ErrMerchantMissing, ErrDisabled, ErrExpired and ErrWrongMode the Principal has key id and mode.
+// Identify returns the owner of a key. A key with a known key id and another digest is returned too, not accepted, because another replica
+// may have rotated it a moment ago. One that has ended is returned because now is one replica's clock. The map lookup leaks nothing: it is
+// by digest, which a guesser cannot choose. With ErrMerchantMissing, ErrDisabled and ErrWrongMode the Principal has key id and mode, with
+// ErrExpired all but Live.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
 	digest := apikey.DigestOf(presented)
 	id, _ := apikey.IDOf(presented)
@@ -190,18 +194,25 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	if merchant == nil { // first: the operator disables the keys of a Merchant that is deleted
 		return refused, ErrMerchantMissing
 	}
-	record := found.record()
-	if !found.superseded && !record.Usable(now) { // for a superseded record the override decides
-		if found.disabled {
-			return refused, ErrDisabled
-		}
-		return refused, ErrExpired
+	if found.disabled && !found.superseded { // for a superseded record the override decides
+		return refused, ErrDisabled
 	}
-	if found.unreadable || merchant.Unreadable { // whatever the digest: it may be in an overlap, or just issued by another replica
+	record := found.record()
+	expired := !found.superseded && !record.Usable(now)
+	switch {
+	case !found.unreadable && !merchant.Unreadable:
+	case expired:
+		return refused, ErrExpired
+	default: // whatever the digest: it may be in an overlap, or just issued by another replica
 		return refused, ErrNewerVersion
 	}
-	principal := found.principal(digest, prefix, merchant, record.Live(digest, now))
-	principal.Current = principal.Live && record.Current.Digest.Equal(digest)
+	principal := found.principal(digest, prefix, merchant)
+	principal.Until, principal.Accepted = record.AcceptedUntil(digest)
+	principal.Live = record.Live(digest, now)
+	principal.Current = principal.Accepted && record.Current.Digest.Equal(digest)
+	if expired {
+		return principal, ErrExpired
+	}
 	return principal, nil
 }
 

@@ -36,7 +36,7 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 	}
 	comparePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	want := Principal{
-		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Live: true, Current: true, Prefix: record.Current.Prefix,
+		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Accepted: true, Until: expiry, Live: true, Current: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Merchant: &Merchant{
 			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",
@@ -78,11 +78,12 @@ func TestIdentify(t *testing.T) {
 		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: past}
 	})
 	unknown, _ := issue(t, "unknown", "acme")
-	another := reissue(t, "current")
+	another, expiredReissue := reissue(t, "current"), reissue(t, "expired")
 
 	tests := map[string]struct {
 		presented string
 		live      bool
+		ended     bool // by the clock of this replica, which does not decide
 		prefix    string
 		err       error
 	}{
@@ -90,9 +91,9 @@ func TestIdentify(t *testing.T) {
 		"a fresh key of a known key id":             {presented: another, prefix: another[:25]},
 		"the current key after a rotation":          {presented: rotated, live: true, prefix: rotated[:25]},
 		"a previous key in its overlap":             {presented: overlapping, live: true},
-		"a previous key at the end of its overlap":  {presented: ended},
+		"a previous key at the end of its overlap":  {presented: ended, ended: true},
 		"a key before its end":                      {presented: expiring, live: true, prefix: expiring[:25]},
-		"a key at its end":                          {presented: expired, err: ErrExpired},
+		"a key at its end":                          {presented: expired, ended: true, prefix: expired[:25], err: ErrExpired},
 		"a disabled key":                            {presented: disabled, err: ErrDisabled},
 		"a key whose merchant is not published":     {presented: orphan, err: ErrMerchantMissing},
 		"a key made elsewhere":                      {presented: elsewhere, live: true},
@@ -103,13 +104,16 @@ func TestIdentify(t *testing.T) {
 		"the digest is not the key":                 {presented: apikey.DigestOf(current).Hex(), err: ErrUnknown},
 		"the key id alone":                          {presented: record.KeyID, err: ErrUnknown},
 		"the name of the published object":          {presented: published.KeyName(record.KeyID), err: ErrUnknown},
-		"a key of the expired one's key id is dead": {presented: reissue(t, "expired"), err: ErrExpired},
+		"a key of the expired one's key id is dead": {presented: expiredReissue, prefix: expiredReissue[:25], err: ErrExpired},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.Identify(test.presented, now)
 			if !errors.Is(err, test.err) || (err != nil && test.err == nil) {
 				t.Fatalf("error %v, want %v", err, test.err)
+			}
+			if got.Accepted != (test.live || test.ended) || got.Accepted && (got.Until.IsZero() || now.Before(got.Until)) != test.live {
+				t.Errorf("accepted %v until %s", got.Accepted, got.Until)
 			}
 			if got.Live != test.live || got.Prefix != test.prefix {
 				t.Errorf("live %v, prefix %q, want %v, %q", got.Live, got.Prefix, test.live, test.prefix)

@@ -160,13 +160,12 @@ func (k *key) issuedBefore(other *key, digest apikey.Digest) bool {
 	return k.id < other.id
 }
 
-func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant, live bool) Principal {
+func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant) Principal {
 	p := Principal{
 		KeyID:      k.id,
 		Generation: k.generation,
 		Order:      k.order(),
 		Digest:     digest,
-		Live:       live,
 		TestMode:   k.test,
 		Prefix:     prefix,
 		CreatedAt:  timeOf(k.created),

@@ -3,6 +3,7 @@ package directory
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,9 @@ func (e *keyEvents) KeyRevoked(record published.KeyRecord) {
 	e.record("revoked %s revision %d", record.MerchantID, record.Revision)
 }
 
-func (e *keyEvents) KeyEnded(record published.KeyRecord) { e.record("ended %s", record.MerchantID) }
+func (e *keyEvents) KeyEnded(record published.KeyRecord, _ time.Time) {
+	e.record("ended %s", record.MerchantID)
+}
 
 func (e *keyEvents) KeyUnverified(record published.KeyRecord) {
 	e.record("unverified %s revision %d", record.MerchantID, record.Revision)

@@ -3,6 +3,7 @@ package directory
 import (
 	"maps"
 	"slices"
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,7 +92,7 @@ func (d *Directory) deferTombstone(name string, _ published.Tombstone) {
 // putTombstone keeps the key id of a deleted ApiKey, so that no other key can accept its keys, and the id of a deleted Merchant.
 func (d *Directory) putTombstone(_ string, tombstone published.Tombstone) error {
 	if tombstone.Kind == published.TombstoneApiKey {
-		d.notifyEnd(tombstone.ID)
+		d.notifyEnd(tombstone)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +185,9 @@ type KeyHandler interface {
 	// KeyRevoked is called with the last known record of a key whose published object was deleted, cannot be decoded, or belongs
 	// to another merchant now.
 	KeyRevoked(record published.KeyRecord)
-	// KeyEnded is called for a key whose ApiKey was deleted: nothing that was ever published of it is valid.
-	KeyEnded(record published.KeyRecord)
+	// KeyEnded is called for a key whose ApiKey was deleted, with the time in its tombstone, if that is at hand: nothing that was ever
+	// published of the key is valid.
+	KeyEnded(record published.KeyRecord, ended time.Time)
 	// KeyUnverified is called with a record that may be older than what other replicas know: at the first sight of a key, or when
 	// an older record replaces a newer one.
 	KeyUnverified(record published.KeyRecord)
@@ -200,7 +202,7 @@ func (d *Directory) notify(name string, next *key) *key {
 	d.mu.RUnlock()
 	switch {
 	case next != nil && tombstone:
-		d.keyHandler.KeyEnded(next.record())
+		d.keyHandler.KeyEnded(next.record(), time.Time{}) // its record is the newest
 	case earlier == nil && next != nil:
 		d.keyHandler.KeyUnverified(next.record())
 	case earlier == nil:
@@ -232,7 +234,8 @@ func (d *Directory) notifyChange(earlier, next *key) *key {
 }
 
 // notifyEnd calls the handler for the tombstone of a key that is or was here.
-func (d *Directory) notifyEnd(id string) {
+func (d *Directory) notifyEnd(tombstone published.Tombstone) {
+	id := tombstone.ID
 	d.mu.RLock()
 	k := d.index.keys[published.KeyName(id)]
 	last := d.index.ended[id]
@@ -240,8 +243,8 @@ func (d *Directory) notifyEnd(id string) {
 	switch {
 	case last.tombstone: // the handler was called for it before
 	case k != nil:
-		d.keyHandler.KeyEnded(k.record())
+		d.keyHandler.KeyEnded(k.record(), tombstone.EndedAt)
 	case last.merchant != unique.Handle[string]{}:
-		d.keyHandler.KeyEnded(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()})
+		d.keyHandler.KeyEnded(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()}, tombstone.EndedAt)
 	}
 }

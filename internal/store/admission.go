@@ -30,8 +30,9 @@ type Admission struct {
 	Order published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
-	// Live: the directory accepts Digest.
-	Live bool
+	// Live: the directory accepts Digest, until Until by the clock of Redis; zero: without an end.
+	Live  bool
+	Until time.Time
 	// Blocked: the merchant is not active, so decide about the key and stop.
 	Blocked bool
 	// Limit bounds the merchant's requests.
@@ -147,8 +148,16 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	var room [2 * len(a.Digest)]byte
 	hex.Encode(room[:], a.Digest[:])
 	call.WriteBytes(room[:])
+	ends := a.Live && !a.Until.IsZero()
+	if ends {
+		call.WriteString(" ")
+		call.WriteInt(a.Until.UnixMilli())
+	}
 	call.End()
-	if !a.Live {
+	switch {
+	case ends:
+		call.WriteString("E")
+	case !a.Live:
 		call.WriteString("D")
 	}
 	if a.currentOnly {

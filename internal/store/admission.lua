@@ -2,20 +2,23 @@
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
 -- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
 -- and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask, 'B' if the merchant is not
--- active, 'U' if the key's last use is to be written to the last of KEYS; mostly ''.
+-- active, 'E' if the directory accepts the key until an end, 'U' if the key's last use is to be written to the last of KEYS; mostly ''.
 -- ARGV[1] and ARGV[2] are what one request and a full burst cost in us; ARGV[3] is '<order of the record this replica knows> <digest
--- (hex) of the presented key>'. An order is '<when the current digest was issued, in ms> <revision>'.
+-- (hex) of the presented key>', with flag 'E' also ' <its end in ms>'. An order is '<when the current digest was issued, in ms> <revision>'.
 -- Defines refusal, the first word of the reply to a request that is not admitted, and moment, what follows the first word:
 -- ' <seconds> <microseconds> <by when all requests are paid for, in us>'.
 
 local refusal
 if override or flags ~= '' then
   local accepted = not string.find(flags, 'D', 1, true)
+  if string.find(flags, 'E', 1, true) then
+    accepted = now_ms < tonumber(string.match(ARGV[3], '%d+$'))
+  end
   -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, the current one first, or ' -' for none. It
   -- decides alone if it is as new as what the directory knows, or newer; else it is history.
   if override then
     local issued, revision, list = string.match(override, '^(%d+) (%d+) (.+)$')
-    local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)$')
+    local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)')
     if not issued then
       refusal = 'CORRUPT'
     elseif issued - known_issued > 0 or (issued - known_issued == 0 and revision - known_revision >= 0) then

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // operations are those of a merchant: each must admit in the same way.
@@ -104,6 +106,49 @@ func TestWhoDecidesAboutAKey(t *testing.T) {
 			}
 			if !test.accepted && !errors.Is(err, store.ErrKeyRejected) {
 				t.Errorf("%s: %s: %v, want ErrKeyRejected", test.desc, name, err)
+			}
+		}
+	}
+}
+
+// Where no override decides, the end of a key is judged by the clock of Redis, whatever that of the replica.
+func TestAdmit_Until(t *testing.T) {
+	for clock, ahead := range map[string]time.Duration{"right": 0, "an hour ahead": time.Hour, "an hour behind": -time.Hour} {
+		s := open(t, redistest.StartAhead(t, ahead).URL())
+		now := time.Now().Add(ahead)
+		for _, test := range []struct {
+			name     string
+			until    time.Time
+			override *store.Override // of revision 5
+			knows    int64
+			accepted bool
+		}{
+			{"no end", time.Time{}, nil, 5, true},
+			{"an end in a minute", now.Add(time.Minute), nil, 5, true},
+			{"an end a minute ago", now.Add(-time.Minute), nil, 5, false},
+			{"an end long ago", time.UnixMilli(1), nil, 5, false},
+			{"an end in a minute, an older override", now.Add(time.Minute), &store.Override{}, 6, true},
+			{"an end a minute ago, an older override", now.Add(-time.Minute), &store.Override{}, 6, false},
+			{"an end in a minute, revoked", now.Add(time.Minute), &store.Override{}, 5, false},
+			{"an end a minute ago, a later one since", now.Add(-time.Minute), &store.Override{Accepted: []store.Accepted{{Until: now.Add(time.Minute)}}}, 4, true},
+		} {
+			for name, operation := range operations {
+				t.Run(clock+", "+test.name+", "+name, func(t *testing.T) {
+					asks := merchant()
+					asks.Order.Revision, asks.Live, asks.Until = test.knows, true, test.until
+					if test.override != nil {
+						override := *test.override
+						override.KeyRef, override.Order.Revision = refOf(asks), 5
+						override.Accepted = slices.Clone(override.Accepted)
+						for i := range override.Accepted {
+							override.Accepted[i].Digest = asks.Digest
+						}
+						write(t, s, override)
+					}
+					if _, err := operation(t.Context(), s, asks); test.accepted != (err == nil) || err != nil && !errors.Is(err, store.ErrKeyRejected) {
+						t.Errorf("%v, want accepted %t", err, test.accepted)
+					}
+				})
 			}
 		}
 	}

@@ -49,7 +49,9 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}
 	must(t, second(s.LimitIssue(ctx, key, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
 	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key}))
-	must(t, second(s.Overrides(ctx, key)))
+	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key, Ended: true}))
+	_, _, err := s.Overrides(ctx, key)
+	must(t, err)
 	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))
 
 	everyBlockedBranch(t, s, asks.MerchantID)

@@ -10,7 +10,7 @@ import (
 func Scripts() []*redis.Script {
 	return []*redis.Script{
 		admitScript, admitRotationScript, createScript, createActingScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript,
-		settleScript, writeOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
+		settleScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
 	}
 }

@@ -31,6 +31,9 @@ type Override struct {
 	Order published.Order
 	// Accepted are the digests that are accepted, the current one first; none: the key is revoked.
 	Accepted []Accepted
+	// Ended: the ApiKey was deleted, so nothing of it is accepted again. The script makes the order, by the clock of Redis; Order is what it
+	// is above at least.
+	Ended bool
 }
 
 // Accepted is a digest that is accepted until a time; zero: without an end.
@@ -55,22 +58,35 @@ func (o Override) AcceptsOnly(digest apikey.Digest, now time.Time) bool {
 	return o.Accepts(digest, now)
 }
 
+// endMargin is the largest difference between the clocks of Redis and of the Kubernetes API. With it, the end of an ApiKey is newer than
+// every record that was ever published of it.
+const endMargin = time.Minute
+
 // WriteOverride stores the override for 7 days. It never replaces a newer one, and one of the same order
 // only to revoke the key. Errors: ErrNewerOverride, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WriteOverride(ctx context.Context, override Override) error {
+	if override.Ended {
+		return overrideError(s.redis.Run(ctx, endOverrideScript, []string{override.override()},
+			override.Order.Issued, endMargin.Milliseconds(), OverrideLifetime.Milliseconds()))
+	}
 	return s.writeOverride(ctx, override, "")
 }
 
-// RevokeGone revokes a key whose published object was seen to be gone at that time. Unlike WriteOverride it revokes what a newer
-// override accepts, too, unless that is of a later change. Errors are those of WriteOverride.
-func (s *Store) RevokeGone(ctx context.Context, key KeyRef, order published.Order, gone time.Time) error {
-	return s.writeOverride(ctx, Override{KeyRef: key, Order: order}, decimal(gone.UnixMilli()))
+// RevokeGone revokes a key whose published object is gone. Unlike WriteOverride it revokes what a newer override accepts, too, if that is
+// the one of the order stored, which was read before the published object: a later one may be of a record that was published since. Errors
+// are those of WriteOverride.
+func (s *Store) RevokeGone(ctx context.Context, key KeyRef, known, stored published.Order) error {
+	return s.writeOverride(ctx, Override{KeyRef: key, Order: known}, decimal(stored.Issued)+" "+decimal(stored.Revision))
 }
 
 func (s *Store) writeOverride(ctx context.Context, override Override, gone string) error {
-	reply, err := s.redis.Run(ctx, writeOverrideScript, []string{override.override()},
+	return overrideError(s.redis.Run(ctx, writeOverrideScript, []string{override.override()},
 		override.Order.Issued, override.Order.Revision, override.list(), redis.Flag(len(override.Accepted) == 0),
-		OverrideLifetime.Milliseconds(), gone)
+		OverrideLifetime.Milliseconds(), gone))
+}
+
+// overrideError returns the error that the reply to a written override stands for.
+func overrideError(reply redis.Reply, err error) error {
 	if err != nil {
 		return fmt.Errorf("write an override: %w", err)
 	}
@@ -86,30 +102,31 @@ func (s *Store) writeOverride(ctx context.Context, override Override, gone strin
 // MaxOverrides is how many keys Overrides takes at once.
 const MaxOverrides = 500
 
-// Overrides returns the override of each key, the zero Override for one that has none. All keys are of one bucket. Errors:
-// redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) ([]Override, error) {
+// Overrides returns the override of each key, the zero Override for one that has none, and the time of Redis. All keys are of one bucket.
+// Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) (overrides []Override, now time.Time, err error) {
 	names := make([]string, len(keys))
 	for i, key := range keys {
 		names[i] = key.override()
 	}
 	reply, err := s.redis.Run(ctx, readOverridesScript, names)
 	if err != nil {
-		return nil, fmt.Errorf("read overrides: %w", err)
+		return nil, time.Time{}, fmt.Errorf("read overrides: %w", err)
 	}
-	overrides := make([]Override, len(keys))
+	overrides = make([]Override, len(keys))
 	for i, key := range keys {
 		if reply.Absent() {
 			continue
 		}
 		if overrides[i], err = parseOverride(key, reply.Text()); err != nil {
-			return nil, fmt.Errorf("read overrides: %w", err)
+			return nil, time.Time{}, fmt.Errorf("read overrides: %w", err)
 		}
 	}
+	now = reply.Millis()
 	if err := reply.Err(); err != nil {
-		return nil, fmt.Errorf("read overrides: %w", err)
+		return nil, time.Time{}, fmt.Errorf("read overrides: %w", err)
 	}
-	return overrides, nil
+	return overrides, now, nil
 }
 
 // list writes what admission.lua reads behind the order: each accepted digest and its end in milliseconds or 0, or a dash

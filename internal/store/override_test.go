@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -70,7 +71,7 @@ func TestOverridesEndTheSameInAnyOrder(t *testing.T) {
 				t.Fatalf("the digest of %v is accepted: %v; the newest is %v, revoked: %v", order, got, newest, revoked)
 			}
 		}
-		read, err := s.Overrides(t.Context(), refOf(asks))
+		read, _, err := s.Overrides(t.Context(), refOf(asks))
 		if err != nil || read[0].Order != newest || (len(read[0].Accepted) == 0) != revoked {
 			t.Fatalf("read %+v, %v; the newest is %v, revoked: %v", read, err, newest, revoked)
 		}
@@ -81,26 +82,28 @@ func refOf(a store.Admission) store.KeyRef {
 	return store.KeyRef{MerchantID: a.MerchantID, KeyID: a.KeyID}
 }
 
-// A published object that is gone revokes whatever Redis knows of its key, unless that was published since.
-func TestAKeyThatIsGoneIsRevokedWhateverIsKnownOfIt(t *testing.T) {
+// A published object that is gone revokes what Redis knew of its key before, and nothing that was published since.
+func TestRevokeGone(t *testing.T) {
 	s := open(t, shared.URL())
-	gone := time.UnixMilli(1_800_000_000_000)
 	known := published.Order{Issued: 1_700_000_000_000, Revision: 1_700_000_000_000}
 	rotated := published.Order{Issued: 1_750_000_000_000, Revision: 1_750_000_000_000}
-	since := published.Order{Issued: 1_800_000_000_001, Revision: 1_800_000_000_001}
+	disabled := published.Order{Issued: rotated.Issued, Revision: rotated.Revision + 1}
 	for desc, test := range map[string]struct {
-		stored published.Order
+		seen   published.Order // by who finds that the object is gone
+		stored published.Order // when that is written
 		knows  published.Order
 		lives  bool
 	}{
-		"nothing newer is stored":                   {known, known, false},
-		"a rotation that was missed":                {rotated, known, false},
-		"a record that was published since":         {since, known, true},
-		"a replica that knows the rotation as well": {rotated, rotated, false},
+		"nothing newer is stored":                   {known, known, known, false},
+		"a rotation that was missed":                {rotated, rotated, known, false},
+		"a record that was published since":         {known, rotated, known, true},
+		"one with a rotation that was missed":       {rotated, disabled, known, true},
+		"a replica that knows the rotation as well": {rotated, rotated, rotated, false},
+		"Redis has lost the rotation since":         {rotated, known, known, false},
 	} {
 		asks, digest := merchant(), newDigest()
 		write(t, s, store.Override{KeyRef: refOf(asks), Order: test.stored, Accepted: []store.Accepted{{Digest: digest}}})
-		if err := s.RevokeGone(t.Context(), refOf(asks), test.knows, gone); errors.Is(err, store.ErrNewerOverride) != test.lives {
+		if err := s.RevokeGone(t.Context(), refOf(asks), test.knows, test.seen); errors.Is(err, store.ErrNewerOverride) != test.lives {
 			t.Errorf("%s: %v", desc, err)
 		}
 		if got := asking(t, s, asks, digest); got != test.lives {
@@ -116,6 +119,47 @@ func TestAKeyThatIsGoneIsRevokedWhateverIsKnownOfIt(t *testing.T) {
 	}
 }
 
+// The end of an ApiKey outranks whatever was published of it by the clock of Redis, by that of the operator, or is stored of it.
+func TestWriteOverride_Ended(t *testing.T) {
+	s := open(t, shared.URL())
+	for clock, redis := range map[string]*services{
+		"right": s, "an hour ahead": open(t, redistest.StartAhead(t, time.Hour).URL()), "an hour behind": open(t, redistest.StartAhead(t, -time.Hour).URL()),
+	} {
+		for name, ahead := range map[string]time.Duration{"an hour ago": -time.Hour, "now": 0, "in a day": 24 * time.Hour} {
+			t.Run(clock+", stored of "+name, func(t *testing.T) {
+				asks, digest := merchant(), newDigest()
+				at := time.Now().Add(ahead).UnixMilli()
+				stored := store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: digest}}}
+				write(t, redis, stored)
+				for range 2 { // each replica writes it
+					if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: refOf(asks), Ended: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write(t, redis, stored) // a replica that is late
+				if asking(t, redis, asks, digest) {
+					t.Error("a replica that knows an older record accepts the key")
+				}
+				asks.Order, asks.Live, asks.Digest = stored.Order, true, digest
+				if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+					t.Errorf("a replica that knows the last record: %v", err)
+				}
+			})
+		}
+		t.Run(clock+", published and not stored", func(t *testing.T) {
+			asks, now := merchant(), time.Now()
+			if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: now.UnixMilli()}, Ended: true}); err != nil {
+				t.Fatal(err)
+			}
+			at := now.Add(30 * time.Second).UnixMilli() // by the clock of the operator
+			asks.Order, asks.Live = published.Order{Issued: at, Revision: at}, true
+			if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+				t.Errorf("a replica that knows the last record: %v", err)
+			}
+		})
+	}
+}
+
 func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
@@ -127,7 +171,7 @@ func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
 	revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, Order: published.Order{Issued: 1, Revision: 2}}
 	write(t, s, overlap)
 	write(t, s, revoked)
-	got, err := s.Overrides(t.Context(), overlap.KeyRef, store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, revoked.KeyRef)
+	got, _, err := s.Overrides(t.Context(), overlap.KeyRef, store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, revoked.KeyRef)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +196,7 @@ func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "7 -", "7 9", "7 9 x", "7 9 " + newDigest().Hex(), "x 9 -", "7 9 - -", "7 9 " + newDigest().Hex() + " x"} {
 		c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
-		if _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, redis.ErrCorrupt) {
+		if _, _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("%q: %v, want ErrCorrupt", text, err)
 		}
 	}
