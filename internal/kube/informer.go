@@ -24,7 +24,7 @@ type Informer struct {
 	listed func()
 
 	now         func() time.Time
-	lastContact atomic.Int64 // time of the last event, bookmark or list, in Unix nanoseconds
+	lastContact atomic.Pointer[time.Time] // time of the last event, bookmark or list
 
 	// undecodable are the resourceVersions of such objects that were logged, by name.
 	undecodable  map[string]string
@@ -148,11 +148,10 @@ func (f *Informer) clearError(name string) {
 // UpdateResourceVersion is called with every event and every bookmark of the watch.
 func (f *Informer) UpdateResourceVersion(string) { f.touch() }
 
-func (f *Informer) touch() { f.lastContact.Store(f.now().UnixNano()) }
+func (f *Informer) touch() { f.lastContact.Store(new(f.now())) }
 
-func (f *Informer) age() time.Duration {
-	return time.Duration(f.now().UnixNano() - f.lastContact.Load())
-}
+// age is measured by a clock that nobody sets: a step back must not make an old directory young.
+func (f *Informer) age() time.Duration { return f.now().Sub(*f.lastContact.Load()) }
 
 func (f *Informer) registerAge(registerer prometheus.Registerer) {
 	promauto.With(registerer).NewGaugeFunc(prometheus.GaugeOpts{
