@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 )
 
@@ -13,7 +14,7 @@ func deadLettersCommand() *cobra.Command {
 		Long: "An event becomes a dead letter after its last attempt, when its endpoint answers 410, or while its\n" +
 			"endpoint is disabled. It is kept for 30 days.",
 		Args: needCommand,
-		RunE: printHelp,
+		RunE: commandline.PrintHelp,
 	}
 	cmd.AddCommand(listDeadLettersCommand(), resendDeadLettersCommand())
 	return cmd

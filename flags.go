@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
@@ -50,25 +50,9 @@ func orRedisURL(url string) string {
 	return url
 }
 
-// allowedValues are those of flags whose type names them for itself, by type.
-var allowedValues = map[string]string{
-	"bool":     "true or false",
-	"duration": "a time such as 500ms, 30s, 15m or 24h",
-	"int":      "a whole number",
-	"int32":    "a whole number up to 2147483647",
-	"level":    "DEBUG, INFO, WARN or ERROR",
-}
-
 // flagError says what a flag accepts.
 func flagError(cmd *cobra.Command, err error) error {
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		flag := invalid.GetFlag()
-		err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
-		if allowed := allowedValues[flag.Value.Type()]; allowed != "" {
-			err = fmt.Errorf("--%s must be %s, not %q", flag.Name, allowed, invalid.GetValue())
-		}
-	}
-	return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
+	return fmt.Errorf("%w; see: %s --help", commandline.FlagError(err), cmd.CommandPath())
 }
 
 // needCommand refuses a word that is none of the commands below cmd.
@@ -76,17 +60,8 @@ func needCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() && sub.Name() != "help" {
-			names = append(names, sub.Name())
-		}
-	}
-	return fmt.Errorf("unknown command %q; use %s %s", args[0], cmd.CommandPath(), strings.Join(names, "|"))
+	return fmt.Errorf("unknown command %q; use %s %s", args[0], cmd.CommandPath(), strings.Join(commandline.Subcommands(cmd), "|"))
 }
-
-// printHelp makes a command without work of its own runnable: cobra checks the words behind no other.
-func printHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // logLevel is a flag with a level.
 type logLevel slog.Level

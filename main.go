@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/cli"
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
 
 // version is stamped by the linker (make build).
@@ -45,7 +46,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              needCommand,
-		RunE:              printHelp,
+		RunE:              commandline.PrintHelp,
 	}
 	root.SetFlagErrorFunc(flagError)
 	level := logLevel(slog.LevelInfo)

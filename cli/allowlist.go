@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
 
 func (p *plugin) allowlistCommand() *cobra.Command {
@@ -16,7 +17,7 @@ func (p *plugin) allowlistCommand() *cobra.Command {
 		Use:   "allowlist",
 		Short: "Test addresses against the allowlist of a merchant",
 		Args:  needCommand,
-		RunE:  printHelp,
+		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.allowlistTestCommand())
 	return cmd

@@ -5,8 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
 
 // plugin is what all commands share.
@@ -65,7 +65,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          needCommand,
-		RunE:          printHelp,
+		RunE:          commandline.PrintHelp,
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -96,23 +96,9 @@ func kubeconfigFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// accepted are the values of flags, by their type.
-var accepted = map[string]string{
-	"bool":     "true or false",
-	"duration": "a time such as 30s, 15m or 24h",
-	"int":      "a whole number",
-}
-
 // flagError is a usageError that says what a flag accepts.
 func flagError(cmd *cobra.Command, err error) error {
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		flag := invalid.GetFlag()
-		err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
-		if allowed := accepted[flag.Value.Type()]; allowed != "" {
-			err = fmt.Errorf("--%s must be %s, not %q", flag.Name, allowed, invalid.GetValue())
-		}
-	}
-	return usage(seeHelp(cmd), "%w", err)
+	return usage(seeHelp(cmd), "%w", commandline.FlagError(err))
 }
 
 func seeHelp(cmd *cobra.Command) string { return "See: " + cmd.CommandPath() + " --help" }
@@ -122,16 +108,8 @@ func needCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
-			names = append(names, sub.Name())
-		}
-	}
-	return usage("Use one of: "+strings.Join(names, ", "), "unknown command %q", args[0])
+	return usage("Use one of: "+strings.Join(commandline.Subcommands(cmd), ", "), "unknown command %q", args[0])
 }
-
-func printHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // arguments checks the number of words behind a command. Names are required, those in brackets are not.
 func arguments(names ...string) cobra.PositionalArgs {

@@ -156,7 +156,7 @@ var badInput = map[string][]struct{ args, want string }{
 	"keys issue": append([]struct{ args, want string }{
 		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of an ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
 		{"till --merchant=acme --secret-name=_", `"_" is not the name of a Secret`}, {"till --merchant=acme --expires-at=tomorrow", `"tomorrow" is not a time`},
-		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --mode=test", `"test" is not one of Live, Test`}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 30s, 15m or 24h, not "1"`},
+		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --mode=test", `"test" is not one of Live, Test`}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 500ms, 30s, 15m or 24h, not "1"`},
 	}, badWrites("till --merchant=acme ")...),
 	"keys rotate": append([]struct{ args, want string }{
 		{"", "NAME is missing"}, {"Till", "is not the name"}, {"till --overlap=-1s", "--overlap must be whole seconds from 0s to 8760h"}, {"till --overlap=1500ms", "--overlap must be whole seconds"},

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -22,7 +23,7 @@ func (p *plugin) keysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "Issue, rotate, disable, enable and reveal API keys",
 		Args:  needCommand,
-		RunE:  printHelp,
+		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.issueCommand(), p.rotateCommand(), p.stateCommand("disable", v1alpha1.ApiKeyDisabled), p.stateCommand("enable", v1alpha1.ApiKeyActive), p.revealCommand())
 	return cmd

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
@@ -23,7 +24,7 @@ func (p *plugin) webhooksCommand() *cobra.Command {
 		Use:   "webhooks",
 		Short: "Show the health of webhooks, list dead letters and send them again",
 		Args:  needCommand,
-		RunE:  printHelp,
+		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.webhookStatusCommand(), p.deadLettersCommand(), p.resendCommand())
 	return cmd
