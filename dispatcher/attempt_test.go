@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
@@ -93,7 +93,7 @@ func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
 	shop.await(t, 1)
 	f.takeOver(t, id, acme.MerchantID)
 	close(answer)
-	fixture.Eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
+	dispatchertest.Eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
 	_ = stop()
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if letters := f.DeadLetters(t); len(letters) != 0 {

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // deadLetter makes a new event of the merchant a dead letter, as a dispatcher does, and returns its id.
@@ -48,7 +48,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	if got := strings.TrimSpace(f.list(t, deadletters.ListOptions{Output: deadletters.OutputJSON})); got != "[]" {
 		t.Errorf("of none, as JSON: %s", got)
 	}
-	acme, bagels := fixture.NewMerchantID(7), fixture.NewMerchantID(8)
+	acme, bagels := dispatchertest.NewMerchantID(7), dispatchertest.NewMerchantID(8)
 	first, other := f.deadLetter(t, acme), f.deadLetter(t, bagels)
 
 	table := f.list(t, deadletters.ListOptions{Output: deadletters.OutputTable})
@@ -76,7 +76,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 
 func TestDeadLettersAreSentAgain(t *testing.T) {
 	f := newFixture(t)
-	acme, bagels := fixture.NewMerchantID(7), fixture.NewMerchantID(8)
+	acme, bagels := dispatchertest.NewMerchantID(7), dispatchertest.NewMerchantID(8)
 	resend := func(options deadletters.ResendOptions) (string, error) {
 		options.RedisURL = f.Server.URL()
 		var out strings.Builder
@@ -126,7 +126,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	acme, bagels := f.EndpointAt(shop.URL, 7), fixture.NewMerchantID(7)
+	acme, bagels := f.EndpointAt(shop.URL, 7), dispatchertest.NewMerchantID(7)
 	first := f.Event(t, acme.MerchantID)
 	start(t, f.dispatcher(t))
 	f.awaitReports(t, "EndpointGone")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAnEventForAResumedEndpointIsDelivered(t *testing.T) {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	d.queues.close(t.Context())
-	if !d.queues.wait(fixture.Patience) {
+	if !d.queues.wait(dispatchertest.Patience) {
 		t.Error("the attempt never ended")
 	}
 	if letters := f.DeadLetters(t); len(letters) != 1 { // the one the endpoint was disabled with
@@ -93,7 +93,7 @@ func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
 		o.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, time.Hour}
 	}))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
-	fixture.Eventually(t, "it is reported", func() bool { return slices.Contains(reasons(f.reports.All()), "EndpointDisabled") })
+	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(reasons(f.reports.All()), "EndpointDisabled") })
 	if n := len(shop.ids()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
@@ -25,13 +25,13 @@ func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
 	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
 	stop := start(t, d)
 	begun := shop.await(t, 1)[0].ID
-	fixture.Eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
+	dispatchertest.Eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// Another dispatcher gets the others at once, long before the attempt and the leases end.
 	var released []outbox.Lease
-	fixture.Eventually(t, "the others are released", func() bool {
+	dispatchertest.Eventually(t, "the others are released", func() bool {
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
@@ -101,9 +101,9 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t))
 	f.Server.Stop()
-	fixture.Eventually(t, "the outage is noticed", func() bool { return len(f.Log.String()) > 0 })
+	dispatchertest.Eventually(t, "the outage is noticed", func() bool { return len(f.Log.String()) > 0 })
 	f.Server.Start()
-	fixture.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
+	dispatchertest.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
 	id := f.Event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
@@ -123,7 +123,7 @@ func TestARotationIsSentOnce(t *testing.T) {
 		d := f.dispatcher(t)
 		start(t, d)
 		d.rotations.add(key, acme.MerchantName)
-		fixture.Eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
+		dispatchertest.Eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
 	}
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s", seen[0].ID)
@@ -162,7 +162,7 @@ func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 	})
 	d.now = jumpyTime
 	stop := start(t, d)
-	fixture.Eventually(t, "every event has arrived", func() bool {
+	dispatchertest.Eventually(t, "every event has arrived", func() bool {
 		for _, id := range shop.ids() {
 			delete(wanted, id)
 		}
@@ -198,7 +198,7 @@ func TestDispatchersShareTheWork(t *testing.T) {
 	single := func(o *Options) { o.Concurrency = 1 }
 	start(t, f.dispatcher(t, single))
 	start(t, f.dispatcher(t, single))
-	fixture.Eventually(t, "both have an attempt in progress", func() bool {
+	dispatchertest.Eventually(t, "both have an attempt in progress", func() bool {
 		want = append(want, f.Event(t, acme.MerchantID)) // one of them may have taken all there was
 		return len(arrived) >= 2
 	})

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // queueFixture has queues whose attempts wait for the test, and a clock of the test.
@@ -102,17 +102,17 @@ func (f *queueFixture) seen(of *[]string) []string {
 
 func (f *queueFixture) awaitStarted(t *testing.T, want ...string) {
 	t.Helper()
-	fixture.Eventually(t, fmt.Sprintf("started are %v", want), func() bool { return slices.Equal(f.seen(&f.started), want) })
+	dispatchertest.Eventually(t, fmt.Sprintf("started are %v", want), func() bool { return slices.Equal(f.seen(&f.started), want) })
 }
 
 func (f *queueFixture) awaitInFlight(t *testing.T, want int) {
 	t.Helper()
-	fixture.Eventually(t, fmt.Sprintf("%d attempts are in progress", want), func() bool { return f.attemptsInFlight() == want })
+	dispatchertest.Eventually(t, fmt.Sprintf("%d attempts are in progress", want), func() bool { return f.attemptsInFlight() == want })
 }
 
 func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
 	t.Helper()
-	fixture.Eventually(t, fmt.Sprintf("deferred are %v", want), func() bool { return slices.Equal(f.seen(&f.deferred), want) })
+	dispatchertest.Eventually(t, fmt.Sprintf("deferred are %v", want), func() bool { return slices.Equal(f.seen(&f.deferred), want) })
 }
 
 func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
@@ -134,7 +134,7 @@ func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0")
 	f.close(t.Context())
-	if !f.wait(fixture.Patience) {
+	if !f.wait(dispatchertest.Patience) {
 		t.Fatal("attempts never ended")
 	}
 	for _, queues := range f.queues {
@@ -166,7 +166,7 @@ func TestAnEndpointGetsMorePlacesWithEachSuccess(t *testing.T) {
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
 	f.close(t.Context())
-	f.wait(fixture.Patience)
+	f.wait(dispatchertest.Patience)
 }
 
 func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
@@ -201,7 +201,7 @@ func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
 		f.answer(id) <- succeeded
 	}
 	f.close(t.Context())
-	f.wait(fixture.Patience)
+	f.wait(dispatchertest.Patience)
 }
 
 // Else an attempt could go on while another dispatcher has the event.
@@ -217,7 +217,7 @@ func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
 	f.awaitStarted(t, "a0", "a2")
 	f.answer("a2") <- succeeded
 	f.close(t.Context())
-	f.wait(fixture.Patience)
+	f.wait(dispatchertest.Patience)
 }
 
 func TestWhatWaitsIsBounded(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
 	f.answer("a1") <- succeeded
-	f.wait(fixture.Patience)
+	f.wait(dispatchertest.Patience)
 }
 
 // An endpoint that answers slowly has fewer events waiting here: they would keep others' out. Its free attempts are always filled.
@@ -315,14 +315,14 @@ func TestTake_SlowEndpoints(t *testing.T) {
 	// The next places go to those who have the fewest in progress: namespaces first, then endpoints.
 	for i, want := range []string{"other4/quick-0", "other5/quick-0"} {
 		f.answer(slow(i) + "0") <- succeeded
-		fixture.Eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
+		dispatchertest.Eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
 	for i := range kept + 3 {
 		f.answer(slow(2+i) + "0") <- succeeded
 	}
 	for i := range kept + 3 {
 		want := fmt.Sprintf("slow/quick%d-0", i)
-		fixture.Eventually(t, want+" has a place", func() bool { return slices.Contains(f.seen(&f.started), want) })
+		dispatchertest.Eventually(t, want+" has a place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
 	f.awaitInFlight(t, 64-kept)
 	f.finishAll(t)
@@ -332,7 +332,7 @@ func TestTake_SlowEndpoints(t *testing.T) {
 func (f *queueFixture) finishAll(t *testing.T) {
 	t.Helper()
 	f.close(t.Context())
-	fixture.Eventually(t, "all attempts have ended", func() bool {
+	dispatchertest.Eventually(t, "all attempts have ended", func() bool {
 		for _, id := range f.seen(&f.started) {
 			select {
 			case f.answer(id) <- succeeded:
@@ -341,7 +341,7 @@ func (f *queueFixture) finishAll(t *testing.T) {
 		}
 		return f.attemptsInFlight() == 0
 	})
-	f.wait(fixture.Patience)
+	f.wait(dispatchertest.Patience)
 	if len(f.ready) != 0 || f.inFlight != 0 || f.waiting != 0 {
 		t.Errorf("left are %d ready namespaces, %d attempts, %d events", len(f.ready), f.inFlight, f.waiting)
 	}
@@ -353,14 +353,14 @@ func TestTake_NamespacesShare(t *testing.T) {
 	for i := range 20 {
 		f.offerOf(fmt.Sprintf("big/%02d-", i), 0)
 	}
-	fixture.Eventually(t, "it has all places", func() bool { return len(f.seen(&f.started)) == 8 })
+	dispatchertest.Eventually(t, "it has all places", func() bool { return len(f.seen(&f.started)) == 8 })
 	for i := range 6 {
 		f.offerOf(fmt.Sprintf("small/%02d-", i), 0)
 	}
 	for _, id := range f.seen(&f.started)[:8] {
 		f.answer(id) <- succeeded
 	}
-	fixture.Eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
+	dispatchertest.Eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
 	f.mu.Lock()
 	inFlight := map[string]int{}
 	for _, id := range f.started[8:] {

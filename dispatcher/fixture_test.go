@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 
 // testFixture is a Redis of its own, merchants with endpoints, and any number of dispatchers.
 type testFixture struct {
-	*fixture.Fixture
+	*dispatchertest.Fixture
 
-	reports *fixture.Reports[status.Report]
+	reports *dispatchertest.Reports[status.Report]
 }
 
 func newFixture(t *testing.T) testFixture {
 	t.Helper()
-	return testFixture{fixture.New(t), &fixture.Reports[status.Report]{}}
+	return testFixture{dispatchertest.New(t), &dispatchertest.Reports[status.Report]{}}
 }
 
 // testDispatcher is a dispatcher, and the reporter beside it.
@@ -54,13 +54,13 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	t.Helper()
 	options := DefaultOptions()
 	options.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}
-	options.ShutdownTimeout = fixture.Patience
+	options.ShutdownTimeout = dispatchertest.Patience
 	options.Log = slog.New(slog.NewTextHandler(f.Log, nil))
 	for _, c := range change {
 		c(&options)
 	}
 	client, err := delivery.New(delivery.Options{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	t.Cleanup(client.Close)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()
 	d := &dispatcher{
@@ -81,7 +81,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 func (d *testDispatcher) unhealthyEndpoints(t *testing.T, reason string) float64 {
 	t.Helper()
 	families, err := d.registry.Gather()
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == "merchant_operator_webhook_endpoints_unhealthy" && metric.GetLabel()[0].GetValue() == reason {

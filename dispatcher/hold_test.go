@@ -8,7 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -62,14 +62,14 @@ func TestHolds(t *testing.T) {
 				t.Errorf("%d events wait, want %d", n, waiting+seconds/60)
 			}
 			_, err := d.countBacklog(t.Context())
-			fixture.Must(t, err)
+			dispatchertest.Must(t, err)
 			if overdue := testutil.ToFloat64(d.metrics.overdueEvent); overdue != 0 {
 				t.Errorf("an event waits for a dispatcher for %v s", overdue)
 			}
 			f.Index.Put(acme)
 			_, err = d.lease(t.Context(), 7)
-			fixture.Must(t, err)
-			fixture.Eventually(t, "its events are delivered", func() bool {
+			dispatchertest.Must(t, err)
+			dispatchertest.Eventually(t, "its events are delivered", func() bool {
 				return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcomeDelivered)) >= jobsPerAttempt
 			})
 			d.queues.close(t.Context())

@@ -14,10 +14,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -26,7 +26,7 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
 	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
-	gone := fixture.NewMerchantID(7)
+	gone := dispatchertest.NewMerchantID(7)
 	f.Index.Put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
 	f.Event(t, gone)
 	d := f.dispatcher(t)
@@ -36,7 +36,7 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 		t.Errorf("%d attempts", n)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
-		fixture.Eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
+		dispatchertest.Eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
 			return testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)) == 1
 		})
 	}
@@ -56,13 +56,13 @@ func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
-	stranger := fixture.NewMerchantID(7)
+	stranger := dispatchertest.NewMerchantID(7)
 	id := f.Event(t, stranger)
 	f.setOld(t, id)
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
-	fixture.Eventually(t, "the log says so", func() bool { return strings.Contains(f.Log.String(), stranger) })
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
+	dispatchertest.Eventually(t, "the log says so", func() bool { return strings.Contains(f.Log.String(), stranger) })
 	acme.MerchantID = stranger
 	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
@@ -80,7 +80,7 @@ func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
 	f.setOld(t, id)
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
 	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
@@ -98,7 +98,7 @@ func TestLease_RemovedWebhook(t *testing.T) {
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
 	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
@@ -118,11 +118,11 @@ func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 	start(t, d)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	for _, outcome := range []string{outcomeRemoved, outcomeDropped} {
-		fixture.Eventually(t, "one event is counted as "+outcome, func() bool {
+		dispatchertest.Eventually(t, "one event is counted as "+outcome, func() bool {
 			return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcome)) == 1
 		})
 	}
-	fixture.Eventually(t, "the log says whose", func() bool {
+	dispatchertest.Eventually(t, "the log says whose", func() bool {
 		return strings.Contains(f.Log.String(), "dropped events of a webhook that was removed") && strings.Contains(f.Log.String(), acme.MerchantID)
 	})
 }
@@ -139,7 +139,7 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	}
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
@@ -155,14 +155,14 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 
 func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
 	f := newFixture(t)
-	id := f.Event(t, fixture.NewMerchantID(7))
+	id := f.Event(t, dispatchertest.NewMerchantID(7))
 	if err := f.Redis(t).Del(t.Context(), storetest.TagOf(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
 		t.Fatal(err)
 	}
 	d := f.dispatcher(t)
 	start(t, d)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	fixture.Eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
+	dispatchertest.Eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
 }
 
 func TestEventsWaitForTheSigningSecret(t *testing.T) {
@@ -175,7 +175,7 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts without a signature", n)
 	}
@@ -250,7 +250,7 @@ func (f testFixture) leaseAll(t *testing.T, d *testDispatcher) {
 	for more := true; more; {
 		var err error
 		more, err = d.lease(t.Context(), 7)
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 	}
 }
 
@@ -268,7 +268,7 @@ redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
 return 1`
 	bucket, id := storetest.TagOf(session.BucketOf(merchantID)), f.Event(t, merchantID)
 	f.setOld(t, id)
-	fixture.Must(t, f.Redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
+	dispatchertest.Must(t, f.Redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
 }
 
 // An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched
@@ -296,8 +296,8 @@ func TestLease_OpenBreaker(t *testing.T) {
 		return f.calls(t, "zrem") - before
 	}
 	touched()
-	fixture.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
-	fixture.Eventually(t, "the events that were leased wait in Redis", func() bool {
+	dispatchertest.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
+	dispatchertest.Eventually(t, "the events that were leased wait in Redis", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= jobsPerAttempt-breakerThreshold
 	})
 	const seconds = 60
@@ -320,7 +320,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	if n := touched(); n == 0 || n > leasedAndPutOff*2*leaseBatch {
 		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
 	}
-	fixture.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
+	dispatchertest.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
 	d.queues.close(t.Context())
 }
 
@@ -341,12 +341,12 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 	isolated.now = func() time.Time { return noon } // its breaker stays open
 	isolated.prepare()
 	d.prepare()
-	fixture.Eventually(t, "its breaker is open", func() bool {
+	dispatchertest.Eventually(t, "its breaker is open", func() bool {
 		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
 		return attempts.Load() == breakerThreshold && isolated.queues.attemptsInFlight() == 0
 	})
-	fixture.Eventually(t, "the other one has delivered what was deferred", func() bool {
+	dispatchertest.Eventually(t, "the other one has delivered what was deferred", func() bool {
 		f.leaseAll(t, d)
 		return f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val() == 0
 	})
@@ -355,7 +355,7 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
 		f.leaseAll(t, d)
-		fixture.Eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
+		dispatchertest.Eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
 		if delivered.Load() != before+1 {
 			t.Fatalf("event %d was not leased", n)
 		}
@@ -374,10 +374,10 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
-	fixture.Must(t, f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
+	dispatchertest.Must(t, f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
 	d := f.dispatcher(t)
 	start(t, d)
-	fixture.Eventually(t, "they are deferred", func() bool {
+	dispatchertest.Eventually(t, "they are deferred", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnreadable)) >= events
 	})
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: events})

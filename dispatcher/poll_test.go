@@ -12,22 +12,22 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // calls is how often Redis has run a command.
 func (f testFixture) calls(t *testing.T, command string) int {
 	t.Helper()
 	statistics, err := f.Redis(t).Info(t.Context(), "commandstats").Result()
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	for line := range strings.Lines(statistics) {
 		if rest, found := strings.CutPrefix(line, "cmdstat_"+command+":calls="); found {
 			var calls int
 			_, err := fmt.Sscanf(rest, "%d,", &calls)
-			fixture.Must(t, err)
+			dispatchertest.Must(t, err)
 			return calls
 		}
 	}
@@ -41,7 +41,7 @@ func TestADispatcherAtRestOnlyPolls(t *testing.T) {
 	f.Create(t, acme.MerchantID, nil)
 	start(t, f.dispatcher(t))
 	const polls, zsets = 5, 2 * session.Buckets
-	fixture.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
+	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore"); n != 0 {
 		t.Errorf("%d leases and sweeps, with nothing due", n)
 	}
@@ -60,12 +60,12 @@ func TestPoll_OpenBreaker(t *testing.T) {
 	})
 	d.now = func() time.Time { return noon } // the breaker stays open
 	start(t, d)
-	fixture.Eventually(t, "its breaker is open", func() bool {
+	dispatchertest.Eventually(t, "its breaker is open", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) > 0 && d.queues.attemptsInFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
 	leases, before := f.calls(t, "zrangebyscore"), f.calls(t, "zrange")
-	fixture.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
+	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore") - leases; n < 1 || n > polls+2 {
 		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polls)
 	}
@@ -76,9 +76,9 @@ func TestEveryBucketIsSwept(t *testing.T) {
 	f := newFixture(t)
 	start(t, f.dispatcher(t))
 	for i := range session.Buckets {
-		f.Create(t, fixture.NewMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+		f.Create(t, dispatchertest.NewMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
 	}
-	fixture.Eventually(t, "all of them are expired and nothing waits", func() bool {
+	dispatchertest.Eventually(t, "all of them are expired and nothing waits", func() bool {
 		keys, err := f.Redis(t).Keys(t.Context(), "{b??}:expiry").Result()
 		return err == nil && len(keys) == 0
 	})
@@ -91,7 +91,7 @@ func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	created := f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
-	if seen := shop.await(t, 1); seen[0].ID != fixture.EndedEvent(created.ID) {
+	if seen := shop.await(t, 1); seen[0].ID != dispatchertest.EndedEvent(created.ID) {
 		t.Errorf("saw %+v", seen[0])
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
@@ -127,7 +127,7 @@ func TestASlowBucketDelaysNoOther(t *testing.T) {
 	f.Event(t, slow.MerchantID)
 	start(t, d)
 	t.Cleanup(func() { close(index.released) }) // before the dispatcher is stopped
-	fixture.Eventually(t, "the slow bucket is leased", func() bool { return index.leases.Load() == 1 })
+	dispatchertest.Eventually(t, "the slow bucket is leased", func() bool { return index.leases.Load() == 1 })
 	for n := range 3 {
 		f.Event(t, slow.MerchantID)
 		id := f.Event(t, acme.MerchantID)

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // receiver is a merchant's endpoint, which marks what it could verify.
@@ -23,10 +23,10 @@ func newReceiver(t *testing.T, answer func(before int, r *http.Request) int) *re
 	t.Helper()
 	var attempts atomic.Int32
 	handler, err := inbox.New(inbox.Options{
-		Secrets: []string{fixture.SigningSecret.Reveal()}, AcceptUnverified: true, Log: io.Discard,
+		Secrets: []string{dispatchertest.SigningSecret.Reveal()}, AcceptUnverified: true, Log: io.Discard,
 		Status: func(r *http.Request) int { return answer(int(attempts.Add(1))-1, r) },
 	})
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	r := &receiver{httptest.NewServer(handler), handler}
 	t.Cleanup(func() {
 		r.CloseClientConnections()
@@ -70,6 +70,6 @@ func (r *receiver) ids() []string {
 // await returns the events once there have been so many attempts.
 func (r *receiver) await(t *testing.T, attempts int) []inbox.Event {
 	t.Helper()
-	fixture.Eventually(t, "the endpoint gets its attempts", func() bool { return len(r.ids()) >= attempts })
+	dispatchertest.Eventually(t, "the endpoint gets its attempts", func() bool { return len(r.ids()) >= attempts })
 	return r.inbox.Events()
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -31,17 +31,17 @@ type launched struct {
 	ended chan error
 }
 
-func (f testFixture) launch(t *testing.T, c fixture.Cluster, change ...func(*Options)) launched {
+func (f testFixture) launch(t *testing.T, c dispatchertest.Cluster, change ...func(*Options)) launched {
 	t.Helper()
 	proxy, err := kubeproxy.Start(sharedConfig)
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	t.Cleanup(proxy.Close)
 	port, err := freeport.Choose()
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	options := DefaultOptions()
 	options.CredentialsNamespace = c.Namespace
 	options.Kubeconfig, err = proxy.Kubeconfig(t.TempDir(), "dispatcher")
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	options.RedisURL = f.Server.URL()
 	options.Ops.Address = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 	options.AllowHTTP, options.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -74,12 +74,12 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	return answer.StatusCode, string(body)
 }
 
 func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
-	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
@@ -87,7 +87,7 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 	bucket := session.BucketOf(published.ID(acme.UID))
 
 	l := f.launch(t, c)
-	fixture.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	dispatchertest.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	if status, body := l.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "syncing") {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
@@ -101,8 +101,8 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
-	fixture.Eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
-	fixture.Eventually(t, "it counts", func() bool {
+	dispatchertest.Eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
+	dispatchertest.Eventually(t, "it counts", func() bool {
 		_, metrics := l.get(t, "/metrics")
 		return strings.Contains(metrics, `merchant_operator_webhook_attempts_total{result="delivered"} 1`) &&
 			strings.Contains(metrics, `merchant_operator_webhook_events_total{kind="session.cancelled",outcome="delivered"} 1`)
@@ -119,23 +119,23 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 }
 
 func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
-	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
 	shop := newReceiver(t, always(http.StatusGone))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	f.Event(t, published.ID(acme.UID))
 	f.launch(t, c).proxy.Mend()
-	fixture.Eventually(t, "the Merchant says so", func() bool {
+	dispatchertest.Eventually(t, "the Merchant says so", func() bool {
 		condition := c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
 	})
-	fixture.Eventually(t, "an event says so", func() bool { return len(c.Events(t)) == 1 })
+	dispatchertest.Eventually(t, "an event says so", func() bool { return len(c.Events(t)) == 1 })
 }
 
 func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
-	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
 	l := f.launch(t, c)
-	fixture.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
+	dispatchertest.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	l.stop()
 	if err := <-l.ended; err != nil {
 		t.Errorf("Run: %v", err)
@@ -143,7 +143,7 @@ func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
 }
 
 func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
-	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },
@@ -161,7 +161,7 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Run: %v, want it to say %q", err, want)
 			}
-		case <-time.After(fixture.Patience):
+		case <-time.After(dispatchertest.Patience):
 			t.Fatalf("Run did not end, and should say %q", want)
 		}
 	}

@@ -15,21 +15,21 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 func (f testFixture) awaitReports(t *testing.T, want ...string) {
 	t.Helper()
-	fixture.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
+	dispatchertest.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
 }
 
 // made returns the last report, which must be of that reason.
 func (f testFixture) made(t *testing.T, reason string) status.Report {
 	t.Helper()
 	var last status.Report
-	fixture.Eventually(t, "the health is "+reason, func() bool {
+	dispatchertest.Eventually(t, "the health is "+reason, func() bool {
 		all := f.reports.All()
 		if len(all) > 0 {
 			last = all[len(all)-1]
@@ -68,7 +68,7 @@ func TestAFailureThatRetryingCannotMendIsReportedAtOnce(t *testing.T) {
 				t.Errorf("reported %+v", made)
 			}
 			failure := made.State.LastFailure
-			if failure.Reason != test.reason || failure.Status() != test.status || time.Since(failure.Time) > fixture.Patience {
+			if failure.Reason != test.reason || failure.Status() != test.status || time.Since(failure.Time) > dispatchertest.Patience {
 				t.Errorf("the last failure is %+v", failure)
 			}
 			if strings.Contains(made.Message, "127.0.0.1") || !strings.Contains(made.Message, "spec.webhook") && !strings.Contains(made.Message, "certificate") {
@@ -77,7 +77,7 @@ func TestAFailureThatRetryingCannotMendIsReportedAtOnce(t *testing.T) {
 			if log := f.Log.String(); !strings.Contains(log, "webhook is unhealthy") || !strings.Contains(log, test.reason) || !strings.Contains(log, acme.Merchant.String()) {
 				t.Errorf("the log is %s", log)
 			}
-			fixture.Eventually(t, "it is counted", func() bool {
+			dispatchertest.Eventually(t, "it is counted", func() bool {
 				return d.unhealthyEndpoints(t, test.reason) == 1
 			})
 		})
@@ -150,8 +150,8 @@ func TestARecoveryIsAnEventWhoeverReportedBefore(t *testing.T) {
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
 	f.Event(t, acme.MerchantID)
 	f.made(t, "Rejected")
-	fixture.Eventually(t, "Redis knows", func() bool { return f.State(t, acme).Reported.Reason == "Rejected" })
-	fixture.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
+	dispatchertest.Eventually(t, "Redis knows", func() bool { return f.State(t, acme).Reported.Reason == "Rejected" })
+	dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
 	if made := f.made(t, "Healthy"); made.EventType != corev1.EventTypeNormal {
@@ -196,7 +196,7 @@ func TestATestOfAWebhookIsSentOnce(t *testing.T) {
 		t.Errorf("got %+v", seen[0])
 	}
 	f.reports.SetFail(nil)
-	fixture.Eventually(t, "it is in the status", func() bool { return slices.Contains(f.reports.Triggers(), "monday") })
+	dispatchertest.Eventually(t, "it is in the status", func() bool { return slices.Contains(f.reports.Triggers(), "monday") })
 	_ = stop()
 
 	second, third := f.dispatcher(t), f.dispatcher(t)
@@ -204,7 +204,7 @@ func TestATestOfAWebhookIsSentOnce(t *testing.T) {
 	start(t, third)
 	second.changes.Add(acme.MerchantID)
 	third.changes.Add(acme.MerchantID)
-	fixture.Eventually(t, "the others have reported it too", func() bool { return len(f.reports.Triggers()) >= 3 })
+	dispatchertest.Eventually(t, "the others have reported it too", func() bool { return len(f.reports.Triggers()) >= 3 })
 	acme.TestTrigger = "tuesday"
 	f.Index.Put(acme)
 	second.changes.Add(acme.MerchantID)
@@ -225,7 +225,7 @@ func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
 	start(t, d)
 	f.Event(t, acme.MerchantID)
 	f.awaitReports(t, "Healthy")
-	fixture.Eventually(t, "it is watched no more", func() bool {
+	dispatchertest.Eventually(t, "it is watched no more", func() bool {
 		found, err := f.Outbox.WatchedEndpoints(t.Context(), 7)
 		return err == nil && len(found.States) == 0
 	})
@@ -239,18 +239,18 @@ func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
 }
 
 func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
-	f, c := newFixture(t), fixture.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	acme.Spec.Webhook.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}
 	acme.Spec.Webhook.TestTrigger = "monday"
-	fixture.Must(t, c.Update(t.Context(), acme))
+	dispatchertest.Must(t, c.Update(t.Context(), acme))
 	c.Publish(t, acme)
 	f.launch(t, c).proxy.Mend()
 	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != outbox.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
 		t.Errorf("got %+v", seen[0])
 	}
-	fixture.Eventually(t, "the Merchant says so", func() bool {
+	dispatchertest.Eventually(t, "the Merchant says so", func() bool {
 		status := c.WebhookStatus(t, acme)
 		return status != nil && status.ObservedTestTrigger == "monday" && status.LastDelivery != nil &&
 			c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition].Reason == "Healthy"
@@ -267,7 +267,7 @@ func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
 
 func (f testFixture) awaitCounts(t *testing.T, what string, pending, dead int64) {
 	t.Helper()
-	fixture.Eventually(t, what, func() bool {
+	dispatchertest.Eventually(t, what, func() bool {
 		all := f.reports.All()
 		return len(all) > 0 && all[len(all)-1].State.Pending == pending && all[len(all)-1].State.Dead == dead
 	})

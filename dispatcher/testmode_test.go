@@ -7,21 +7,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // testSession creates a test session of the merchant.
 func (f testFixture) testSession(t *testing.T, merchantID string, amountCents int64) session.Session {
 	t.Helper()
-	asks := fixture.Admission(merchantID)
+	asks := dispatchertest.Admission(merchantID)
 	asks.TestMode = true
 	_, created, err := f.Store.CreateSession(t.Context(), asks, store.NewSession{
-		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: amountCents}, Lifetime: fixture.Patience,
+		MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: amountCents}, Lifetime: dispatchertest.Patience,
 	})
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	return created.Session
 }
 
@@ -35,8 +35,8 @@ func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
 	stop := start(t, d)
 	seen := shop.await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	fixture.Must(t, stop())
-	if body := seen[0].Body; seen[0].ID != fixture.EndedEvent(created.ID) || !seen[0].Verified ||
+	dispatchertest.Must(t, stop())
+	if body := seen[0].Body; seen[0].ID != dispatchertest.EndedEvent(created.ID) || !seen[0].Verified ||
 		!strings.HasPrefix(body, `{"type":"session.completed","livemode":false,`) || !strings.Contains(body, `"sessionId":"ps_test`) {
 		t.Errorf("the event is %+v", seen[0])
 	}
@@ -60,7 +60,7 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 	failing.await(t, 4) // as many as the schedule has entries
 	shop.await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	fixture.Must(t, stop())
+	dispatchertest.Must(t, stop())
 	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDead)); got != 2 {
 		t.Errorf("gave up %v events of test mode, want 2", got)
 	}
@@ -87,7 +87,7 @@ func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantID
 		}
 	}
 	states, err := f.Outbox.Endpoints(t.Context(), 7, merchantIDs...)
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	for _, state := range states.States {
 		if state != (outbox.EndpointState{MerchantID: state.MerchantID}) {
 			t.Errorf("the endpoint is %+v", state)

@@ -14,11 +14,11 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -44,7 +44,7 @@ func (f testFixture) block(t *testing.T, merchantID string, blocks ...string) {
 	for _, block := range blocks {
 		requests[f.Index.Allowlist(merchantID).Block(netip.MustParsePrefix(block).Addr())]++
 	}
-	fixture.Must(t, f.Store.AddBlocked(t.Context(), merchantID, requests))
+	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), merchantID, requests))
 }
 
 // round lets the reporter look at all buckets.
@@ -52,7 +52,7 @@ func (r *Reporter) round(t *testing.T) {
 	t.Helper()
 	for range session.Buckets / blockedBuckets {
 		_, err := r.reportHealth(t.Context())
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestReportBlocked_ChangedList(t *testing.T) {
 func TestReportBlocked_DeletedMerchant(t *testing.T) {
 	f := newFixture(t)
 	r := f.reporter()
-	deleted, unknown, gone := f.guarded(1, "203.0.113.0/24"), fixture.NewMerchantID(1), f.guarded(1, "203.0.113.0/24")
+	deleted, unknown, gone := f.guarded(1, "203.0.113.0/24"), dispatchertest.NewMerchantID(1), f.guarded(1, "203.0.113.0/24")
 	for _, id := range []string{deleted.MerchantID, unknown, gone.MerchantID} {
 		f.block(t, id, "198.51.100.0/24")
 	}
@@ -115,7 +115,7 @@ func TestReportBlocked_DeletedMerchant(t *testing.T) {
 	r.round(t)
 	r.round(t)
 	found, _, err := f.Store.Blocked(t.Context(), 1)
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	kept := map[string]string{}
 	for _, blocked := range found {
 		kept[blocked.MerchantID] = blocked.Reported
@@ -141,7 +141,7 @@ func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 	refresh := func() {
 		r.nextRefresh = 7
 		_, err := r.refreshHealth(t.Context())
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 	}
 	before := func(age time.Duration) float64 {
 		return float64(f.Redis(t).Time(t.Context()).Val().Add(-age).UnixMilli())
@@ -149,18 +149,18 @@ func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 	f.block(t, acme, "198.51.100.0/24")
 	refresh()
 	f.wantBlocks(t, "before ten minutes are over", 1, "198.51.100.0/24")
-	fixture.Must(t, f.Redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
+	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
 	refresh()
 	refresh()
 	f.wantBlocks(t, "after ten minutes", 2, "198.51.100.0/24")
 	if got := f.reports.Allowlists()[1].Refused[0].Requests; got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
-	fixture.Must(t, f.Redis(t).ZAdd(t.Context(), key+":"+acme+":seen", goredis.Z{Member: "198.51.100.0/24", Score: before(2 * refreshAge)}).Err())
-	fixture.Must(t, f.Redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
+	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), key+":"+acme+":seen", goredis.Z{Member: "198.51.100.0/24", Score: before(2 * refreshAge)}).Err())
+	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), key, goredis.Z{Member: acme, Score: before(refreshAge)}).Err())
 	refresh()
 	f.wantBlocks(t, "without a request", 2, "198.51.100.0/24")
-	fixture.Must(t, f.Redis(t).Del(t.Context(), key+":"+acme, key+":"+acme+":seen").Err()) // they end after a day
+	dispatchertest.Must(t, f.Redis(t).Del(t.Context(), key+":"+acme, key+":"+acme+":seen").Err()) // they end after a day
 	r.round(t)
 	f.wantBlocks(t, "after a day", 3, "")
 	r.round(t)
@@ -223,7 +223,7 @@ func TestReportBlocked_BudgetOfARound(t *testing.T) {
 	}
 	for round, want := range []int{changesPerRound, unhealthy + guarded, unhealthy + guarded} {
 		_, err := r.reportHealth(t.Context())
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 		if n := len(f.reports.All()) + len(f.reports.Allowlists()); n != want || len(f.reports.All()) != unhealthy {
 			t.Errorf("%d reports after round %d, %d of health; want %d", n, round+1, len(f.reports.All()), want)
 		}
@@ -231,10 +231,10 @@ func TestReportBlocked_BudgetOfARound(t *testing.T) {
 }
 
 func TestReportAllowlist(t *testing.T) {
-	c := fixture.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t, sharedConfig)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")
 	r := newKubeWriter(t)
-	fixture.Must(t, r.Report(t.Context(), fixture.Endpoint(acme), sick))
+	dispatchertest.Must(t, r.Report(t.Context(), dispatchertest.Endpoint(acme), sick))
 	want := &v1alpha1.AllowlistStatus{
 		Refused: []v1alpha1.RefusedBlock{
 			{Block: "203.0.113.0/24", Requests: 7, LastSeen: metav1.NewTime(at.Add(time.Hour))},
@@ -243,15 +243,15 @@ func TestReportAllowlist(t *testing.T) {
 		OtherRequests: 3,
 	}
 	sameTime := cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })
-	fixture.Must(t, r.ReportAllowlist(t.Context(), fixture.Endpoint(acme), want))
-	fixture.Must(t, r.Report(t.Context(), fixture.Endpoint(acme), well))
+	dispatchertest.Must(t, r.ReportAllowlist(t.Context(), dispatchertest.Endpoint(acme), want))
+	dispatchertest.Must(t, r.Report(t.Context(), dispatchertest.Endpoint(acme), well))
 	var got v1alpha1.Merchant
-	fixture.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(acme), &got))
+	dispatchertest.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(acme), &got))
 	if diff := cmp.Diff(want, got.Status.Allowlist, sameTime); diff != "" || got.Status.Webhook == nil {
 		t.Errorf("status.webhook %+v, status.allowlist (-want +got):\n%s", got.Status.Webhook, diff)
 	}
-	fixture.Must(t, r.ReportAllowlist(t.Context(), fixture.Endpoint(acme), nil))
-	fixture.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(acme), &got))
+	dispatchertest.Must(t, r.ReportAllowlist(t.Context(), dispatchertest.Endpoint(acme), nil))
+	dispatchertest.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(acme), &got))
 	if got.Status.Allowlist != nil || got.Status.Webhook == nil {
 		t.Errorf("in the end: %+v", got.Status)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 
 // testFixture is what a Reporter needs.
 type testFixture struct {
-	*fixture.Fixture
+	*dispatchertest.Fixture
 
-	reports *fixture.Reports[Report]
+	reports *dispatchertest.Reports[Report]
 }
 
 func newFixture(t *testing.T) testFixture {
 	t.Helper()
-	return testFixture{fixture.New(t), &fixture.Reports[Report]{}}
+	return testFixture{dispatchertest.New(t), &dispatchertest.Reports[Report]{}}
 }
 
 // reporter returns one that does not run yet.
@@ -73,7 +73,7 @@ func (f testFixture) lease(t *testing.T, bucket session.Bucket) outbox.Lease {
 // awaitReports waits until the reports have these reasons, without those of changed counts.
 func (f testFixture) awaitReports(t *testing.T, want ...string) {
 	t.Helper()
-	fixture.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
+	dispatchertest.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
 }
 
 func reasons(reports []Report) []string {
@@ -91,7 +91,7 @@ func reasons(reports []Report) []string {
 func (f testFixture) made(t *testing.T, reason string) Report {
 	t.Helper()
 	var last Report
-	fixture.Eventually(t, "the health is "+reason, func() bool {
+	dispatchertest.Eventually(t, "the health is "+reason, func() bool {
 		if all := f.reports.All(); len(all) > 0 {
 			last = all[len(all)-1]
 		}

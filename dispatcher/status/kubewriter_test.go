@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 func newKubeWriter(t *testing.T) *KubeWriter {
 	t.Helper()
 	r, err := NewKubeWriter(sharedConfig, "test-1", "credentials")
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	return r
 }
 
@@ -36,15 +36,15 @@ var (
 )
 
 func TestAReportIsAStatusAndAnEvent(t *testing.T) {
-	c := fixture.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t, sharedConfig)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")
 	acme.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now(),
 	}}
-	fixture.Must(t, c.Status().Update(t.Context(), acme)) // as the operator has left it
+	dispatchertest.Must(t, c.Status().Update(t.Context(), acme)) // as the operator has left it
 
 	for _, r := range []*KubeWriter{newKubeWriter(t), newKubeWriter(t)} { // one crashed before it could store that it had reported
-		fixture.Must(t, r.Report(t.Context(), fixture.Endpoint(acme), sick))
+		dispatchertest.Must(t, r.Report(t.Context(), dispatchertest.Endpoint(acme), sick))
 	}
 	got := c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 	if got.Status != metav1.ConditionFalse || got.Reason != reasonRejected || got.Message != sick.Message || !got.LastTransitionTime.Equal(new(metav1.NewTime(sick.Since))) {
@@ -67,10 +67,10 @@ func TestAReportIsAStatusAndAnEvent(t *testing.T) {
 		t.Errorf("status.webhook (-want +got):\n%s", diff)
 	}
 
-	tested := fixture.Endpoint(acme)
+	tested := dispatchertest.Endpoint(acme)
 	tested.TestTrigger = "monday"
-	fixture.Must(t, newKubeWriter(t).ReportTest(t.Context(), tested))
-	fixture.Must(t, newKubeWriter(t).Report(t.Context(), fixture.Endpoint(acme), well))
+	dispatchertest.Must(t, newKubeWriter(t).ReportTest(t.Context(), tested))
+	dispatchertest.Must(t, newKubeWriter(t).Report(t.Context(), dispatchertest.Endpoint(acme), well))
 	got = c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 	if got.Status != metav1.ConditionTrue || got.Reason != reasonHealthy {
 		t.Errorf("recovered, the condition is %+v", got)
@@ -85,9 +85,9 @@ func TestAReportIsAStatusAndAnEvent(t *testing.T) {
 		t.Errorf("%d events, want 2", n)
 	}
 
-	removed := fixture.Endpoint(acme)
+	removed := dispatchertest.Endpoint(acme)
 	removed.URL = ""
-	fixture.Must(t, newKubeWriter(t).Report(t.Context(), removed, Report{}))
+	dispatchertest.Must(t, newKubeWriter(t).Report(t.Context(), removed, Report{}))
 	conditions := c.Conditions(t, acme)
 	if _, there := conditions[v1alpha1.WebhookHealthyCondition]; there || len(conditions) != 1 {
 		t.Errorf("without a webhook, the conditions are %+v", conditions)
@@ -101,14 +101,14 @@ func TestAReportIsAStatusAndAnEvent(t *testing.T) {
 }
 
 func TestARecreatedMerchantGetsNoReportOfTheOldOne(t *testing.T) {
-	c := fixture.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t, sharedConfig)
 	old := c.Merchant(t, "acme", "https://shop.example/hooks")
-	fixture.Must(t, c.Delete(t.Context(), old))
-	if err := newKubeWriter(t).Report(t.Context(), fixture.Endpoint(old), sick); !errors.Is(err, ErrMerchantGone) {
+	dispatchertest.Must(t, c.Delete(t.Context(), old))
+	if err := newKubeWriter(t).Report(t.Context(), dispatchertest.Endpoint(old), sick); !errors.Is(err, ErrMerchantGone) {
 		t.Errorf("of a Merchant that is gone: %v, want ErrMerchantGone", err)
 	}
 	again := c.Merchant(t, "acme", "https://shop.example/hooks")
-	if err := newKubeWriter(t).Report(t.Context(), fixture.Endpoint(old), sick); !errors.Is(err, ErrMerchantGone) {
+	if err := newKubeWriter(t).Report(t.Context(), dispatchertest.Endpoint(old), sick); !errors.Is(err, ErrMerchantGone) {
 		t.Errorf("of one that was created again: %v, want ErrMerchantGone", err)
 	}
 	if conditions := c.Conditions(t, again); len(conditions) != 0 {
@@ -118,7 +118,7 @@ func TestARecreatedMerchantGetsNoReportOfTheOldOne(t *testing.T) {
 		t.Errorf("%d events, want none", n)
 	}
 	var found v1alpha1.MerchantList
-	fixture.Must(t, c.List(t.Context(), &found, client.InNamespace(c.Namespace)))
+	dispatchertest.Must(t, c.List(t.Context(), &found, client.InNamespace(c.Namespace)))
 	if len(found.Items) != 1 {
 		t.Errorf("%d Merchants, want 1", len(found.Items))
 	}

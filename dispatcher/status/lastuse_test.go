@@ -10,22 +10,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // lastUseFixture is a reporter that publishes into a namespace of a real API server, as often as a test says.
 type lastUseFixture struct {
 	testFixture
-	cluster fixture.Cluster
+	cluster dispatchertest.Cluster
 	first   *Reporter
 	clock   time.Time
 }
 
 func newLastUseFixture(t *testing.T) *lastUseFixture {
 	t.Helper()
-	f := &lastUseFixture{testFixture: newFixture(t), cluster: fixture.NewCluster(t, sharedConfig), clock: time.Now()}
+	f := &lastUseFixture{testFixture: newFixture(t), cluster: dispatchertest.NewCluster(t, sharedConfig), clock: time.Now()}
 	f.first = f.another(t)
 	return f
 }
@@ -36,7 +36,7 @@ func (f *lastUseFixture) another(t *testing.T) *Reporter {
 	r := f.reporter()
 	r.now = func() time.Time { return f.clock }
 	writer, err := NewKubeWriter(sharedConfig, "test-1", f.cluster.Namespace)
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	r.writer = writer
 	return r
 }
@@ -46,8 +46,8 @@ func (f *lastUseFixture) operatorRuns(t *testing.T) {
 	t.Helper()
 	for shard := range published.LastUseShards {
 		configMap, err := published.EncodeLastUses(f.cluster.Namespace, shard, nil)
-		fixture.Must(t, err)
-		fixture.Must(t, f.cluster.Create(t.Context(), configMap))
+		dispatchertest.Must(t, err)
+		dispatchertest.Must(t, f.cluster.Create(t.Context(), configMap))
 	}
 }
 
@@ -56,7 +56,7 @@ func (f *lastUseFixture) use(t *testing.T, keyID, merchantID string, at time.Tim
 	t.Helper()
 	f.Index.Keys[keyID] = merchantID
 	key := storetest.TagOf(session.BucketOf(merchantID)) + "used:" + keyID
-	fixture.Must(t, f.Redis(t).Set(t.Context(), key, at.UnixMilli(), 0).Err())
+	dispatchertest.Must(t, f.Redis(t).Set(t.Context(), key, at.UnixMilli(), 0).Err())
 }
 
 // publish lets a reporter do one round, and returns what is published by key id.
@@ -68,7 +68,7 @@ func (f *lastUseFixture) publish(t *testing.T, r *Reporter) map[string]time.Time
 	all := map[string]time.Time{}
 	for shard := range published.LastUseShards {
 		uses, err := published.DecodeLastUses(f.configMap(t, shard))
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 		maps.Copy(all, uses)
 	}
 	return all
@@ -77,13 +77,13 @@ func (f *lastUseFixture) publish(t *testing.T, r *Reporter) map[string]time.Time
 func (f *lastUseFixture) configMap(t *testing.T, shard int) *corev1.ConfigMap {
 	t.Helper()
 	configMap := new(corev1.ConfigMap)
-	fixture.Must(t, f.cluster.Get(t.Context(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: published.LastUseName(shard)}, configMap))
+	dispatchertest.Must(t, f.cluster.Get(t.Context(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: published.LastUseName(shard)}, configMap))
 	return configMap
 }
 
 func TestLastUsesArePublishedInSteps(t *testing.T) {
 	f := newLastUseFixture(t)
-	coffee, books := fixture.NewMerchantID(3), fixture.NewMerchantID(60)
+	coffee, books := dispatchertest.NewMerchantID(3), dispatchertest.NewMerchantID(60)
 	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.use(t, "aaaaaaaaaaaa", coffee, used)
 	f.use(t, "bbbbbbbbbbbb", books, used.Add(time.Second))
@@ -135,10 +135,10 @@ func TestDamagedLastUsesAreReplacedAndNewerOnesLeft(t *testing.T) {
 	spoil := func(text string) {
 		configMap := f.configMap(t, shard)
 		configMap.Data = map[string]string{"uses.json": text}
-		fixture.Must(t, f.cluster.Update(t.Context(), configMap))
+		dispatchertest.Must(t, f.cluster.Update(t.Context(), configMap))
 	}
 	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	f.use(t, keyID, fixture.NewMerchantID(3), used)
+	f.use(t, keyID, dispatchertest.NewMerchantID(3), used)
 	const newer = `{"version":2}`
 	spoil(newer)
 	if _, err := f.first.publishLastUses(t.Context()); err != nil || f.configMap(t, shard).Data["uses.json"] != newer {

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/fixture"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
 // etcd must not pay for traffic: ten thousand deliveries of twenty merchants are twenty reports, with
@@ -74,7 +74,7 @@ func TestReportsDoNotGrowWithTraffic(t *testing.T) {
 // deliver delivers this many events of a bucket, some at a time.
 func (f testFixture) deliver(t *testing.T, bucket session.Bucket, events int) {
 	t.Helper()
-	await.Until(t, 4*fixture.Patience, "all is delivered", func() bool {
+	await.Until(t, 4*dispatchertest.Patience, "all is delivered", func() bool {
 		leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 64})
 		for _, lease := range leased.Leases {
 			err = errors.Join(err, f.Outbox.Delivered(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Target))
@@ -95,9 +95,9 @@ func TestAnAlternatingEndpointHasABudget(t *testing.T) {
 	for n := range 3 * outbox.ReportBurst {
 		f.Event(t, acme.MerchantID)
 		if lease := f.lease(t, 7); n%2 == 0 {
-			fixture.Must(t, f.Outbox.Delivered(t.Context(), lease, acme.Target))
+			dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease, acme.Target))
 		} else {
-			fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), lease, outbox.Failure{
+			dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), lease, outbox.Failure{
 				Details: outbox.Details{Reason: "status_4xx", Answer: "404"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour,
 				Health: reasonRejected, Permanent: true,
 			})))
@@ -135,11 +135,11 @@ func TestCountsAreRefreshed(t *testing.T) {
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	id := f.Event(t, acme.MerchantID)
 	leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	_, err = f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
 		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 	})
-	fixture.Must(t, err)
+	dispatchertest.Must(t, err)
 	r := f.reporter()
 	if _, err := r.reportHealth(t.Context()); err != nil {
 		t.Fatal(err)
@@ -169,13 +169,13 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	r := f.reporter()
 	lease := func() outbox.Lease {
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
-		fixture.Must(t, err)
+		dispatchertest.Must(t, err)
 		return leased.Leases[0]
 	}
 	report := func(reports int, pending int64) {
 		t.Helper()
 		for range 2 { // the second time there is nothing more to report
-			fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+			dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 		}
 		all := f.reports.All()
 		if len(all) != reports || all[len(all)-1].State.Pending != pending {
@@ -184,13 +184,13 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	}
 	f.Event(t, acme.MerchantID)
 	f.Event(t, acme.MerchantID)
-	fixture.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
 	report(1, 1)
-	fixture.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
 	report(2, 0)
 	f.Event(t, acme.MerchantID)
 	report(2, 0) // the endpoint is healthy: a moment later it is delivered
-	fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), lease(), outbox.Failure{
+	dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), lease(), outbox.Failure{
 		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 	})))
 	report(3, 1)
@@ -203,20 +203,20 @@ func TestRefreshHealth_PendingEventsDelivered(t *testing.T) {
 	r := f.reporter()
 	deliver := func() {
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
-		fixture.Must(t, err)
-		fixture.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], acme.Target))
+		dispatchertest.Must(t, err)
+		dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], acme.Target))
 	}
 	f.Event(t, acme.MerchantID)
 	deliver()
-	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	f.Event(t, acme.MerchantID)
 	f.Event(t, acme.MerchantID)
 	deliver()
 	f.SetBack(t, acme, "reported_at", refreshAge)
 	r.nextRefresh = 7
-	fixture.Must(t, fixture.Second(r.refreshHealth(t.Context())))
+	dispatchertest.Must(t, dispatchertest.Second(r.refreshHealth(t.Context())))
 	deliver()
-	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	var pending []int64
 	for _, report := range f.reports.All() {
 		pending = append(pending, report.State.Pending)
@@ -236,26 +236,26 @@ func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 		endpoint := f.EndpointAt("https://shop.example/", 7)
 		f.Event(t, endpoint.MerchantID)
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
-		fixture.Must(t, err)
-		fixture.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], endpoint.Target))
+		dispatchertest.Must(t, err)
+		dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], endpoint.Target))
 		found, err := f.Outbox.Endpoints(t.Context(), 7, endpoint.MerchantID)
-		fixture.Must(t, err)
-		fixture.Must(t, f.Outbox.EndpointReported(t.Context(), found.States[0], reasonHealthy, true))
+		dispatchertest.Must(t, err)
+		dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), found.States[0], reasonHealthy, true))
 		f.Event(t, endpoint.MerchantID)
 		leased, err = f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
-		fixture.Must(t, err)
-		fixture.Must(t, fixture.Second(f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+		dispatchertest.Must(t, err)
+		dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
 			Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: endpoint.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 		})))
 	}
 	broken := f.EndpointAt("https://shop.example/", 7)
 	f.Disable(t, broken)
-	fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	if n := len(f.reports.All()); n != countsPerRound+1 || f.State(t, broken).Reported.Reason != reasonEndpointGone {
 		t.Errorf("%d reports, of the broken endpoint %q", n, f.State(t, broken).Reported.Reason)
 	}
 	for range flapping/countsPerRound - 1 {
-		fixture.Must(t, fixture.Second(r.reportHealth(t.Context())))
+		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	}
 	if n := len(f.reports.All()); n != flapping+1 {
 		t.Errorf("%d reports in the end, want %d", n, flapping+1)
@@ -268,7 +268,7 @@ func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
 	f.Disable(t, acme)
 	f.reports.SetFail(errors.New("the Kubernetes API is away"))
 	start(t, f.reporter())
-	fixture.Eventually(t, "it has tried", func() bool { return len(f.Log.String()) > 0 })
+	dispatchertest.Eventually(t, "it has tried", func() bool { return len(f.Log.String()) > 0 })
 	f.reports.SetFail(nil)
 	f.awaitReports(t, "EndpointGone")
 	start(t, f.reporter())
@@ -282,7 +282,7 @@ func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
 	f.Disable(t, acme)
 	f.reports.SetFail(ErrMerchantGone)
 	start(t, f.reporter())
-	fixture.Eventually(t, "that is done with", func() bool {
+	dispatchertest.Eventually(t, "that is done with", func() bool {
 		return f.State(t, acme).Reported.Reason == "EndpointGone"
 	})
 }
@@ -297,5 +297,5 @@ func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
 	removed.URL, removed.Target, removed.Secrets = "", "", nil
 	f.Index.Put(removed)
 	f.awaitReports(t, "EndpointGone", "")
-	fixture.Eventually(t, "it is forgotten", func() bool { return f.State(t, acme).Target == "" })
+	dispatchertest.Eventually(t, "it is forgotten", func() bool { return f.State(t, acme).Target == "" })
 }

@@ -61,7 +61,7 @@ var (
 	findDeadLettersScript   = redis.NewScript("find_dead_letters", redis.Clock, findDeadLettersLua)
 	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))
 	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))
-	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, backlogLua)
+	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, part("count_backlog"))
 	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))
 	readEndpointsScript     = redis.NewScript("read_endpoints", redis.Clock, endpoint, part("read_endpoints"))
 	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, Budget, part("report_endpoint"))

@@ -92,22 +92,6 @@ type Backlog struct {
 	Overdue time.Duration
 }
 
-// backlogLua counts what waits. KEYS are the queue, the dead letters and the due merchants; ARGV[1] how long dead letters are kept in ms,
-// then blocked merchants.
-const backlogLua = `
-local blocked = {}
-for i = 2, #ARGV do
-  blocked[ARGV[i]] = true
-end
-local overdue, first = 0, call('ZRANGE', KEYS[3], 0, #ARGV - 1, 'WITHSCORES')
-for i = #first - 1, 1, -2 do
-  if not blocked[first[i]] then
-    overdue = math.max(0, now_ms - first[i + 1])
-  end
-end
-return {'OK', call('ZCARD', KEYS[1]), call('ZCOUNT', KEYS[2], now_ms - ARGV[1], '+inf'), overdue}
-`
-
 // Backlog counts what waits in a bucket, for a dispatcher that cannot try the events of blocked accounts now. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
