@@ -26,7 +26,10 @@ type TriggerLimit struct {
 // was written by a clock that was ahead, and is cut.
 func NewTriggerLimit(tat, now time.Time) TriggerLimit {
 	const window = triggerBurst * triggerInterval
-	backlog := min(max(tat.Sub(now), 0), window)
+	backlog := max(tat.Sub(now), 0)
+	if backlog > window { // nobody owes more: else each look would put the rotation off again
+		backlog = window - triggerInterval
+	}
 	limit := TriggerLimit{TAT: now.Add(backlog + triggerInterval)}
 	if over := backlog + triggerInterval - window; over > 0 {
 		limit.At = now.Add(over)
