@@ -65,6 +65,19 @@ func TestAddBlocked_AllReplicas(t *testing.T) {
 	}
 }
 
+// The others may have fewer requests than each block that is kept.
+func TestAddBlocked_FewOthers(t *testing.T) {
+	s, id := open(t, shared.URL()), merchant().MerchantID
+	var total int64
+	for i := range 400 {
+		addBlocked(t, s, id, map[string]int64{fmt.Sprintf("2001:db8:%x::/48 0123456789abcdef", i): int64(1 + i)})
+		total += int64(1 + i)
+	}
+	if blocks, sum := blockedRequests(t, s, id); len(blocks) > store.MaxBlocks+1 || sum != total {
+		t.Errorf("%d blocks are kept, %d requests are counted, want %d", len(blocks), sum, total)
+	}
+}
+
 // Whoever comes with a good key from thousands of networks does not hide one that is used again and again, takes little of Redis, and no
 // request is counted twice or not at all.
 func TestAddBlocked_ManyBlocks(t *testing.T) {
