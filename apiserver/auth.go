@@ -149,7 +149,7 @@ func (c caller) admission() store.Admission {
 		Digest:     c.Digest,
 		Live:       c.Accepted,
 		Until:      c.Until,
-		Blocked:    !c.Merchant.Active(),
+		Inactive:   !c.Merchant.Active(),
 		Limit:      policyOf(c.rateLimit()),
 	}
 }

@@ -119,7 +119,7 @@ var errorResponses = []struct {
 	errorResponse
 }{
 	{store.ErrKeyRejected, errorResponse{http.StatusUnauthorized, codeNone, unauthorizedMessage}},
-	{store.ErrMerchantBlocked, errorResponse{http.StatusForbidden, codeMerchantNotActive, "merchant is not active"}},
+	{store.ErrMerchantInactive, errorResponse{http.StatusForbidden, codeMerchantNotActive, "merchant is not active"}},
 	{store.ErrRateLimited, errorResponse{http.StatusTooManyRequests, codeRateLimited, "rate limit exceeded; retry after the time in Retry-After"}},
 	{store.ErrNotFound, errorResponse{http.StatusNotFound, codeSessionNotFound, noSessionMessage}},
 	{errNoSession, errorResponse{http.StatusNotFound, codeSessionNotFound, noSessionMessage}},

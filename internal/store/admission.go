@@ -33,8 +33,8 @@ type Admission struct {
 	// Live: the directory accepts Digest, until Until by the clock of Redis; zero: without an end.
 	Live  bool
 	Until time.Time
-	// Blocked: the merchant is not active, so decide about the key and stop.
-	Blocked bool
+	// Inactive: the merchant is not active, so decide about the key and stop.
+	Inactive bool
 	// Limit bounds the merchant's requests.
 	Limit ratelimit.Policy
 
@@ -53,7 +53,7 @@ type Admitted struct {
 }
 
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
-// ErrKeyRejected, ErrMerchantBlocked, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
+// ErrKeyRejected, ErrMerchantInactive, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
 	var call merchantCall
 	admission.keys(&call)
@@ -163,8 +163,8 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if a.currentOnly {
 		call.WriteString("C")
 	}
-	if a.Blocked {
-		call.WriteString("B")
+	if a.Inactive {
+		call.WriteString("I")
 	}
 	if call.use {
 		call.WriteString("U")
@@ -196,12 +196,12 @@ func (s *Store) admittedOf(head string, call *merchantCall, a *Admission) (Admit
 // ErrIdempotencyMismatch the request was admitted nevertheless.
 func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 	word, tail, _ := strings.Cut(head, " ")
-	var refusal error
+	var outcome error
 	switch word {
 	case "REJECTED":
 		return Admitted{}, word, ErrKeyRejected
-	case "BLOCKED":
-		return Admitted{}, word, ErrMerchantBlocked
+	case "INACTIVE":
+		return Admitted{}, word, ErrMerchantInactive
 	case "LIMITED":
 		now, backlog, _, ok := momentOf(tail)
 		if !ok {
@@ -209,9 +209,9 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 		}
 		return Admitted{Now: now, Quota: limit.Refused(backlog)}, word, ErrRateLimited
 	case "NOT_FOUND":
-		refusal = ErrNotFound
+		outcome = ErrNotFound
 	case "MISMATCH":
-		refusal = ErrIdempotencyMismatch
+		outcome = ErrIdempotencyMismatch
 	case "OK", wordCreated, wordReplayed:
 	default: // "CORRUPT" among them
 		return Admitted{}, word, redis.ErrCorrupt
@@ -226,7 +226,7 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 			admitted.LastUsedAt = time.UnixMilli(ms).UTC()
 		}
 	}
-	return admitted, word, refusal
+	return admitted, word, outcome
 }
 
 // momentOf reads "<seconds> <microseconds> <the moment by which all requests are paid for, in microseconds>[ <last use>]":

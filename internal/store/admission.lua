@@ -1,14 +1,14 @@
 --- admission
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
 -- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
--- and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask, 'B' if the merchant is not
+-- and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask, 'I' if the merchant is not
 -- active, 'E' if the directory accepts the key until an end, 'U' if the key's last use is to be written to the last of KEYS; mostly ''.
 -- ARGV[1] and ARGV[2] are what one request and a full burst cost in us; ARGV[3] is '<order of the record this replica knows> <digest
 -- (hex) of the presented key>', with flag 'E' also ' <its end in ms>'. An order is '<when the current digest was issued, in ms> <revision>'.
--- Defines refusal, the first word of the reply to a request that is not admitted, and moment, what follows the first word:
+-- Defines result, the first word of the reply to a request that is not admitted, and moment, what follows the first word:
 -- ' <seconds> <microseconds> <by when all requests are paid for, in us>'.
 
-local refusal
+local result
 if override or flags ~= '' then
   local accepted = not string.find(flags, 'D', 1, true)
   if string.find(flags, 'E', 1, true) then
@@ -20,7 +20,7 @@ if override or flags ~= '' then
     local issued, revision, list = string.match(override, '^(%d+) (%d+) (.+)$')
     local known_issued, known_revision, presented = string.match(ARGV[3], '^(%d+) (%d+) (%x+)')
     if not issued then
-      refusal = 'CORRUPT'
+      result = 'CORRUPT'
     elseif issued - known_issued > 0 or (issued - known_issued == 0 and revision - known_revision >= 0) then
       accepted = false
       for digest, ends in string.gmatch(list, '(%x+) (%d+)') do
@@ -33,16 +33,16 @@ if override or flags ~= '' then
       end
     end
   end
-  if not refusal and not accepted then
-    refusal = 'REJECTED'
-  elseif not refusal and string.find(flags, 'B', 1, true) then
-    refusal = 'BLOCKED'
+  if not result and not accepted then
+    result = 'REJECTED'
+  elseif not result and string.find(flags, 'I', 1, true) then
+    result = 'INACTIVE'
   end
 end
 
 -- The limiter is charged only after the key is accepted, so that a dead key cannot use up a merchant's limit.
 local debt = '0'
-if not refusal then
+if not result then
   local owed = ARGV[1] + 0
   local backlog = paid_until and (tonumber(paid_until) or 0) - now_us or 0
   if backlog > 0 then
@@ -52,7 +52,7 @@ if not refusal then
     else
       -- Nothing is owed for a refused request. Unless the limit was lowered, or a failover set the clock back: nobody owes more than a
       -- full burst.
-      refusal = 'LIMITED'
+      result = 'LIMITED'
       owed = backlog > burst and burst
     end
   end
@@ -69,7 +69,7 @@ if not refusal then
     debt = paid_until
   end
   -- The last use is kept for 90 days.
-  if flags ~= '' and not refusal and string.find(flags, 'U', 1, true) then
+  if flags ~= '' and not result and string.find(flags, 'U', 1, true) then
     call('SET', KEYS[#KEYS], now_ms, 'PX', 7776000000)
   end
 end

@@ -170,13 +170,13 @@ func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
 	}
 }
 
-func TestRefusalsComeInOrderAndCostTheMerchantNothing(t *testing.T) {
+func TestAdmit_OrderOfResults(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, operation := range operations {
 		asks := with(merchant(), func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
 		dead := with(asks, func(a *store.Admission) { a.Live = false })
-		blocked := with(asks, func(a *store.Admission) { a.Blocked = true })
-		deadAndBlocked := with(blocked, func(a *store.Admission) { a.Live = false })
+		inactive := with(asks, func(a *store.Admission) { a.Inactive = true })
+		deadAndInactive := with(inactive, func(a *store.Admission) { a.Live = false })
 		refuse := func(when string) {
 			t.Helper()
 			for _, test := range []struct {
@@ -185,8 +185,8 @@ func TestRefusalsComeInOrderAndCostTheMerchantNothing(t *testing.T) {
 				want error
 			}{
 				{"a dead key", dead, store.ErrKeyRejected},
-				{"a dead key of a blocked merchant", deadAndBlocked, store.ErrKeyRejected},
-				{"a blocked merchant", blocked, store.ErrMerchantBlocked},
+				{"a dead key of an inactive merchant", deadAndInactive, store.ErrKeyRejected},
+				{"an inactive merchant", inactive, store.ErrMerchantInactive},
 			} {
 				admitted, err := operation(t.Context(), s, test.asks)
 				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {

@@ -6,8 +6,8 @@
 -- and with an Idempotency-Key ARGV[10] how long to keep it in ms, ARGV[11] fingerprint of the charge, ARGV[12] '1' to reject
 -- another charge under the same key.
 
-if refusal then
-  return refusal .. moment
+if result then
+  return result .. moment
 end
 
 if stored[3] then

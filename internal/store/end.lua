@@ -2,8 +2,8 @@
 -- Cancels a session for its merchant.
 -- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the rules.
 
-if refusal then
-  return refusal .. moment
+if result then
+  return result .. moment
 end
 local s = sessions(KEYS[5], KEYS[6])
 local fields = s.read(KEYS[3], KEYS[4])

@@ -113,9 +113,9 @@ func TestARefusedCreateDoesNotUseTheIdempotencyKeyUp(t *testing.T) {
 		refuse func(*store.Admission)
 		want   error
 	}{
-		"a dead key":         {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
-		"a blocked merchant": {func(a *store.Admission) { a.Blocked = true }, store.ErrMerchantBlocked},
-		"over the limit":     {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
+		"a dead key":           {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
+		"an inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantInactive},
+		"over the limit":       {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
 	} {
 		asks := merchant()
 		refused := with(asks, test.refuse)

@@ -1,8 +1,8 @@
 -- Reads what a payer may see of a session; whoever has the id is admitted.
--- Expects refusal and moment; session_key, event_key, the event of its end, queue_key and due_key, the bucket's due merchants.
+-- Expects result and moment; session_key, event_key, the event of its end, queue_key and due_key, the bucket's due merchants.
 
-if refusal then
-  return refusal .. moment
+if result then
+  return result .. moment
 end
 local fields = call('HMGET', session_key, PUBLIC_FIELDS)
 if not fields[3] then

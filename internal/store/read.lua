@@ -1,8 +1,8 @@
 -- Reads a session for its merchant.
 -- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants.
 
-if refusal then
-  return refusal .. moment
+if result then
+  return result .. moment
 end
 local fields = call('HMGET', KEYS[3], SESSION_FIELDS)
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then

@@ -21,8 +21,8 @@ import (
 var (
 	// ErrKeyRejected says that the presented API key is not, or no longer, accepted.
 	ErrKeyRejected = errors.New("the API key is not accepted")
-	// ErrMerchantBlocked says that the key is good, but its merchant is not active.
-	ErrMerchantBlocked = errors.New("the merchant is not active")
+	// ErrMerchantInactive says that the key is good, but its merchant is not active.
+	ErrMerchantInactive = errors.New("the merchant is not active")
 	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
 	ErrRateLimited = errors.New("over the rate limit")
 	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.
@@ -120,17 +120,17 @@ const (
 		"local session_key, event_key, queue_key, due_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]\n"
 	// unlimited stands for admission.lua where nobody is to be refused.
 	unlimited = "local session_key, event_key, queue_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n" +
-		"local refusal, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
+		"local result, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
 	readCreateState = "local stored = ARGV[10] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
 		keyState
 	keyState = "local paid_until, override, flags = stored[1], stored[2], ARGV[4]\n"
 	// admit returns the last use of the key, KEYS[3], as well.
-	admit = "return refusal and refusal .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
+	admit = "return result and result .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
 	// limit does nothing but count.
-	limit = "return refusal and refusal .. moment or 'OK' .. moment\n"
+	limit = "return result and result .. moment or 'OK' .. moment\n"
 	// schedule has a new test session looked at when it is to act by itself: before it is written, as with its expiry.
-	schedule = "if not refusal and not stored[3] then call('ZADD', KEYS[5], now_ms + TEST_OUTCOME_DELAY, KEYS[3]) end\n"
+	schedule = "if not result and not stored[3] then call('ZADD', KEYS[5], now_ms + TEST_OUTCOME_DELAY, KEYS[3]) end\n"
 	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be
 	// given.
 	readOriginal = "local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])\n" +
