@@ -150,8 +150,12 @@ func (f *Informer) UpdateResourceVersion(string) { f.touch() }
 
 func (f *Informer) touch() { f.lastContact.Store(new(f.now())) }
 
-// age is measured by a clock that nobody sets: a step back must not make an old directory young.
-func (f *Informer) age() time.Duration { return f.now().Sub(*f.lastContact.Load()) }
+// age is the longer of two: a step back of the clock must not make an old directory young, and the clock that nobody sets stops while
+// the machine is suspended.
+func (f *Informer) age() time.Duration {
+	last, now := *f.lastContact.Load(), f.now()
+	return max(now.Sub(last), now.Round(0).Sub(last.Round(0)))
+}
 
 func (f *Informer) registerAge(registerer prometheus.Registerer) {
 	promauto.With(registerer).NewGaugeFunc(prometheus.GaugeOpts{
