@@ -60,9 +60,16 @@ func (d *dispatcher) pendingWork(ctx context.Context) ([]outbox.PendingWork, err
 	return pending, err
 }
 
-// sweep expires sessions of a bucket that nobody has read since their expiry.
+// sweep expires sessions of a bucket that nobody has read since their expiry, after those of test mode got their payments.
 func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	swept, err := d.store.Sweep(ctx, bucket, sweepBatch)
+	overdue, err := d.store.Overdue(ctx, bucket, sweepBatch)
+	if err != nil {
+		return false, err
+	}
+	if err := d.store.SettleTests(ctx, overdue); err != nil {
+		return false, err
+	}
+	swept, err := d.store.Sweep(ctx, overdue)
 	if err != nil {
 		return false, err
 	}

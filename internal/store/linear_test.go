@@ -161,7 +161,7 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 		got, err := s.Settle(t.Context(), id, call.payment)
 		return sessionAnswer{status: got.Session.Status, decision: decisionOf(got)}, err
 	case "sweep":
-		swept, err := s.Sweep(t.Context(), id.Bucket(), 10)
+		swept, err := sweep(t.Context(), s.Store, id.Bucket(), 10)
 		return sessionAnswer{expired: swept.Expired > 0}, err
 	default:
 		_, got, err := s.Session(t.Context(), asks, id)

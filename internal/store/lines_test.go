@@ -28,7 +28,7 @@ func TestSessionsOfEachLifetimeAreSweptInTheirOrder(t *testing.T) {
 	}
 	waits := mustCreate(t, s, asks, with(newSession(), lasting(time.Hour))).Session
 	due(t, s, last)
-	first, err := s.Sweep(t.Context(), 7, 5)
+	first, err := sweep(t.Context(), s.Store, 7, 5)
 	if err != nil || first.Expired != 5 || !first.More || first.Oldest <= 0 {
 		t.Errorf("the first sweep: %+v, %v; want 5 expired and more", first, err)
 	}
@@ -53,7 +53,7 @@ func TestALineIsDueWithItsFirstSession(t *testing.T) {
 	_, _, err := s.Cancel(t.Context(), asks, first.ID)
 	must(t, err)
 	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
-	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept != (store.Swept{}) {
+	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept != (store.Swept{}) {
 		t.Errorf("%+v, %v; want nothing to expire", swept, err)
 	}
 	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{second.ID.String()}) {
@@ -89,10 +89,10 @@ func TestALineThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	must(t, c.Set(t.Context(), "{b07n}:expiry:5", "text", 0).Err())
 	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
 	due(t, s, expired)
-	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
+	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
 		t.Errorf("%+v, %v; want one expired and one corrupt", swept, err)
 	}
-	if again, err := s.Sweep(t.Context(), 7, 10); err != nil || again != (store.Swept{}) {
+	if again, err := sweep(t.Context(), s.Store, 7, 10); err != nil || again != (store.Swept{}) {
 		t.Errorf("a second sweep finds %+v, %v", again, err)
 	}
 }

@@ -176,7 +176,7 @@ func (m *modelled) doReplay(t *rapid.T) {
 }
 
 func (m *modelled) doSweep(t *rapid.T) {
-	swept, err := m.replica(t).Sweep(t.Context(), m.id.Bucket(), 10)
+	swept, err := sweep(t.Context(), m.replica(t).Store, m.id.Bucket(), 10)
 	if expired := m.look(); err != nil || (swept.Expired == 1) != expired || swept.Expired > 1 || swept.Corrupt > 0 {
 		t.Fatalf("sweep: %+v, %v; want it to expire the session: %v", swept, err, expired)
 	}

@@ -24,54 +24,80 @@ type Swept struct {
 	Oldest time.Duration
 }
 
-// Sweep expires sessions of the bucket whose time is over, the longest overdue first and at most limit
-// of them. It takes a trip to learn which they are, and one for each lifetime among them, as a script declares the keys that it
-// writes. Errors: redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
-func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
-	space := redis.KeyspaceOf(bucket)
-	reply, err := s.redis.Run(ctx, listOverdueScript, []string{space.Key(outbox.ExpiryKey)}, limit, space.Key(expiryQueueKey))
+// Overdue are sessions of a bucket that a dispatcher has to look at: they are past their expiry, or of test mode and to be paid.
+type Overdue struct {
+	space   redis.Keyspace
+	limit   int
+	entries []overdueEntry
+}
+
+// overdueEntry is a row of list_overdue: an expiry queue with its first sessions, or a single session.
+type overdueEntry struct {
+	name, since string
+	sessions    []string
+}
+
+func (e overdueEntry) isQueue() bool { return strings.Trim(e.name, "0123456789") == "" }
+
+// Overdue lists sessions of the bucket that are overdue, the longest overdue first and at most limit of them. Errors: redis.ErrCorrupt,
+// redis.ErrUnavailable.
+func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (Overdue, error) {
+	overdue := Overdue{space: redis.KeyspaceOf(bucket), limit: limit}
+	reply, err := s.redis.Run(ctx, listOverdueScript, []string{overdue.space.Key(outbox.ExpiryKey)}, limit, overdue.space.Key(expiryQueueKey))
 	if err != nil {
-		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
+		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
 	reply.OK()
-	entries := reply.List()
-	if err := reply.Err(); err != nil {
-		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
+	rows := reply.List()
+	for rows.More() {
+		row := rows.List()
+		entry := overdueEntry{name: row.Text(), since: row.Text()}
+		sessions := row.List()
+		for sessions.More() {
+			entry.sessions = append(entry.sessions, sessions.Text())
+		}
+		if err := errors.Join(row.Err(), sessions.Err()); err != nil {
+			return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
+		}
+		overdue.entries = append(overdue.entries, entry)
 	}
+	if err := errors.Join(reply.Err(), rows.Err()); err != nil {
+		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
+	}
+	return overdue, nil
+}
+
+// Sweep expires sessions whose time is over. It takes a trip for each lifetime among them, as a script declares the keys that it writes.
+// It must follow SettleTests, for it takes what it has looked at out of the index. Errors are those of Overdue; what was swept until then
+// is returned with them.
+func (s *Store) Sweep(ctx context.Context, overdue Overdue) (Swept, error) {
 	var sum Swept
 	var examined int64
-	for entries.More() {
-		entry := entries.List()
-		swept, n, err := s.sweepEntry(ctx, space, &entry)
+	for _, entry := range overdue.entries {
+		swept, n, err := s.sweepEntry(ctx, overdue.space, entry)
 		if err != nil {
 			return sum, fmt.Errorf("sweep a bucket: %w", err)
 		}
 		sum.Expired, sum.Corrupt, sum.Oldest = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, max(sum.Oldest, swept.Oldest)
 		examined += n
 	}
-	sum.More = examined >= int64(limit)
+	sum.More = examined >= int64(overdue.limit)
 	return sum, nil
 }
 
-// sweepEntry sweeps one row of list_overdue: an expiry queue or a single session.
-func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *redis.Reply) (swept Swept, examined int64, err error) {
-	name, since, queue := entry.Text(), entry.Text(), entry.List()
+func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry overdueEntry) (swept Swept, examined int64, err error) {
 	keys := []string{space.Key(outbox.ExpiryKey), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
-	var reply redis.Reply
-	if strings.Trim(name, "0123456789") == "" {
-		keys = append(keys, space.Key(expiryQueueKey, name))
-		args := []any{name, since}
-		for queue.More() {
-			listed := queue.Text()
+	script, args := sweepSessionScript, []any{entry.name}
+	if entry.isQueue() {
+		script, args = sweepQueueScript, append(args, entry.since)
+		keys = append(keys, space.Key(expiryQueueKey, entry.name))
+		for _, listed := range entry.sessions {
 			keys, args = appendSession(keys, space, listed), append(args, listed)
 		}
-		reply, err = s.redis.Run(ctx, sweepQueueScript, keys, args...)
 	} else {
-		if err := s.act(ctx, strings.TrimPrefix(name, space.Key(sessionKey))); err != nil {
-			return Swept{}, 0, err
-		}
-		reply, err = s.redis.Run(ctx, sweepSessionScript, appendSession(keys, space, name), name)
+		keys = appendSession(keys, space, entry.name)
 	}
+	reply, err := s.redis.Run(ctx, script, keys, args...)
 	if err != nil {
 		return Swept{}, 0, err
 	}
@@ -79,34 +105,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry *red
 	swept = Swept{Expired: int(reply.Int()), Corrupt: int(reply.Int())}
 	examined = reply.Int()
 	swept.Oldest = time.Duration(reply.Int()) * time.Millisecond
-	return swept, examined, errors.Join(reply.Err(), entry.Err(), queue.Err())
-}
-
-// act does what a test session does by itself, once it is due. The session stays in the index until sweep_session has seen it, so a
-// program that ends in between loses nothing, and a second one finds its payment reported.
-func (s *Store) act(ctx context.Context, name string) error {
-	id, err := session.ParseID(name)
-	if err != nil || !id.TestMode() {
-		return nil //nolint:nilerr // what else is in the index is for sweep_session
-	}
-	read, err := s.WatchedSession(ctx, id)
-	if err != nil {
-		return unlessLeft(err)
-	}
-	outcome, acts := session.TestOutcomeOf(read.AmountCents)
-	if !acts || outcome.Payment == (session.Payment{}) || outcome.Late != read.Status.Final() {
-		return nil
-	}
-	_, err = s.SettleTest(ctx, id, outcome.Payment)
-	return unlessLeft(err)
-}
-
-// unlessLeft drops errors of one session, which are left to sweep_session.
-func unlessLeft(err error) error {
-	if errors.Is(err, redis.ErrUnavailable) {
-		return err
-	}
-	return nil
+	return swept, examined, reply.Err()
 }
 
 // appendSession appends the keys of a session and of the event of its end. The name is its key, or whatever else somebody left in the

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -18,12 +19,24 @@ import (
 
 func short(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond }
 
+// sweep does what a dispatcher does with overdue sessions.
+func sweep(ctx context.Context, s *store.Store, bucket session.Bucket, limit int) (store.Swept, error) {
+	overdue, err := s.Overdue(ctx, bucket, limit)
+	if err != nil {
+		return store.Swept{}, err
+	}
+	if err := s.SettleTests(ctx, overdue); err != nil {
+		return store.Swept{}, err
+	}
+	return s.Sweep(ctx, overdue)
+}
+
 // sweepAll sweeps until nothing is due, and returns the sum.
 func sweepAll(t *testing.T, s *services, bucket session.Bucket, limit int) store.Swept {
 	t.Helper()
 	var sum store.Swept
 	for range 1000 { // more than any test needs
-		swept, err := s.Sweep(t.Context(), bucket, limit)
+		swept, err := sweep(t.Context(), s.Store, bucket, limit)
 		must(t, err)
 		sum.Expired, sum.Corrupt = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt
 		if !swept.More {
@@ -73,14 +86,14 @@ func TestASweepExpiresWhatNobodyReads(t *testing.T) {
 	fresh := mustCreate(t, s, asks, newSession()).Session
 	due(t, s, last)
 
-	first, err := s.Sweep(t.Context(), 7, 3)
+	first, err := sweep(t.Context(), s.Store, 7, 3)
 	if err != nil || first.Expired != 3 || !first.More || first.Oldest < 0 || first.Oldest > patience {
 		t.Errorf("the first sweep: %+v, %v", first, err)
 	}
 	if rest := sweepAll(t, s, 7, 3); rest.Expired != 4 || rest.Corrupt != 0 {
 		t.Errorf("the rest: %+v", rest)
 	}
-	idle, err := s.Sweep(t.Context(), 7, 3)
+	idle, err := sweep(t.Context(), s.Store, 7, 3)
 	if err != nil || idle != (store.Swept{}) {
 		t.Errorf("with nothing due: %+v, %v", idle, err)
 	}
@@ -195,7 +208,7 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	if _, read, err := s.Session(t.Context(), asks, last.ID); err != nil || read.Status != session.Expired {
 		t.Errorf("the session behind them is %s: %v", read.Status, err)
 	}
-	if again, err := s.Sweep(t.Context(), 7, 100); err != nil || again != (store.Swept{}) {
+	if again, err := sweep(t.Context(), s.Store, 7, 100); err != nil || again != (store.Swept{}) {
 		t.Errorf("a second sweep finds %+v, %v", again, err)
 	}
 	if pending := pendingIn(t, c, 7); len(pending) != len(harmed)+1 {
