@@ -55,12 +55,12 @@ func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Log
 
 // KeyUpdated writes the digests that the record accepts.
 func (w *overrideWriter) KeyUpdated(record published.KeyRecord) {
-	w.writeOrEnqueue(overrideOf(record))
+	w.writeOrEnqueue(newOverride(record))
 }
 
 // KeyRevoked writes that no digest of the key is accepted.
 func (w *overrideWriter) KeyRevoked(record published.KeyRecord) {
-	w.writeOrEnqueue(store.Override{KeyRef: refOf(record), Order: record.Order()})
+	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: record.Order()})
 }
 
 // KeyEnded writes that no digest of the key is accepted, whatever was ever published of it: the operator published it before the time in
@@ -68,12 +68,12 @@ func (w *overrideWriter) KeyRevoked(record published.KeyRecord) {
 func (w *overrideWriter) KeyEnded(record published.KeyRecord, ended time.Time) {
 	order := record.Order()
 	order.Issued = max(order.Issued, ended.UnixMilli())
-	w.writeOrEnqueue(store.Override{KeyRef: refOf(record), Order: order, Ended: true})
+	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true})
 }
 
 // KeyUnverified has the record compared with what Redis knows of its key, soon.
 func (w *overrideWriter) KeyUnverified(record published.KeyRecord) {
-	w.verifier.add(refOf(record), record.Order())
+	w.verifier.add(newKeyRef(record), record.Order())
 }
 
 // writeOrEnqueue blocks the watch while Redis answers. While it does not, thousands of changes must not wait for one
@@ -162,16 +162,16 @@ func (w *overrideWriter) forget(written store.Override) {
 	}
 }
 
-// overrideOf is the override for replicas that have not seen the record yet. It has every digest with its end: the clock of Redis decides
+// newOverride returns the override for replicas that have not seen the record yet. It has every digest with its end: the clock of Redis decides
 // about these, not that of this replica, which would decide for all others.
-func overrideOf(record published.KeyRecord) store.Override {
-	override := store.Override{KeyRef: refOf(record), Order: record.Order()}
+func newOverride(record published.KeyRecord) store.Override {
+	override := store.Override{KeyRef: newKeyRef(record), Order: record.Order()}
 	for _, accepted := range record.Accepts() {
 		override.Accepted = append(override.Accepted, store.Accepted(accepted))
 	}
 	return override
 }
 
-func refOf(record published.KeyRecord) store.KeyRef {
+func newKeyRef(record published.KeyRecord) store.KeyRef {
 	return store.KeyRef{MerchantID: record.MerchantID, KeyID: record.KeyID}
 }

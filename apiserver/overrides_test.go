@@ -162,7 +162,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 		t.Errorf("%d overrides and %d verifications are left", len(overrides.pendingOverrides()), overrides.verifier.size())
 	}
 	for _, record := range records {
-		stored, _, err := sessions.Overrides(t.Context(), refOf(record))
+		stored, _, err := sessions.Overrides(t.Context(), newKeyRef(record))
 		if err != nil || stored[0].Order != record.Order() || !stored[0].Accepts(record.Current.Digest, time.Now()) {
 			t.Fatalf("stored %+v, %v, want what %+v says", stored, err, record)
 		}

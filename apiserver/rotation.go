@@ -81,7 +81,7 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 // writeOverride has every replica know a record. Whoever loses a race writes it too: every replica must refuse the old key before the refusal
 // is sent. The error is errRotationIncomplete.
 func (r rotator) writeOverride(ctx context.Context, record published.KeyRecord) error {
-	err := r.store.WriteOverride(ctx, overrideOf(record))
+	err := r.store.WriteOverride(ctx, newOverride(record))
 	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
 		return fmt.Errorf("%w: %w", errRotationIncomplete, err)
 	}
@@ -151,7 +151,7 @@ func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request
 	case refusal != nil:
 		return refusal
 	}
-	admitted, err := r.store.LimitIssue(request.Context(), refOf(record), rotationLimit)
+	admitted, err := r.store.LimitIssue(request.Context(), newKeyRef(record), rotationLimit)
 	r.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
 	if err == nil {
 		r.records.refund(keyID)

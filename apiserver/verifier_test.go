@@ -124,7 +124,7 @@ func TestVerify_Gone(t *testing.T) {
 	keys := publishedKeys{secrets: fake.NewClientset().CoreV1().Secrets("credentials")}
 	for name, anew := range map[string]bool{"gone": false, "published anew meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			key := refOf(revised(name, 0))
+			key := newKeyRef(revised(name, 0))
 			issue := func(ago time.Duration) published.Order {
 				at := time.Now().Add(-ago).UnixMilli()
 				override := store.Override{
