@@ -24,9 +24,15 @@ const sentinels = 3
 // watchedBySentinels is one pair with Sentinels.
 func watchedBySentinels(t *testing.T) pairs {
 	t.Helper()
+	return watchedBySentinelsWith(t, startMember)
+}
+
+// watchedBySentinelsWith is one pair whose replica is started by a function.
+func watchedBySentinelsWith(t *testing.T, startReplica func(*testing.T, ...string) member) pairs {
+	t.Helper()
 	master := startMember(t, "--repl-diskless-sync-delay", "0")
 	_, port, _ := net.SplitHostPort(master.Addr())
-	p := pairs{shards: [][]member{{master, startMember(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+port)}}}
+	p := pairs{shards: [][]member{{master, startReplica(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+port)}}}
 	p.agreed(t, 0, p.shards[0]...)
 	var addresses []string
 	for range sentinels {
