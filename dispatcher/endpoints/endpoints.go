@@ -79,8 +79,8 @@ func (e Endpoint) subscribes(kind v1alpha1.WebhookEvent) bool {
 	return slices.Contains(e.events, kind)
 }
 
-// targetOf returns a digest, because a URL may contain a merchant's own token.
-func targetOf(webhook *published.Webhook) string {
+// targetFingerprint is a digest, because a URL may contain a merchant's own token.
+func targetFingerprint(webhook *published.Webhook) string {
 	if webhook == nil || webhook.Removed() {
 		return ""
 	}
@@ -144,7 +144,7 @@ func (e *Endpoints) Endpoint(merchantID string) Endpoint {
 	merchant, known := e.merchants[name]
 	switch {
 	case known:
-		return e.endpointOf(merchant)
+		return e.endpoint(merchant)
 	case e.undecodable[name]:
 		return Endpoint{State: Undecodable}
 	case e.withdrawn[published.MerchantTombstoneName(merchantID)]:
@@ -161,7 +161,7 @@ func (e *Endpoints) Allowlist(merchantID string) allowlist.List {
 	return list
 }
 
-func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
+func (e *Endpoints) endpoint(merchant published.MerchantRecord) Endpoint {
 	endpoint := Endpoint{
 		State:        Published,
 		MerchantID:   merchant.MerchantID,
@@ -174,7 +174,7 @@ func (e *Endpoints) endpointOf(merchant published.MerchantRecord) Endpoint {
 	}
 	endpoint.URL = merchant.Webhook.URL
 	endpoint.RemovedAt, endpoint.Dropped = merchant.Webhook.RemovedAt, merchant.Webhook.Dropped
-	endpoint.Target = targetOf(merchant.Webhook)
+	endpoint.Target = targetFingerprint(merchant.Webhook)
 	endpoint.TestTrigger = merchant.Webhook.TestTrigger
 	endpoint.events = merchant.Webhook.Events
 	if record, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {

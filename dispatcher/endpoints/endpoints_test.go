@@ -211,12 +211,12 @@ func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
 		"another URL": {URL: "https://shop.example/other"},
 		"resumed":     {URL: hook.URL, ResumeTrigger: "1"},
 	} {
-		if other, taken := seen[targetOf(&published.Webhook{Webhook: webhook})]; taken {
+		if other, taken := seen[targetFingerprint(&published.Webhook{Webhook: webhook})]; taken {
 			t.Errorf("%s is the target of %s", desc, other)
 		}
-		seen[targetOf(&published.Webhook{Webhook: webhook})] = desc
+		seen[targetFingerprint(&published.Webhook{Webhook: webhook})] = desc
 	}
-	if targetOf(&published.Webhook{Webhook: v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}}) != targetOf(&published.Webhook{Webhook: *hook}) {
+	if targetFingerprint(&published.Webhook{Webhook: v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}}) != targetFingerprint(&published.Webhook{Webhook: *hook}) {
 		t.Error("another signing secret is no other target")
 	}
 }

@@ -246,7 +246,7 @@ func (o *Outbox) resendOf(ctx context.Context, space redis.Keyspace, merchantID 
 	for rows := reply.List(); rows.More(); {
 		row := rows.List()
 		merchantID, merchant, fields := row.Text(), row.Text(), row.List()
-		state, err := endpointOf(merchantID, &fields)
+		state, err := parseEndpoint(merchantID, &fields)
 		if err := errors.Join(row.Err(), err); err != nil {
 			return err
 		}

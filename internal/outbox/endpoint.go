@@ -107,7 +107,7 @@ func (e EndpointState) CountsChanged() bool {
 	return pending != (e.Reported.Pending > 0) || (e.Dead > 0) != (e.Reported.Dead > 0)
 }
 
-// endpointFields are those of an endpoint's hash, in the order in which endpointOf decodes them.
+// endpointFields are those of an endpoint's hash, in the order in which parseEndpoint decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
 	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
 	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
@@ -125,8 +125,8 @@ call('ZREM', KEYS[2], ARGV[1])
 return {'OK'}
 `
 
-// endpointOf decodes the fields. One that cannot be read is as if it were missing: the others still count.
-func endpointOf(merchantID string, fields *redis.Reply) (EndpointState, error) {
+// parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
+func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {
 	number := func() (n int64, readable bool) {
 		text := fields.OptionalText()
 		n, err := strconv.ParseInt(cmp.Or(text, "0"), 10, 64)
@@ -232,7 +232,7 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	for rows.More() {
 		row := rows.List()
 		merchantID, pending, dead, fields := row.Text(), row.Int(), row.Int(), row.List()
-		state, err := endpointOf(merchantID, &fields)
+		state, err := parseEndpoint(merchantID, &fields)
 		if err != nil || row.Err() != nil {
 			continue
 		}

@@ -103,12 +103,12 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	for endpoints.More() {
 		endpoint := endpoints.List()
 		account, fields := endpoint.Text(), endpoint.List()
-		states[account], _ = endpointOf(account, &fields) // one that cannot be read says so, and its events wait
+		states[account], _ = parseEndpoint(account, &fields) // one that cannot be read says so, and its events wait
 	}
 	var lost, undecodable []Lease
 	for rows.More() {
 		row := rows.List()
-		lease, there, err := leaseOf(&row, bucket, states)
+		lease, there, err := parseLease(&row, bucket, states)
 		switch {
 		case err == nil:
 			leased.Leases = append(leased.Leases, lease)
@@ -143,8 +143,8 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 	return int(reply.Int()), reply.Err()
 }
 
-// leaseOf decodes one row of lease.lua. With an error the lease still names its event, and there says that this was read at all.
-func leaseOf(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
+// parseLease decodes one row of lease.lua. With an error the lease still names its event, and there says that this was read at all.
+func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
 	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: Event{ID: id}, bucket: bucket, queued: queued}
 	there = len(fields) > 0

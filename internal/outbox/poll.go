@@ -35,7 +35,7 @@ func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
 	if err != nil {
 		return nil, fmt.Errorf("poll for work: %w", err)
 	}
-	return pendingWorkOf(&reply, buckets...)
+	return parsePendingWork(&reply, buckets...)
 }
 
 // pollEach polls each bucket on its own, for they are in slots of their own.
@@ -52,7 +52,7 @@ func (o *Outbox) pollEach(ctx context.Context, buckets []session.Bucket) ([]Pend
 			continue
 		}
 		var found []PendingWork
-		found, errs[i] = pendingWorkOf(&replies[i], bucket)
+		found, errs[i] = parsePendingWork(&replies[i], bucket)
 		all = append(all, found...)
 	}
 	return all, errors.Join(errs...)
@@ -67,7 +67,7 @@ func pollKeys(buckets ...session.Bucket) []string {
 	return keys
 }
 
-func pendingWorkOf(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork, error) {
+func parsePendingWork(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork, error) {
 	reply.OK()
 	all := make([]PendingWork, len(buckets))
 	for i, bucket := range buckets {
