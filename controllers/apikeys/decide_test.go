@@ -164,28 +164,28 @@ func TestDecide(t *testing.T) {
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a new trigger after too many": {
-			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(time.Hour) },
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(10*time.Minute) },
 			want: decision{Outcome: v1alpha1.ReasonRotationDeferred},
 		},
 		"another digest after too many": {
-			facts: upToDate().external("mine"), edit: func(f *facts) { f.digest, f.record.TriggerTAT = &digest, now.Add(time.Hour) },
+			facts: upToDate().external("mine"), edit: func(f *facts) { f.digest, f.record.TriggerTAT = &digest, now.Add(10*time.Minute) },
 			want: decision{Outcome: v1alpha1.ReasonRotationDeferred},
 		},
 		"disabled, and a new trigger after too many": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(time.Hour)
+				f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(10*time.Minute)
 				f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled
 			},
 			want: decision{Outcome: v1alpha1.ReasonDisabled, Repair: true},
 		},
 		"a schedule that has elapsed after too many triggers": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.apiKey.Spec.Rotation.EverySeconds, f.record.TriggerTAT = new(int32(3600)), now.Add(time.Hour)
+				f.apiKey.Spec.Rotation.EverySeconds, f.record.TriggerTAT = new(int32(3600)), now.Add(10*time.Minute)
 			},
 			want: decision{Issue: v1alpha1.RotationSchedule, Overlap: time.Hour, Generation: 3},
 		},
 		"another Merchant of the name after too many triggers": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantID, f.record.TriggerTAT = "merchant7654", now.Add(time.Hour) },
+			facts: upToDate(), edit: func(f *facts) { f.merchantID, f.record.TriggerTAT = "merchant7654", now.Add(10*time.Minute) },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 3},
 		},
 		"a trigger that was taken away": {

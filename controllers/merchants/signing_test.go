@@ -80,7 +80,7 @@ func TestSigningSecret(t *testing.T) {
 		},
 		"another trigger after too many": {
 			edit: func(f *facts) {
-				f.merchant.Spec.Webhook.RotationTrigger, f.record.TriggerTAT = "b", now.Add(time.Hour)
+				f.merchant.Spec.Webhook.RotationTrigger, f.record.TriggerTAT = "b", now.Add(10*time.Minute)
 				secret, _ := published.EncodeWebhook(f.namespace, *f.record)
 				f.signing.Data = secret.Data
 			},

@@ -19,8 +19,10 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // What a merchant writes where people write such things, and must be nowhere in what the programs show.
@@ -147,17 +149,17 @@ func (i *installation) damage() error {
 	ctx := context.Background()
 	redis := goredis.NewClient(&goredis.Options{Addr: i.Redis.Addr(), Protocol: 2, DisableIdentity: true})
 	defer func() { _ = redis.Close() }()
-	const id = "ps_aaaaaaaaaaaaghijklmnopqrstuvwx"
+	id := session.NewID("aaaaaaaaaaaa", false)
 	cookie := "00" + strings.Repeat("A", 43) // of a login in bucket 0
 	login := fmt.Sprintf("{b00m}:login:%x", sha256.Sum256([]byte(cookie)))
-	for _, key := range []string{"{b00m}:session:" + id, "{b01k}:due", login} {
+	for _, key := range []string{storetest.TagOf(id.Bucket()) + "session:" + id.String(), "{b01k}:due", login} {
 		if err := redis.Set(ctx, key, "neither a hash nor a sorted set", 0).Err(); err != nil {
 			return err
 		}
 	}
 	for _, role := range []string{apiserverRole, dispatcherRole, consoleRole} {
 		if err := i.Wait("the "+role+" has met it", func() (bool, error) {
-			if _, err := i.call(http.MethodGet, publicSessions+id, "", ""); err != nil {
+			if _, err := i.call(http.MethodGet, publicSessions+id.String(), "", ""); err != nil {
 				return false, err
 			}
 			if _, err := fixture.Call(http.DefaultClient, i.console, http.MethodGet, "/", "", "", "Cookie", "console-login="+cookie); err != nil {

@@ -110,7 +110,7 @@ func usedMemory(ctx context.Context, node *fixture.Redis) int64 {
 }
 
 // measureMemory measures the mean size of each kind of key, and the memory since the server was empty. The kind is the second part of
-// a key such as `{b07n}:session:ps_07...`. An index has one key for a bucket.
+// a key such as `{b07n}:session:ps_...`. An index has one key for a bucket.
 func measureMemory(ctx context.Context, node *fixture.Redis, empty int64) memory {
 	const few = 300 // of each kind are enough
 	m := memory{Records: map[string]record{}}

@@ -108,8 +108,9 @@ func (tr *traffic) send() {
 	}
 
 	// What no role would write there: a request gets an error.
-	tr.redis("SET {b00m}:session:ps_aaaaaaaaaaaaghijklmnopqrstuvwx text")
-	tr.call(api, http.MethodGet, "/api/v1/public/sessions/ps_aaaaaaaaaaaaghijklmnopqrstuvwx", "", "")
+	damaged := session.NewID("aaaaaaaaaaaa", false)
+	tr.redis(fmt.Sprintf("SET %ssession:%s text", redis.KeyspaceOf(damaged.Bucket()), damaged))
+	tr.call(api, http.MethodGet, "/api/v1/public/sessions/"+damaged.String(), "", "")
 }
 
 // charge returns the id of a new session, or nothing when the merchant is over its limit.
