@@ -53,7 +53,8 @@ end
 
 local event = decision == 'late' and {'session.late_payment', KEYS[3]} or decision == 'mismatched' and {'session.payment_mismatch', KEYS[4]}
 local refund = event or decision == 'merchant_deleted' -- without an event: nobody could receive it
-local stored = not refund or kept < tonumber(most)
+-- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
+local stored = not refund or kept < tonumber(most) or decision == 'merchant_deleted' and not fields[STATUS]
 if decision == 'applied' then
   local why = reason ~= '' and reason or nil
   s.finish(KEYS[1], KEYS[2], {s = outcome, e = now_ms, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})

@@ -130,6 +130,19 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
+// A session that keeps no more refused payments keeps that one.
+func TestSettle_MerchantDeletedAndManyRefused(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	id := mustCreate(t, s, asks, newSession()).Session.ID
+	for i := range 100 {
+		must(t, second(s.Settle(t.Context(), id, of(7, paid(fmt.Sprint("other ", i))))))
+	}
+	must(t, second(s.SettleDeleted(t.Context(), id, paid("a"))))
+	if again, err := s.Settle(t.Context(), id, paid("a")); err != nil || !again.RefundRequired || again.Applied {
+		t.Errorf("a replica that has not seen the deletion: %+v, %v", again, err)
+	}
+}
+
 // New money for a merchant that was deleted is refunded, and no event is recorded of it. A report that was answered before gets the same
 // answer, whatever this replica knows of the deletion by now.
 func TestSettle_MerchantDeleted(t *testing.T) {
