@@ -155,7 +155,8 @@ func tryConsoleOutage(t *testing.T, o outage) (int, string) {
 	defer stopProbing()
 	rounds, pages, replaced, finished := 2**intensity, 0, 0, 0
 	for n := range rounds {
-		before := c.generation("till")
+		before := fmt.Sprint(s.generation("till"))
+		eventually(t, "the form shows the last rotation", func() bool { return c.generation("till") == before })
 		o.begin(s)
 		for _, page := range []oidctest.Page{
 			c.alice.Get(t, c.url+"/"), c.alice.Get(t, c.page), c.rotate("till", before), c.issue(fmt.Sprintf("new-%d", n)),
@@ -203,7 +204,8 @@ func tryKilledConsole(t *testing.T) (int, string) {
 	rounds := 2 * *intensity
 	for n := range rounds {
 		name := fmt.Sprintf("till-%d", n)
-		c.toAPI.poison(t, "latency", "downstream", `{"latency":60000}`)
+		// Each answer is late, also that of a first try before the operator has published the ApiKey, which the console repeats.
+		c.toAPI.poison(t, "latency", "downstream", `{"latency":3000}`)
 		request, err := http.NewRequest(http.MethodPost, c.page+"/new-key", strings.NewReader("name="+name))
 		s.must(err)
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
