@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,8 +27,13 @@ import (
 func (c *cluster) secret(text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.secrets = append(c.secrets, text)
-	return text
+	if text != "" {
+		c.secrets = append(c.secrets, text)
+		return text
+	}
+	_, file, line, _ := runtime.Caller(1)
+	c.notIssued = append(c.notIssued, fmt.Sprintf("%s:%d", filepath.Base(file), line))
+	return ""
 }
 
 // needles are what must be nowhere: of each secret the part that is secret, and of each API key its digest, which only
@@ -52,6 +59,9 @@ func (c *cluster) searchSecrets(t *testing.T) {
 	secrets, digests := c.needles()
 	if len(secrets) == 0 || len(digests) == 0 {
 		t.Error("nothing was issued, so nothing is searched for")
+	}
+	for _, place := range c.notIssued {
+		t.Errorf("%s: no secret was issued", place)
 	}
 	both := append(digests, secrets...)
 	searchFor(t, "the logs", c.logs.String(), both)
