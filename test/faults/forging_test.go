@@ -142,8 +142,8 @@ func tryForging(t *testing.T) (int, string) {
 	decoy.Status.KeyID, decoy.Status.Prefix, decoy.Status.KeyGeneration = target.Status.KeyID, target.Status.Prefix, target.Status.KeyGeneration
 	s.must(tenant.Status().Patch(ctx, &decoy, client.MergeFrom(before)))
 	for _, generation := range []string{"1", "2"} { // the victim's, the decoy's
-		if got := shared.secret(c.rotate("decoy", generation).Key()); got != "" {
-			if parsed, err := apikey.Parse(got); err != nil || parsed.ID() != published.ID(decoy.UID) {
+		if got := c.rotate("decoy", generation).Key(); got != "" {
+			if parsed, err := apikey.Parse(shared.secret(got)); err != nil || parsed.ID() != published.ID(decoy.UID) {
 				t.Errorf("the console shows a key with the id %s", parsed.ID())
 			}
 		}
