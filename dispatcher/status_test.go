@@ -39,7 +39,8 @@ func (f testFixture) made(t *testing.T, reason string) status.Report {
 	return last
 }
 
-func TestAFailureThatRetryingCannotMendIsReportedAtOnce(t *testing.T) {
+// A failure that retrying cannot fix is reported at once.
+func TestStatus_PermanentFailure(t *testing.T) {
 	tls := httptest.NewTLSServer(http.NotFoundHandler()) // with a certificate that nobody trusts
 	t.Cleanup(tls.Close)
 	answering := func(status int) string { return newReceiver(t, always(status)).URL }
@@ -111,7 +112,8 @@ func TestOtherFailuresAreReportedAfterFiveMinutes(t *testing.T) {
 	}
 }
 
-func TestAnEndpointRecoversAtTheFirstSuccess(t *testing.T) {
+// An endpoint recovers at the first success.
+func TestStatus_FirstSuccess(t *testing.T) {
 	f := newFixture(t)
 	var answer atomic.Int32
 	answer.Store(http.StatusOK)
@@ -141,7 +143,7 @@ func TestAnEndpointRecoversAtTheFirstSuccess(t *testing.T) {
 }
 
 // Two dispatchers that report at once leave nothing in Redis of what they reported.
-func TestARecoveryIsAnEventWhoeverReportedBefore(t *testing.T) {
+func TestStatus_RecoveryAfterTwoReports(t *testing.T) {
 	f := newFixture(t)
 	var answer atomic.Int32
 	answer.Store(http.StatusNotFound)

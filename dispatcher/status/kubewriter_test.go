@@ -35,7 +35,8 @@ var (
 	}
 )
 
-func TestAReportIsAStatusAndAnEvent(t *testing.T) {
+// A report is a status and an event.
+func TestWriteReport_StatusAndEvent(t *testing.T) {
 	c := dispatchertest.NewCluster(t, sharedConfig)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")
 	acme.Status.Conditions = []metav1.Condition{{
@@ -100,7 +101,8 @@ func TestAReportIsAStatusAndAnEvent(t *testing.T) {
 	}
 }
 
-func TestARecreatedMerchantGetsNoReportOfTheOldOne(t *testing.T) {
+// A Merchant that was created again gets no report of the old one.
+func TestWriteReport_RecreatedMerchant(t *testing.T) {
 	c := dispatchertest.NewCluster(t, sharedConfig)
 	old := c.Merchant(t, "acme", "https://shop.example/hooks")
 	dispatchertest.Must(t, c.Delete(t.Context(), old))

@@ -88,7 +88,7 @@ func (f testFixture) deliver(t *testing.T, bucket session.Bucket, events int) {
 }
 
 // An endpoint that alternates between 200 and 404 uses up its own budget only.
-func TestAnAlternatingEndpointHasABudget(t *testing.T) {
+func TestReportHealth_AlternatingEndpoint(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("https://shop.example/", 7)
 	r := f.reporter()
@@ -276,7 +276,8 @@ func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
 	f.awaitReports(t, "EndpointGone", "EndpointChanged") // and none of it again, by the other one or by this one
 }
 
-func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
+// Nothing is reported of a Merchant that is gone.
+func TestReportHealth_MerchantGone(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	f.Disable(t, acme)
@@ -287,7 +288,8 @@ func TestNothingIsReportedOfAMerchantThatIsGone(t *testing.T) {
 	})
 }
 
-func TestAWebhookThatIsRemovedIsForgotten(t *testing.T) {
+// The state of a removed webhook is deleted.
+func TestReportHealth_WebhookRemoved(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	f.Disable(t, acme)

@@ -41,7 +41,7 @@ func ParseID(s string) (ID, error) {
 		rest, ok = strings.CutPrefix(s, idLabel)
 	}
 	if !ok || len(rest) != merchantLength+randomLength ||
-		!consistsOf(base32, rest[:merchantLength]) || !consistsOf(base62, rest[merchantLength:]) {
+		strings.Trim(rest[:merchantLength], base32) != "" || strings.Trim(rest[merchantLength:], base62) != "" {
 		return ID{}, ErrMalformedID
 	}
 	return ID{s}, nil
@@ -70,15 +70,6 @@ func (id ID) Bucket() Bucket { return BucketOf(id.MerchantID()) }
 
 // TestMode reports whether the session is of test mode.
 func (id ID) TestMode() bool { return strings.HasPrefix(id.text, testIDLabel) }
-
-func consistsOf(alphabet, text string) bool {
-	for i := range len(text) {
-		if strings.IndexByte(alphabet, text[i]) < 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // appendBase62 appends n characters, each uniformly random. Bytes of 248 and above are drawn again,
 // for taking them modulo 62 would favour the first characters of the alphabet.

@@ -42,8 +42,8 @@ func documentedKinds(t *testing.T) []string {
 	return kinds
 }
 
-// kindOf returns the kind of a key.
-func kindOf(key string) string {
+// keyKind returns the kind of a key.
+func keyKind(key string) string {
 	_, name, _ := strings.Cut(key, ":")
 	kind, _, named := strings.Cut(name, ":")
 	if named {

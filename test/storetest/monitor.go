@@ -143,7 +143,7 @@ func checkKeys(t *testing.T, operation string, keys, kinds []string) {
 		if !strings.HasPrefix(key, "{b") || strings.HasSuffix(key, ":") {
 			t.Errorf("%s declares %q, which is no key", operation, key)
 		}
-		if !slices.Contains(kinds, kindOf(key)) {
+		if !slices.Contains(kinds, keyKind(key)) {
 			t.Errorf("%s declares %s, which is in no table of docs/design", operation, key)
 		}
 	}
