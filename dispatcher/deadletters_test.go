@@ -129,7 +129,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	acme, bagels := f.EndpointAt(shop.URL, 7), dispatchertest.NewMerchantID(7)
 	first := f.Event(t, acme.MerchantID)
 	start(t, f.dispatcher(t))
-	f.awaitReports(t, "EndpointGone")
+	f.reports.AwaitReasons(t, "EndpointGone")
 	second := f.Event(t, acme.MerchantID) // is not tried
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
 	table := f.list(t, deadletters.ListOptions{})
@@ -159,7 +159,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 		t.Fatalf("with --resume: %q, %v", out.String(), err)
 	}
 	shop.await(t, 3)
-	f.made(t, "Healthy")
+	f.reports.AwaitLast(t, "Healthy")
 }
 
 func TestWhatIsAskedOfDeadLettersIsChecked(t *testing.T) {

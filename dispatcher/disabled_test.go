@@ -38,18 +38,18 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	if reasons[first] != "gone" || reasons[second] != "endpoint_disabled" {
 		t.Errorf("the dead letters' reasons are %v", reasons)
 	}
-	f.awaitReports(t, "EndpointGone")
+	f.reports.AwaitReasons(t, "EndpointGone")
 	if got := testutil.ToFloat64(d.metrics.endpointsDisabled.WithLabelValues("gone")); got != 1 {
 		t.Errorf("counted %v disabled endpoints", got)
 	}
 
 	f.Moved(acme, "resumed")
-	f.awaitReports(t, "EndpointGone", "EndpointChanged")
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged")
 	third := f.Event(t, acme.MerchantID)
 	if seen := shop.await(t, 2); seen[1].ID != third {
 		t.Errorf("saw %s, want %s", seen[1].ID, third)
 	}
-	f.awaitReports(t, "EndpointGone", "EndpointChanged", "Healthy")
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged", "Healthy")
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
 	if sent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{first, second}}); err != nil || sent.Sent != 2 {
 		t.Fatalf("sent %+v again: %v", sent, err)
@@ -93,7 +93,7 @@ func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
 		o.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, time.Hour}
 	}))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
-	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(reasons(f.reports.All()), "EndpointDisabled") })
+	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(f.reports.Reasons(), "EndpointDisabled") })
 	if n := len(shop.ids()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
 	}

@@ -9,24 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
-	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-// sharedConfig is of the one API server; each test has a namespace of its own.
-var sharedConfig *rest.Config
-
-func TestMain(m *testing.M) {
-	kubetest.Main(m, func(c *kubetest.Cluster) error {
-		sharedConfig = c.Environment.Config
-		return nil
-	})
-}
+func TestMain(m *testing.M) { dispatchertest.Main(m) }
 
 // testFixture is a Redis of its own, merchants with endpoints, and any number of dispatchers.
 type testFixture struct {
@@ -37,7 +28,7 @@ type testFixture struct {
 
 func newFixture(t *testing.T) testFixture {
 	t.Helper()
-	return testFixture{dispatchertest.New(t), &dispatchertest.Reports[status.Report]{}}
+	return testFixture{dispatchertest.New(t), dispatchertest.NewReports(func(r status.Report) (string, outbox.EndpointState) { return r.Reason, r.State })}
 }
 
 // testDispatcher is a dispatcher, and the reporter beside it.
@@ -107,16 +98,4 @@ func start(t *testing.T, d *testDispatcher) (stop func() error) {
 	})
 	t.Cleanup(func() { _ = stop() })
 	return stop
-}
-
-// reasons are those of the reports, without reports of changed counts.
-func reasons(reports []status.Report) []string {
-	var reasons []string
-	for i, report := range reports {
-		if i > 0 && report.Reason == reports[i-1].Reason && report.State.CountsChanged() {
-			continue
-		}
-		reasons = append(reasons, report.Reason)
-	}
-	return reasons
 }

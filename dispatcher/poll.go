@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -16,7 +17,7 @@ const pollsPerSweep = 2
 // poll starts a lease or a sweep of each bucket in which something is due, and does not wait for them: a bucket whose
 // Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
 func (d *dispatcher) poll(ctx, attempts context.Context) error {
-	pending, err := d.pendingWork(ctx)
+	pending, err := loop.PendingWork(ctx, d.outbox, d.log)
 	d.polls++
 	for _, work := range pending {
 		bucket := work.Bucket
@@ -47,17 +48,6 @@ func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step fu
 			}
 		}
 	})
-}
-
-// pendingWork returns the pending work of all buckets. While servers of a Redis Cluster are unavailable it is that of the
-// others.
-func (d *dispatcher) pendingWork(ctx context.Context) ([]outbox.PendingWork, error) {
-	pending, err := d.outbox.PendingWork(ctx)
-	if err != nil && len(pending) > 0 && ctx.Err() == nil {
-		d.log.RedisFailed(err)
-		return pending, nil
-	}
-	return pending, err
 }
 
 // sweep expires sessions of a bucket that nobody has read since their expiry, after those of test mode got their payments.

@@ -33,7 +33,7 @@ type launched struct {
 
 func (f testFixture) launch(t *testing.T, c dispatchertest.Cluster, change ...func(*Options)) launched {
 	t.Helper()
-	proxy, err := kubeproxy.Start(sharedConfig)
+	proxy, err := kubeproxy.Start(dispatchertest.Config)
 	dispatchertest.Must(t, err)
 	t.Cleanup(proxy.Close)
 	port, err := freeport.Choose()
@@ -79,7 +79,7 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 }
 
 func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
-	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
@@ -119,7 +119,7 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 }
 
 func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
-	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusGone))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
@@ -133,7 +133,7 @@ func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
 }
 
 func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
-	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	l := f.launch(t, c)
 	dispatchertest.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
 	l.stop()
@@ -143,7 +143,7 @@ func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
 }
 
 func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
-	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){
 		"set --redis-url or REDIS_URL": func(o *Options) { o.RedisURL = "" },

@@ -15,29 +15,9 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
-
-func (f testFixture) awaitReports(t *testing.T, want ...string) {
-	t.Helper()
-	dispatchertest.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
-}
-
-// made returns the last report, which must be of that reason.
-func (f testFixture) made(t *testing.T, reason string) status.Report {
-	t.Helper()
-	var last status.Report
-	dispatchertest.Eventually(t, "the health is "+reason, func() bool {
-		all := f.reports.All()
-		if len(all) > 0 {
-			last = all[len(all)-1]
-		}
-		return last.Reason == reason
-	})
-	return last
-}
 
 // A failure that retrying cannot fix is reported at once.
 func TestStatus_PermanentFailure(t *testing.T) {
@@ -61,7 +41,7 @@ func TestStatus_PermanentFailure(t *testing.T) {
 			f.Event(t, acme.MerchantID)
 			d := f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} })
 			start(t, d)
-			made := f.made(t, test.reason)
+			made := f.reports.AwaitLast(t, test.reason)
 			if n := len(f.reports.All()); n != 1 {
 				t.Errorf("%d reports, want 1", n)
 			}
@@ -99,12 +79,12 @@ func TestOtherFailuresAreReportedAfterFiveMinutes(t *testing.T) {
 			acme := f.EndpointAt(url, 7)
 			f.Event(t, acme.MerchantID)
 			start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
-			first := f.made(t, "Retrying")
+			first := f.reports.AwaitLast(t, "Retrying")
 			if first.Status != metav1.ConditionUnknown || first.EventType != "" || first.State.LastFailure.Reason != reason || first.State.Pending != 1 {
 				t.Errorf("at first: %+v", first)
 			}
 			f.SetBack(t, acme, "since", outbox.UnhealthyAfter)
-			made := f.made(t, reason)
+			made := f.reports.AwaitLast(t, reason)
 			if made.Status != metav1.ConditionFalse || made.EventType != corev1.EventTypeWarning {
 				t.Errorf("after five minutes: %+v", made)
 			}
@@ -121,7 +101,7 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
 	f.Event(t, acme.MerchantID)
-	if first := f.made(t, "Healthy"); first.Status != metav1.ConditionTrue || first.EventType != "" || first.State.LastDelivery.IsZero() {
+	if first := f.reports.AwaitLast(t, "Healthy"); first.Status != metav1.ConditionTrue || first.EventType != "" || first.State.LastDelivery.IsZero() {
 		t.Errorf("the first delivery: %+v", first)
 	}
 	answer.Store(http.StatusInternalServerError)
@@ -129,11 +109,11 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	shop.await(t, 2)
 	answer.Store(http.StatusNotFound)
 	f.Event(t, acme.MerchantID)
-	f.made(t, "Rejected")
-	f.awaitReports(t, "Healthy", "Rejected") // and nothing of a failure that could have mended itself
+	f.reports.AwaitLast(t, "Rejected")
+	f.reports.AwaitReasons(t, "Healthy", "Rejected") // and nothing of a failure that could have mended itself
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
-	made := f.made(t, "Healthy")
+	made := f.reports.AwaitLast(t, "Healthy")
 	if made.Status != metav1.ConditionTrue || made.EventType != corev1.EventTypeNormal || !made.State.FailingSince.IsZero() || made.State.LastFailure.Status() != 404 {
 		t.Errorf("the recovery: %+v", made)
 	}
@@ -151,12 +131,12 @@ func TestStatus_RecoveryAfterTwoReports(t *testing.T) {
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
 	f.Event(t, acme.MerchantID)
-	f.made(t, "Rejected")
+	f.reports.AwaitLast(t, "Rejected")
 	dispatchertest.Eventually(t, "Redis knows", func() bool { return f.State(t, acme).Reported.Reason == "Rejected" })
 	dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
-	if made := f.made(t, "Healthy"); made.EventType != corev1.EventTypeNormal {
+	if made := f.reports.AwaitLast(t, "Healthy"); made.EventType != corev1.EventTypeNormal {
 		t.Errorf("the recovery: %+v", made)
 	}
 }
@@ -173,7 +153,7 @@ func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
 	f.awaitCounts(t, "the dead letter is shown", 0, 1)
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
-	f.made(t, "Healthy")
+	f.reports.AwaitLast(t, "Healthy")
 	f.AwaitUnwatched(t)
 	if resent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}}); err != nil || resent.Sent != 1 {
 		t.Fatalf("sent %+v again: %v", resent, err)
@@ -226,22 +206,22 @@ func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	f.Event(t, acme.MerchantID)
-	f.awaitReports(t, "Healthy")
+	f.reports.AwaitReasons(t, "Healthy")
 	dispatchertest.Eventually(t, "it is watched no more", func() bool {
 		found, err := f.Outbox.WatchedEndpoints(t.Context(), 7)
 		return err == nil && len(found.States) == 0
 	})
 	acme = f.Moved(acme, "another")
 	d.changes.Add(acme.MerchantID)
-	f.awaitReports(t, "Healthy", "EndpointChanged")
+	f.reports.AwaitReasons(t, "Healthy", "EndpointChanged")
 	acme.URL, acme.Target, acme.Secrets = "", "", nil
 	f.Index.Put(acme)
 	d.changes.Add(acme.MerchantID)
-	f.awaitReports(t, "Healthy", "EndpointChanged", "")
+	f.reports.AwaitReasons(t, "Healthy", "EndpointChanged", "")
 }
 
 func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
-	f, c := newFixture(t), dispatchertest.NewCluster(t, sharedConfig)
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	acme.Spec.Webhook.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}

@@ -231,7 +231,7 @@ func TestReportBlocked_BudgetOfARound(t *testing.T) {
 }
 
 func TestReportAllowlist(t *testing.T) {
-	c := dispatchertest.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")
 	r := newKubeWriter(t)
 	dispatchertest.Must(t, r.Report(t.Context(), dispatchertest.Endpoint(acme), sick))

@@ -3,30 +3,19 @@ package status
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
-	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-// sharedConfig is of the one API server; each test has a namespace of its own.
-var sharedConfig *rest.Config
-
-func TestMain(m *testing.M) {
-	kubetest.Main(m, func(c *kubetest.Cluster) error {
-		sharedConfig = c.Environment.Config
-		return nil
-	})
-}
+func TestMain(m *testing.M) { dispatchertest.Main(m) }
 
 // testFixture is what a Reporter needs.
 type testFixture struct {
@@ -37,7 +26,7 @@ type testFixture struct {
 
 func newFixture(t *testing.T) testFixture {
 	t.Helper()
-	return testFixture{dispatchertest.New(t), &dispatchertest.Reports[Report]{}}
+	return testFixture{dispatchertest.New(t), dispatchertest.NewReports(func(r Report) (string, outbox.EndpointState) { return r.Reason, r.State })}
 }
 
 // reporter returns one that does not run yet.
@@ -68,34 +57,4 @@ func (f testFixture) lease(t *testing.T, bucket session.Bucket) outbox.Lease {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}
 	return leased.Leases[0]
-}
-
-// awaitReports waits until the reports have these reasons, without those of changed counts.
-func (f testFixture) awaitReports(t *testing.T, want ...string) {
-	t.Helper()
-	dispatchertest.Eventually(t, "the reports are made", func() bool { return slices.Equal(reasons(f.reports.All()), want) })
-}
-
-func reasons(reports []Report) []string {
-	var reasons []string
-	for i, report := range reports {
-		if i > 0 && report.Reason == reports[i-1].Reason && report.State.CountsChanged() {
-			continue
-		}
-		reasons = append(reasons, report.Reason)
-	}
-	return reasons
-}
-
-// made returns the last report, which must be of that reason.
-func (f testFixture) made(t *testing.T, reason string) Report {
-	t.Helper()
-	var last Report
-	dispatchertest.Eventually(t, "the health is "+reason, func() bool {
-		if all := f.reports.All(); len(all) > 0 {
-			last = all[len(all)-1]
-		}
-		return last.Reason == reason
-	})
-	return last
 }

@@ -17,7 +17,7 @@ import (
 
 func newKubeWriter(t *testing.T) *KubeWriter {
 	t.Helper()
-	r, err := NewKubeWriter(sharedConfig, "test-1", "credentials")
+	r, err := NewKubeWriter(dispatchertest.Config, "test-1", "credentials")
 	dispatchertest.Must(t, err)
 	return r
 }
@@ -37,7 +37,7 @@ var (
 
 // A report is a status and an event.
 func TestWriteReport_StatusAndEvent(t *testing.T) {
-	c := dispatchertest.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")
 	acme.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now(),
@@ -103,7 +103,7 @@ func TestWriteReport_StatusAndEvent(t *testing.T) {
 
 // A Merchant that was created again gets no report of the old one.
 func TestWriteReport_RecreatedMerchant(t *testing.T) {
-	c := dispatchertest.NewCluster(t, sharedConfig)
+	c := dispatchertest.NewCluster(t)
 	old := c.Merchant(t, "acme", "https://shop.example/hooks")
 	dispatchertest.Must(t, c.Delete(t.Context(), old))
 	if err := newKubeWriter(t).Report(t.Context(), dispatchertest.Endpoint(old), sick); !errors.Is(err, ErrMerchantGone) {

@@ -25,7 +25,7 @@ type lastUseFixture struct {
 
 func newLastUseFixture(t *testing.T) *lastUseFixture {
 	t.Helper()
-	f := &lastUseFixture{testFixture: newFixture(t), cluster: dispatchertest.NewCluster(t, sharedConfig), clock: time.Now()}
+	f := &lastUseFixture{testFixture: newFixture(t), cluster: dispatchertest.NewCluster(t), clock: time.Now()}
 	f.first = f.another(t)
 	return f
 }
@@ -35,7 +35,7 @@ func (f *lastUseFixture) another(t *testing.T) *Reporter {
 	t.Helper()
 	r := f.reporter()
 	r.now = func() time.Time { return f.clock }
-	writer, err := NewKubeWriter(sharedConfig, "test-1", f.cluster.Namespace)
+	writer, err := NewKubeWriter(dispatchertest.Config, "test-1", f.cluster.Namespace)
 	dispatchertest.Must(t, err)
 	r.writer = writer
 	return r

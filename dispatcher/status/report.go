@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -61,7 +62,7 @@ var ErrMerchantGone = errors.New("the Merchant is gone")
 // reportHealth reports changed health, then changed blocked addresses, and resumes endpoints with a new target. A failed report is repeated later, by
 // this dispatcher or another one: Redis stores what has been reported.
 func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
-	pending, err := r.pendingWork(ctx)
+	pending, err := loop.PendingWork(ctx, r.outbox, r.log)
 	if err != nil {
 		return false, err
 	}

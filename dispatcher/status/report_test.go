@@ -144,7 +144,7 @@ func TestCountsAreRefreshed(t *testing.T) {
 	if _, err := r.reportHealth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if first := f.made(t, "Retrying"); first.State.Pending != 0 || first.State.Dead != 1 {
+	if first := f.reports.AwaitLast(t, "Retrying"); first.State.Pending != 0 || first.State.Dead != 1 {
 		t.Errorf("at first: %+v", first.State)
 	}
 	if resent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}}); err != nil || resent.Sent != 1 {
@@ -270,10 +270,10 @@ func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
 	start(t, f.reporter())
 	dispatchertest.Eventually(t, "it has tried", func() bool { return len(f.Log.String()) > 0 })
 	f.reports.SetFail(nil)
-	f.awaitReports(t, "EndpointGone")
+	f.reports.AwaitReasons(t, "EndpointGone")
 	start(t, f.reporter())
 	f.Moved(acme, "resumed")
-	f.awaitReports(t, "EndpointGone", "EndpointChanged") // and none of it again, by the other one or by this one
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged") // and none of it again, by the other one or by this one
 }
 
 // Nothing is reported of a Merchant that is gone.
@@ -294,10 +294,10 @@ func TestReportHealth_WebhookRemoved(t *testing.T) {
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	f.Disable(t, acme)
 	start(t, f.reporter())
-	f.awaitReports(t, "EndpointGone")
+	f.reports.AwaitReasons(t, "EndpointGone")
 	removed := acme
 	removed.URL, removed.Target, removed.Secrets = "", "", nil
 	f.Index.Put(removed)
-	f.awaitReports(t, "EndpointGone", "")
+	f.reports.AwaitReasons(t, "EndpointGone", "")
 	dispatchertest.Eventually(t, "it is forgotten", func() bool { return f.State(t, acme).Target == "" })
 }

@@ -96,14 +96,3 @@ func (r *Reporter) Run(ctx context.Context) {
 		loop.Loop{Interval: r.lastUseInterval, Step: r.publishLastUses},
 	)
 }
-
-// pendingWork returns the pending work of all buckets. While servers of a Redis Cluster are unavailable it is that of the
-// others.
-func (r *Reporter) pendingWork(ctx context.Context) ([]outbox.PendingWork, error) {
-	pending, err := r.outbox.PendingWork(ctx)
-	if err != nil && len(pending) > 0 && ctx.Err() == nil {
-		r.log.RedisFailed(err)
-		return pending, nil
-	}
-	return pending, err
-}
