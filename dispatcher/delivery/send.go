@@ -3,30 +3,16 @@ package delivery
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-)
-
-// The headers that all requests share.
-var contentType, userAgent = []string{"application/json"}, []string{"merchant-operator-webhooks"}
-
-// The headers of the Standard Webhooks specification, as net/http spells them.
-const (
-	headerID        = "Webhook-Id"
-	headerTimestamp = "Webhook-Timestamp"
-	headerSignature = "Webhook-Signature"
+	"github.com/merchant-operator/merchant-operator/internal/webhook"
 )
 
 // Request is one attempt.
@@ -51,9 +37,8 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	case err != nil:
 		return Result{Reason: ReasonBadURL}
 	}
-	timestamp := strconv.FormatInt(request.Now.Unix(), 10)
-	signed := signatures(request.Secrets, request.ID, timestamp, request.Body)
-	if signed == "" {
+	header := webhook.Header(request.ID, request.Now, request.Body, request.Secrets...)
+	if header == nil {
 		return Result{Reason: ReasonUnsigned}
 	}
 	attempt, cancel := context.WithTimeout(ctx, c.timeout)
@@ -64,7 +49,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	// The transport itself: a http.Client would follow redirects and keep cookies.
-	answer, err := c.transport.RoundTrip(post(traced, target, timestamp, signed, request))
+	answer, err := c.transport.RoundTrip(post(traced, target, header, request.Body))
 	if err != nil {
 		if ctx.Err() != nil {
 			return Result{Reason: ReasonInterrupted}
@@ -79,26 +64,20 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	return resultOf(answer, request.Now)
 }
 
-func post(ctx context.Context, target *url.URL, timestamp, signed string, request Request) *http.Request {
-	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(request.Body)), nil }
+func post(ctx context.Context, target *url.URL, header http.Header, content []byte) *http.Request {
+	// Not sent, because it has no value. It makes the transport repeat the request on another connection when a kept one ends before
+	// an answer: receivers recognize the id.
+	header["Idempotency-Key"] = nil
+	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 	first, _ := body()
 	return (&http.Request{
-		Method: http.MethodPost,
-		URL:    target,
-		Host:   target.Host,
-		Header: http.Header{
-			"Content-Type":  contentType,
-			"User-Agent":    userAgent,
-			headerID:        {request.ID},
-			headerTimestamp: {timestamp},
-			headerSignature: {signed},
-			// Not sent, because it has no value. It makes the transport repeat the request on another connection when a
-			// kept one ends before an answer: receivers recognize the id.
-			"Idempotency-Key": {},
-		},
+		Method:        http.MethodPost,
+		URL:           target,
+		Host:          target.Host,
+		Header:        header,
 		Body:          first,
 		GetBody:       body,
-		ContentLength: int64(len(request.Body)),
+		ContentLength: int64(len(content)),
 	}).WithContext(ctx)
 }
 
@@ -120,24 +99,4 @@ func parseTarget(text string, allowHTTP bool) (*url.URL, error) {
 		return nil, errRefusedScheme
 	}
 	return nil, errBadURL
-}
-
-// signatures returns the value of webhook-signature: one signature for each secret, so that a receiver with either
-// secret of a rotation can verify it.
-func signatures(secrets []published.SigningSecret, id, timestamp string, body []byte) string {
-	all := make([]string, 0, len(secrets))
-	for _, secret := range secrets {
-		if !secret.IsZero() { // anybody could sign with an empty key
-			all = append(all, signature(secret, id, timestamp, body))
-		}
-	}
-	return strings.Join(all, " ")
-}
-
-// signature is HMAC-SHA256 of "<id>.<timestamp>.<body>", version 1 of Standard Webhooks.
-func signature(secret published.SigningSecret, id, timestamp string, body []byte) string {
-	mac := hmac.New(sha256.New, secret.Key())
-	_, _ = mac.Write([]byte(id + "." + timestamp + ".")) // never fails
-	_, _ = mac.Write(body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
