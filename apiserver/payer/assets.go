@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // AssetPrefix is the path of the page's assets. A hash of the content follows, so that an asset can be cached for ever, and then the file.
@@ -120,7 +122,7 @@ func newWidget(translations []translation) (Asset, error) {
 	if err != nil {
 		return Asset{}, fmt.Errorf("encode the texts of the widget: %w", err)
 	}
-	digits, err := json.Marshal(otherMinorDigits)
+	digits, err := json.Marshal(session.OtherMinorDigits())
 	if err != nil {
 		return Asset{}, fmt.Errorf("encode the digits of currencies: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 	"golang.org/x/text/number"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 const noBreakSpace = "\u00a0"
@@ -53,7 +55,7 @@ func amountsOf(tag language.Tag) amounts {
 
 // money writes an amount in the currency's minor unit.
 func (a amounts) money(minor int64, code string) string {
-	digits := minorDigits(code)
+	digits := session.MinorDigits(code)
 	value := float64(minor) / math.Pow10(digits)
 	options := []number.Option{number.Scale(digits)}
 	const fiveDigits = 10_000
@@ -73,20 +75,4 @@ func (a amounts) money(minor int64, code string) string {
 		space = noBreakSpace // KWD 1.250, but €1.25
 	}
 	return symbol + space + amount
-}
-
-// minorDigits are the decimals of a currency in ISO 4217. CLDR has others for some: it writes no decimals where nobody uses the coins,
-// so with its digits 125000 IDR, which is 1,250.00, would be read as a hundred times as much.
-func minorDigits(code string) int {
-	if digits, other := otherMinorDigits[code]; other {
-		return digits
-	}
-	return 2
-}
-
-// otherMinorDigits has the currencies whose decimals are not two.
-var otherMinorDigits = map[string]int{
-	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "VND": 0, "VUV": 0,
-	"XAF": 0, "XOF": 0, "XPF": 0,
-	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
 }

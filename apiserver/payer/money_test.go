@@ -6,7 +6,6 @@ import (
 	"testing"
 	"unicode"
 
-	"golang.org/x/text/currency"
 	"golang.org/x/text/language"
 )
 
@@ -56,24 +55,6 @@ func TestMoneyKeepsEachDigit(t *testing.T) {
 					t.Errorf("%s: %d %s is %q", lang, minor, code, in.money(minor, code))
 				}
 			}
-		}
-	}
-}
-
-// Where CLDR has decimals in everyday use, they are those of ISO 4217.
-func TestMinorDigitsAreThoseOfISO4217(t *testing.T) {
-	for code, want := range map[string]int{
-		"EUR": 2, "USD": 2, "JPY": 0, "KRW": 0, "CLP": 0, "ISK": 0, "XOF": 0, "KWD": 3, "BHD": 3, "TND": 3, "IQD": 3,
-		"IDR": 2, "HUF": 2, "COP": 2, "LBP": 2, "MMK": 2, "RSD": 2, // CLDR: 0 for most of these
-	} {
-		if got := minorDigits(code); got != want {
-			t.Errorf("%s has %d decimals, want %d", code, got, want)
-		}
-	}
-	for currencies := currency.Query(); currencies.Next(); {
-		unit := currencies.Unit()
-		if scale, _ := currency.Standard.Rounding(unit); scale > minorDigits(unit.String()) {
-			t.Errorf("%s has %d decimals here, %d in everyday use", unit, minorDigits(unit.String()), scale)
 		}
 	}
 }
