@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -193,5 +194,16 @@ func TestEveryFlagSaysWhatItAccepts(t *testing.T) {
 				t.Errorf("no bad value of %s --%s is tried", cmd.CommandPath(), flag.Name)
 			}
 		})
+	}
+}
+
+// The image has no files of time zones.
+func TestTimeZonesAreInTheProgram(t *testing.T) {
+	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Fields(string(packages)), "time/tzdata") {
+		t.Error("the program is built without time/tzdata")
 	}
 }

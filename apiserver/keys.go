@@ -22,6 +22,7 @@ type merchantProfile struct {
 	Name        string                 `json:"name"`
 	Status      v1alpha1.MerchantState `json:"status"`
 	IPAllowlist []string               `json:"ipAllowlist"`
+	TimeZone    string                 `json:"timeZone"`
 	RateLimit   v1alpha1.RateLimit     `json:"rateLimit"`
 	Sessions    sessionLimits          `json:"sessions"`
 }
@@ -55,6 +56,7 @@ func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from call
 			Name:        merchant.DisplayName,
 			Status:      merchant.State,
 			IPAllowlist: allowlistStrings(merchant.Allowlist),
+			TimeZone:    merchant.TimeZone,
 			RateLimit:   from.rateLimit(),
 			Sessions: sessionLimits{
 				LifetimeSeconds:     merchant.Sessions.LifetimeSeconds,

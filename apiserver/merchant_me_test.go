@@ -17,6 +17,7 @@ func TestMerchantMe(t *testing.T) {
 	rotatedAt, expiresAt := time.Date(2026, 11, 20, 9, 30, 0, 500_000_000, time.UTC), time.Now().Add(time.Hour).UTC()
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48", "2001:db8::7"}
+		r.TimeZone = "Europe/Berlin"
 		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 60, Burst: 120}
 		r.Sessions = v1alpha1.SessionSettings{LifetimeSeconds: 600, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReject}
 	})
@@ -36,6 +37,7 @@ func TestMerchantMe(t *testing.T) {
 		"merchant": map[string]any{
 			"id": "mer_" + acme.MerchantID, "name": "Acme acme", "status": "Active",
 			"ipAllowlist": []any{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48", "2001:db8::7"},
+			"timeZone":    "Europe/Berlin",
 			"rateLimit":   map[string]any{"requestsPerSecond": 60.0, "burst": 120.0},
 			"sessions":    map[string]any{"lifetimeSeconds": 600.0, "maxAmountCents": 10_000_000.0, "idempotencyMismatch": "Reject"},
 		},
@@ -54,12 +56,15 @@ func TestMerchantMe(t *testing.T) {
 	}
 }
 
-func TestMerchantMeWithoutAllowlistOrExpiry(t *testing.T) {
+func TestMerchantMe_Defaults(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	got := f.start().call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	if diff := cmp.Diff([]any{}, got.body["merchant"].(map[string]any)["ipAllowlist"]); diff != "" {
 		t.Errorf("ipAllowlist (-want +got):\n%s", diff)
+	}
+	if zone := got.body["merchant"].(map[string]any)["timeZone"]; zone != "UTC" {
+		t.Errorf("timeZone %v, want UTC", zone)
 	}
 	if expiry := got.body["apiKey"].(map[string]any)["expiresAt"]; expiry != nil {
 		t.Errorf("expiresAt %v, want null", expiry)

@@ -50,6 +50,7 @@ func merchantRecord() published.MerchantRecord {
 		DisplayName:     "Acme Coffee",
 		State:           v1alpha1.MerchantActive,
 		Currency:        "EUR",
+		TimeZone:        "Europe/Berlin",
 		IPAllowlist:     []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"},
 		IPAllowlistMode: v1alpha1.IPAllowlistReport,
 		RateLimit:       v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},

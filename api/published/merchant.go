@@ -29,7 +29,9 @@ type MerchantRecord struct {
 	// An older operator sets it in a record that it cannot read whole.
 	Revocation
 
-	Currency    v1alpha1.Currency  `json:"currency"`
+	Currency v1alpha1.Currency `json:"currency"`
+	// TimeZone is UTC if it is empty.
+	TimeZone    v1alpha1.TimeZone  `json:"timeZone,omitempty"`
 	IPAllowlist []v1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
 	// IPAllowlistMode is Enforce if it is empty.
 	IPAllowlistMode v1alpha1.IPAllowlistMode `json:"ipAllowlistMode,omitempty"`
@@ -78,6 +80,7 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		DisplayName:     merchant.Spec.DisplayName,
 		State:           merchant.Spec.State,
 		Currency:        merchant.Spec.Currency,
+		TimeZone:        merchant.Spec.TimeZone,
 		IPAllowlist:     merchant.Spec.IPAllowlist,
 		IPAllowlistMode: merchant.Spec.IPAllowlistMode,
 		RateLimit:       merchant.Spec.RateLimit,

@@ -21,6 +21,7 @@ func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
 			DisplayName:     want.DisplayName,
 			State:           want.State,
 			Currency:        want.Currency,
+			TimeZone:        want.TimeZone,
 			IPAllowlist:     want.IPAllowlist,
 			IPAllowlistMode: want.IPAllowlistMode,
 			RateLimit:       want.RateLimit,

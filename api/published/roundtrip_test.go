@@ -129,6 +129,7 @@ func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
 		DisplayName:     rapid.StringN(1, 128, 512).Draw(t, "displayName"),
 		State:           rapid.SampledFrom([]v1alpha1.MerchantState{"Active", "Suspended", "Closed"}).Draw(t, "state"),
 		Currency:        v1alpha1.Currency(rapid.StringMatching(`[A-Z]{3}`).Draw(t, "currency")),
+		TimeZone:        rapid.SampledFrom([]v1alpha1.TimeZone{"", "UTC", "Europe/Berlin", "Not/A_Zone"}).Draw(t, "timeZone"),
 		IPAllowlist:     blocks.Draw(t, "ipAllowlist"),
 		IPAllowlistMode: rapid.SampledFrom([]v1alpha1.IPAllowlistMode{"", "Enforce", "Report"}).Draw(t, "ipAllowlistMode"),
 		RateLimit: v1alpha1.RateLimit{

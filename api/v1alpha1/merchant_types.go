@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // MerchantState says whether keys of the merchant are accepted. One of Active, Suspended, Closed.
 // +kubebuilder:validation:Enum=Active;Suspended;Closed
@@ -50,6 +54,24 @@ type Currency string
 
 // DefaultCurrency is that of a Merchant that names none.
 const DefaultCurrency Currency = "USD"
+
+// TimeZone is the name of a zone in the IANA time zone database. The rule has the API server load it, as it does for a CronJob.
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getFullYear(self) > 0",message="must be the name of a time zone in the IANA database, such as Europe/Berlin or UTC"
+type TimeZone string
+
+// DefaultTimeZone is that of a Merchant that names none.
+const DefaultTimeZone TimeZone = "UTC"
+
+// Location loads the zone. It is UTC for the empty name, and for one that this program does not know because the API server has a newer
+// database: a merchant must not fail for it.
+func (z TimeZone) Location() *time.Location {
+	location, err := time.LoadLocation(string(z))
+	if err != nil {
+		return time.UTC
+	}
+	return location
+}
 
 // WebhookEvent is a type of event that a webhook can receive.
 // +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;key.rotated
@@ -192,6 +214,10 @@ type MerchantSpec struct {
 	// +kubebuilder:default=USD
 	// +optional
 	Currency Currency `json:"currency,omitempty"`
+
+	// timeZone is the IANA name of the time zone of the business, such as Europe/Berlin: it says when its day begins. Default: UTC.
+	// +optional
+	TimeZone TimeZone `json:"timeZone,omitempty"`
 
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.

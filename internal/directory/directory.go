@@ -4,6 +4,7 @@
 package directory
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"slices"
@@ -148,7 +149,9 @@ type Merchant struct {
 	DisplayName string
 	State       v1alpha1.MerchantState
 	// Currency is that of new sessions, an ISO 4217 code.
-	Currency  string
+	Currency string
+	// TimeZone is an IANA name, such as Europe/Berlin.
+	TimeZone  string
 	Allowlist allowlist.List
 	// ReportOnly: requests from addresses that are not on the allowlist are counted, not refused.
 	ReportOnly bool
@@ -274,6 +277,7 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 		DisplayName: record.DisplayName,
 		State:       merchantState(record),
 		Currency:    string(record.Currency),
+		TimeZone:    string(cmp.Or(record.TimeZone, v1alpha1.DefaultTimeZone)),
 		Allowlist:   allowed,
 		ReportOnly:  record.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 		RateLimit:   record.RateLimit,

@@ -212,6 +212,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.MerchantState
       default: Active
+    - name: timeZone
+      type:
+        namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.TimeZone
     - name: webhook
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.Webhook
@@ -322,6 +325,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 900
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.TimeZone
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Webhook
   map:
     fields:

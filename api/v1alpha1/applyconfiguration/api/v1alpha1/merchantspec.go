@@ -20,6 +20,8 @@ type MerchantSpecApplyConfiguration struct {
 	// currency is the ISO 4217 code of the currency of all amounts, which are in its minor unit: 1250 is 12.50 USD, 1250 JPY
 	// or 1.250 KWD. Payers see it. A change applies to new sessions only. Default: USD.
 	Currency *apiv1alpha1.Currency `json:"currency,omitempty"`
+	// timeZone is the IANA name of the time zone of the business, such as Europe/Berlin: it says when its day begins. Default: UTC.
+	TimeZone *apiv1alpha1.TimeZone `json:"timeZone,omitempty"`
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.
 	IPAllowlist []apiv1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
@@ -63,6 +65,14 @@ func (b *MerchantSpecApplyConfiguration) WithState(value apiv1alpha1.MerchantSta
 // If called multiple times, the Currency field is set to the value of the last call.
 func (b *MerchantSpecApplyConfiguration) WithCurrency(value apiv1alpha1.Currency) *MerchantSpecApplyConfiguration {
 	b.Currency = &value
+	return b
+}
+
+// WithTimeZone sets the TimeZone field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TimeZone field is set to the value of the last call.
+func (b *MerchantSpecApplyConfiguration) WithTimeZone(value apiv1alpha1.TimeZone) *MerchantSpecApplyConfiguration {
+	b.TimeZone = &value
 	return b
 }
 
