@@ -129,7 +129,7 @@ func bearerToken(header http.Header) string {
 	return strings.TrimLeft(presented, " ")
 }
 
-// acceptedBy reports, as admission.lua does, whether the presented key is accepted at the time now of Redis.
+// acceptedBy reports, as lib/admission.lua does, whether the presented key is accepted at the time now of Redis.
 func (c caller) acceptedBy(override store.Override, now time.Time) bool {
 	if override.Order.Compare(c.Order) < 0 { // or there is none
 		return c.Accepted && (c.Until.IsZero() || now.Before(c.Until))

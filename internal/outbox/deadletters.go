@@ -186,17 +186,6 @@ func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resen
 	return nil
 }
 
-// findDeadLettersLua finds the merchants of dead letters. KEYS[1] are the bucket's; ARGV[1] is what the keys of the bucket's events
-// begin with, from ARGV[2] on ids. The reply has an empty merchant for an id that is not of a readable dead letter here.
-const findDeadLettersLua = `
-local merchants = {}
-for i = 2, #ARGV do
-  local merchant = call('ZSCORE', KEYS[1], ARGV[i]) and redis.pcall('HGET', ARGV[1] .. ARGV[i], 'm')
-  merchants[i - 1] = type(merchant) == 'string' and merchant or ''
-end
-return {'OK', merchants}
-`
-
 // resendIn sends those of a bucket again.
 func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
 	space := redis.KeyspaceOf(bucket)

@@ -118,13 +118,6 @@ var endpointLimits = strings.NewReplacer(
 	"UNHEALTHY_AFTER", strconv.FormatInt(UnhealthyAfter.Milliseconds(), 10),
 	"REPORT_INTERVAL", strconv.FormatInt(ReportInterval.Milliseconds(), 10))
 
-// forgetEndpointLua forgets an endpoint. KEYS are the endpoint and the bucket's watched ones; ARGV[1] is the merchant id.
-const forgetEndpointLua = `
-call('DEL', KEYS[1])
-call('ZREM', KEYS[2], ARGV[1])
-return {'OK'}
-`
-
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {
 	number := func() (n int64, readable bool) {

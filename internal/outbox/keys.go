@@ -4,7 +4,7 @@ package outbox
 const (
 	// EventKey + event id is the hash of one event.
 	EventKey = "event:"
-	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see queue.lua.
+	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see lib/queue.lua.
 	QueueKey = "queue"
 	DueKey   = "due"
 	// deadLettersKey holds the dead letters by the time they were given up, in milliseconds.
@@ -21,7 +21,7 @@ const (
 	testKey = "test:"
 
 	// Two indexes that package store keeps, and PendingWork looks at. ExpiryKey says when the sweep must look at an expiry queue, by its
-	// lifetime, or at a single session; see sweep.lua. BlockedKey lists the merchants with blocked addresses, by when they were reported.
+	// lifetime, or at a single session; see list_overdue.lua. BlockedKey lists the merchants with blocked addresses, by when they were reported.
 	ExpiryKey  = "expiry"
 	BlockedKey = "blocked"
 )

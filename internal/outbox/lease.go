@@ -143,7 +143,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 	return int(reply.Int()), reply.Err()
 }
 
-// parseLease decodes one row of lease.lua. With an error the lease still names its event, and there says that this was read at all.
+// parseLease decodes one row of lease_events.lua. With an error the lease still names its event, and there says that this was read at all.
 func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
 	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: Event{ID: id}, bucket: bucket, queued: queued}

@@ -29,44 +29,48 @@ const MaxDeadLetters = 10_000
 // New returns the outbox in a Redis.
 func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 
-//go:embed *.lua
+//go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Queue is the part of a script that records events; see queue.lua.
-var Queue = strings.ReplaceAll(redis.Part(files, "queue"), "RECORD_VERSION", strconv.Itoa(recordVersion))
+// Queue is the part of a script that records events; see lib/queue.lua.
+var Queue = strings.ReplaceAll(redis.Part(files, "lib/queue"), "RECORD_VERSION", strconv.Itoa(recordVersion))
 
-// Budget is the part of a script that takes a report to a Merchant's status from the merchant's budget; see endpoint.lua.
-var Budget = part("endpoint") + part("pay_report")
+// Budget is the part of a script that takes a report to a Merchant's status from the merchant's budget; see lib/budget.lua.
+var Budget = part("lib/endpoint") + part("lib/budget")
 
 var (
 	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
-	endpoint    = part("endpoint")
-	forget      = part("forget_dead_letters")
-	deadLetters = forget + strings.ReplaceAll(part("deadletters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
+	endpoint    = part("lib/endpoint")
+	forget      = part("lib/forget_dead_letters")
+	deadLetters = forget + strings.ReplaceAll(part("lib/dead_letters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
 )
 
-// The scripts and their parts. A part uses what those before it define.
+// The scripts and their parts. Each ends with a file of its own. A part uses what those before it define.
 var (
-	rotationScript          = redis.NewScript("record_rotation", redis.Clock, queue, part("record_rotation"))
-	testScript              = redis.NewScript("record_test", redis.Clock, queue, part("record_webhook_test"))
-	leaseScript             = redis.NewScript("lease_events", redis.Clock, queue, endpoint, part("lease"))
-	forgetScript            = redis.NewScript("forget_event", redis.Clock, queue, forgetLua)
-	endScript               = redis.NewScript("end_event", redis.Clock, queue, endpoint, part("end"))
-	failScript              = redis.NewScript("fail_event", redis.Clock, queue, deadLetters, endpoint, part("fail"))
-	retryTestScript         = redis.NewScript("retry_test_event", redis.Clock, queue, deadLetters, retryTestLua)
-	deferScript             = redis.NewScript("defer_events", redis.Clock, queue, deferLua)
-	deadLetterScript        = redis.NewScript("dead_letter_event", redis.Clock, queue, deadLetters, deadLetterLua)
-	dropDeadLettersScript   = redis.NewScript("drop_dead_letters", redis.Clock, part("drop_dead_letters"))
-	listDeadLettersScript   = redis.NewScript("list_dead_letters", redis.Clock, forget, part("list_dead_letters"))
-	findDeadLettersScript   = redis.NewScript("find_dead_letters", redis.Clock, findDeadLettersLua)
-	resendDeadLettersScript = redis.NewScript("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint, part("resend_dead_letters"))
-	pendingWorkScript       = redis.NewScript("poll_pending_work", redis.Clock, part("pending_work"))
-	countBacklogScript      = redis.NewScript("count_backlog", redis.Clock, part("count_backlog"))
-	resumeEndpointScript    = redis.NewScript("resume_endpoint", redis.Clock, endpoint, part("resume_endpoint"))
-	readEndpointsScript     = redis.NewScript("read_endpoints", redis.Clock, endpoint, part("read_endpoints"))
-	reportEndpointScript    = redis.NewScript("report_endpoint", redis.Clock, Budget, part("report_endpoint"))
-	forgetEndpointScript    = redis.NewScript("forget_endpoint", redis.Clock, forgetEndpointLua)
+	rotationScript          = script("record_rotation", redis.Clock, queue)
+	testScript              = script("record_test", redis.Clock, queue)
+	leaseScript             = script("lease_events", redis.Clock, queue, endpoint)
+	forgetScript            = script("forget_event", redis.Clock, queue)
+	endScript               = script("end_event", redis.Clock, queue, endpoint)
+	failScript              = script("fail_event", redis.Clock, queue, deadLetters, endpoint)
+	retryTestScript         = script("retry_test_event", redis.Clock, queue, deadLetters)
+	deferScript             = script("defer_events", redis.Clock, queue)
+	deadLetterScript        = script("dead_letter_event", redis.Clock, queue, deadLetters)
+	dropDeadLettersScript   = script("drop_dead_letters", redis.Clock)
+	listDeadLettersScript   = script("list_dead_letters", redis.Clock, forget)
+	findDeadLettersScript   = script("find_dead_letters", redis.Clock)
+	resendDeadLettersScript = script("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint)
+	pendingWorkScript       = script("poll_pending_work", redis.Clock)
+	countBacklogScript      = script("count_backlog", redis.Clock)
+	resumeEndpointScript    = script("resume_endpoint", redis.Clock, endpoint)
+	readEndpointsScript     = script("read_endpoints", redis.Clock, endpoint)
+	reportEndpointScript    = script("report_endpoint", redis.Clock, Budget)
+	forgetEndpointScript    = script("forget_endpoint", redis.Clock)
 )
+
+func script(operation string, parts ...string) *redis.Script {
+	return redis.NewScript(operation, append(parts, part(operation))...)
+}
 
 func part(name string) string {
 	return endpointLimits.Replace(endpointFields.In(redis.Part(files, name)))

@@ -49,43 +49,6 @@ type Failed struct {
 	Disabled bool
 }
 
-// forgetLua takes an event out of the queue that was leased and is none: its time is over, or its key holds something else.
-// KEYS are those of the queue and the event; ARGV[1] the leased event as the queue has it. The reply says whether it did.
-const forgetLua = `
-local lost = call('TYPE', KEYS[3]).ok ~= 'hash' and events.release(ARGV[1])
-return {'OK', lost and 1 or 0}
-`
-
-// deadLetterLua makes an event a dead letter without an attempt. KEYS are those of the queue and the event, and the dead letters
-// of the bucket and of the merchant; ARGV the leased event as the queue has it, the reason, the endpoint's last answer, and the merchant's name for people.
-const deadLetterLua = `
-if not held(KEYS[3], ARGV[1]) then
-  return {'STALE'}
-end
-return {'OK', dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])}
-`
-
-// deferLua puts events off, without counting an attempt. KEYS are those of the queue; ARGV each leased event as the queue has it, and
-// the time until it is due in ms, in turn.
-const deferLua = `
-for i = 1, #ARGV, 2 do
-  events.put_back(ARGV[i], now_ms + ARGV[i + 1])
-end
-return {'OK'}
-`
-
-// retryTestLua counts a failed attempt of an event of test mode, against the event alone. KEYS are those of the queue and the event;
-// ARGV the leased event as the queue has it, the time to the next attempt in ms, and the reason.
-const retryTestLua = `
-if not held(KEYS[3], ARGV[1]) then
-  return {'STALE'}
-end
-call('HINCRBY', KEYS[3], 'attempts', 1)
-call('HSET', KEYS[3], 'why', ARGV[3])
-events.put_back(ARGV[1], now_ms + ARGV[2])
-return {'OK'}
-`
-
 // Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, of which an event of test mode
 // says nothing. Errors: ErrLeaseLost,
 // redis.ErrCorrupt, redis.ErrUnavailable.

@@ -40,7 +40,7 @@ var errUnsupported = errors.New("an event of a newer version")
 //	n, K, P, G, C  merchant name, key id, prefix, generation and cause, for key.rotated
 //	n, T     merchant name and trigger, for webhook.test
 //
-// rotationFields are those of key.rotated; sessions.lua writes those of a session.
+// rotationFields are those of key.rotated; lib/sessions.lua of package store writes those of a session.
 func rotationFields(event Event) []any {
 	fields := []any{
 		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.Account(), "n", event.MerchantName,

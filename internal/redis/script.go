@@ -49,38 +49,14 @@ func (c *Client) programFor(script *Script) *program {
 	return &script.single
 }
 
-// Part returns a script of a package's Lua files, or a part of several scripts. A file is one part of the file's name, or several, each
-// begun by a line "--- name". A part begins with what it expects and defines, includes no other one and never returns. It panics if there is
-// no part of that name, or more than one: then the program is wrong.
+// Part returns a Lua file: one of a script's own, or a part in lib/ that several scripts share. A part begins with what it expects and defines,
+// includes no other one and never returns. It panics if there is no such file: then the program is wrong.
 func Part(files fs.FS, name string) string {
-	var parts []*strings.Builder
-	_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(files, path)
-		current := strings.TrimSuffix(path, ".lua")
-		var part *strings.Builder
-		for line := range strings.Lines(string(text)) {
-			if begun, begins := strings.CutPrefix(line, "--- "); begins {
-				current, part = strings.TrimSpace(begun), nil
-				continue
-			}
-			if current != name {
-				continue
-			}
-			if part == nil {
-				part = &strings.Builder{}
-				parts = append(parts, part)
-			}
-			part.WriteString(line)
-		}
-		return err
-	})
-	if len(parts) != 1 {
-		panic(fmt.Sprintf("the program was built with %d parts of Lua named %s", len(parts), name))
+	text, err := fs.ReadFile(files, name+".lua")
+	if err != nil {
+		panic(fmt.Sprintf("the program was built without a part of its Lua: %v", err))
 	}
-	return parts[0].String()
+	return string(text)
 }
 
 // Function makes a part that defines one Lua function of parts: they are run when it is called, and it returns one of their locals.

@@ -121,7 +121,7 @@ type merchantCall struct {
 	use bool
 }
 
-// keys writes those of admission.lua; the operation's own follow.
+// keys writes those of lib/admission.lua; the operation's own follow.
 func (a *Admission) keys(call *merchantCall) {
 	space := a.space()
 	call.Key(space, rateKey, a.account())
@@ -134,7 +134,7 @@ func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 	outbox.WriteKeys(call, space, id, outbox.MarkEnded)
 }
 
-// admissionArgs writes the last key, if there is one more, and then the arguments of admission.lua; the operation's
+// admissionArgs writes the last key, if there is one more, and then the arguments of lib/admission.lua; the operation's
 // own arguments follow.
 func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {

@@ -139,7 +139,7 @@ func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
 	}, nil
 }
 
-// The rules on how a session ends, as sessions.lua reads them. They are decided in package session;
+// The rules on how a session ends, as lib/sessions.lua reads them. They are decided in package session;
 // the scripts only look them up.
 var (
 	cancelRules = rulesOf(func(status session.Status, _ session.PaymentState, _ bool) session.Decision {

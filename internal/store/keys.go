@@ -7,7 +7,7 @@ const (
 	// rotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and issueRateKey of those on the internal port.
 	rotationRateKey = "rate:rotations:"
 	issueRateKey    = "rate:issues:"
-	// overrideKey + key id says which digests of one ApiKey are accepted; see admission.lua.
+	// overrideKey + key id says which digests of one ApiKey are accepted; see lib/admission.lua.
 	overrideKey = "key:"
 	// lastUseKey + key id holds the last use of one ApiKey, in milliseconds.
 	lastUseKey = "used:"
@@ -25,5 +25,5 @@ const (
 	reportedSuffix     = ":reported"
 )
 
-// EndedChannel is the channel on which the scripts publish the id of each session that ends; see sessions.lua.
+// EndedChannel is the channel on which the scripts publish the id of each session that ends; see lib/sessions.lua.
 const EndedChannel = "ended"

@@ -129,7 +129,7 @@ func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) (overrides []Over
 	return overrides, now, nil
 }
 
-// list writes what admission.lua reads behind the order: each accepted digest and its end in milliseconds or 0, or a dash
+// list writes what lib/admission.lua reads behind the order: each accepted digest and its end in milliseconds or 0, or a dash
 // for none, all parted by single spaces.
 func (o Override) list() string {
 	if len(o.Accepted) == 0 {

@@ -105,20 +105,24 @@ func (s *Store) Server(ctx context.Context, id session.ID) string {
 	return s.redis.Server(ctx, string(redis.KeyspaceOf(id.Bucket())))
 }
 
-//go:embed *.lua
+//go:embed *.lua lib/*.lua
 var files embed.FS
+
+func script(operation string, parts ...string) *redis.Script {
+	return redis.NewScript(operation, append(parts, part(operation))...)
+}
 
 func part(name string) string {
 	return sessionFields.In(strings.NewReplacer("EVENT_FIELDS", eventFields, "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name)))
 }
 
-// What a request reads at once, before admission.lua.
+// What a request reads at once, before lib/admission.lua.
 const (
 	readKeyState    = "local stored = call('MGET', KEYS[1], KEYS[2])\n" + keyState
 	readKeyStateAnd = "local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])\n" + keyState
 	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n" +
 		"local session_key, event_key, queue_key, due_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]\n"
-	// unlimited stands for admission.lua where nobody is to be refused.
+	// unlimited stands for lib/admission.lua where nobody is to be refused.
 	unlimited = "local session_key, event_key, queue_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n" +
 		"local result, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
@@ -131,35 +135,35 @@ const (
 	limit = "return result and result .. moment or 'OK' .. moment\n"
 	// schedule has a new test session looked at when it is to act by itself: before it is written, as with its expiry.
 	schedule = "if not result and not stored[3] then call('ZADD', KEYS[5], now_ms + TEST_OUTCOME_DELAY, KEYS[3]) end\n"
-	// readOriginal reads a session by its key, KEYS[1]. One that is lost is corrupt: a second charge is the one answer that must not be
-	// given.
-	readOriginal = "local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])\n" +
-		"return fields[4] and {'OK', fields} or {'CORRUPT'}\n"
 )
 
 var testDelay = strings.NewReplacer("TEST_OUTCOME_DELAY", decimal(session.TestOutcomeDelay.Milliseconds()))
 
-var admission, change, sweep = part("admission"), redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("sessions")), part("sweep")
+var (
+	admission = part("lib/admission")
+	change    = redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("lib/sessions"))
+	sweep     = part("lib/sweep")
+)
 
-// The scripts and their parts. A part uses what those before it define. Few requests change a session, so what they need is behind one
-// function, sessions().
+// The scripts and their parts. Most end with a file of their own. A part uses what those before it define. Few requests change a session, so
+// what they need is behind one function, sessions().
 var (
 	admitScript         = redis.NewScript("admit", redis.Clock, readKeyStateAnd, admission, admit)
 	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyState, admission, limit)
 	limitIssueScript    = redis.NewScript("limit_issue", redis.Clock, readPayerState, admission, limit)
-	createScript        = redis.NewScript("create", redis.Clock, readCreateState, admission, change, part("create"))
+	createScript        = script("create", redis.Clock, readCreateState, admission, change)
 	createActingScript  = redis.NewScript("create_acting", redis.Clock, readCreateState, admission, testDelay.Replace(schedule), change, part("create"))
-	readOriginalScript  = redis.NewScript("read_original", redis.Clock, change, readOriginal)
-	readScript          = redis.NewScript("read", redis.Clock, readKeyState, admission, change, part("read"))
-	publicReadScript    = redis.NewScript("public_read", redis.Clock, readPayerState, admission, change, part("public_read"))
+	readOriginalScript  = script("read_original", redis.Clock, change)
+	readScript          = script("read", redis.Clock, readKeyState, admission, change)
+	publicReadScript    = script("public_read", redis.Clock, readPayerState, admission, change)
 	watchedReadScript   = redis.NewScript("watched_read", redis.Clock, unlimited, change, part("public_read"))
-	cancelScript        = redis.NewScript("cancel", redis.Clock, readKeyState, admission, change, part("cancel"))
-	settleScript        = redis.NewScript("settle", redis.Clock, change, part("settle"))
-	writeOverrideScript = redis.NewScript("write_override", part("write_override"))
-	endOverrideScript   = redis.NewScript("end_override", redis.Clock, part("end_override"))
-	readOverridesScript = redis.NewScript("read_overrides", redis.Clock, part("read_overrides"))
-	readLastUsesScript  = redis.NewScript("read_last_uses", "return redis.call('MGET', unpack(KEYS))")
-	listOverdueScript   = redis.NewScript("list_overdue", redis.Clock, part("list_overdue"))
-	sweepQueueScript    = redis.NewScript("sweep_queue", redis.Clock, change, sweep, part("sweep_queue"))
-	sweepSessionScript  = redis.NewScript("sweep_session", redis.Clock, change, sweep, part("sweep_session"))
+	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
+	settleScript        = script("settle", redis.Clock, change)
+	writeOverrideScript = script("write_override")
+	endOverrideScript   = script("end_override", redis.Clock)
+	readOverridesScript = script("read_overrides", redis.Clock)
+	readLastUsesScript  = script("read_last_uses")
+	listOverdueScript   = script("list_overdue", redis.Clock)
+	sweepQueueScript    = script("sweep_queue", redis.Clock, change, sweep)
+	sweepSessionScript  = script("sweep_session", redis.Clock, change, sweep)
 )

@@ -1,4 +1,3 @@
---- write_override
 local issued, revision, list, revokes, lifetime, gone = unpack(ARGV)
 -- Writes an override, and answers 'OK'; if a newer one is there already it answers 'NEWER' and writes nothing. Needs no clock.
 -- KEYS[1] is the override; issued and revision are its order, see admission.lua; revokes is '1' if the list is empty; lifetime is how long
@@ -28,25 +27,3 @@ if stored then
 end
 redis.call('SET', KEYS[1], issued .. ' ' .. revision .. ' ' .. list, 'PX', lifetime)
 return 'OK'
-
---- end_override
-local known, margin, lifetime = unpack(ARGV)
--- Writes that no digest of an ended key is accepted, with an order above all that was ever published of it: above the time, and above known,
--- what the writer knows, by the margin, which is the most that the clocks behind both differ; and above what is stored.
--- KEYS[1] is the override; lifetime is how long to keep it in ms, as are the others.
-
-local issued = math.max(now_ms, known) + margin
-local stored = string.match(call('GET', KEYS[1]) or '', '^(%d+) ')
-if stored then
-  issued = math.max(issued, stored + 1)
-end
-local order = format('%d', issued)
-call('SET', KEYS[1], order .. ' ' .. order .. ' -', 'PX', lifetime)
-return 'OK'
-
---- read_overrides
--- Returns what is stored of each of KEYS, and then the time in ms.
-
-local reply = call('MGET', unpack(KEYS))
-reply[#KEYS + 1] = format('%d', now_ms)
-return reply

@@ -1,4 +1,3 @@
---- admission
 -- Decides whether a request is admitted, and counts it (GCRA). Straight-line, as every request runs it.
 -- Expects clock; paid_until, the value of KEYS[1], by when all requests so far are paid for in us; override, that of KEYS[2];
 -- and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask, 'I' if the merchant is not

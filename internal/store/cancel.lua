@@ -1,0 +1,20 @@
+-- Cancels a session for its merchant.
+-- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the rules.
+
+if result then
+  return result .. moment
+end
+local s = sessions(KEYS[5], KEYS[6])
+local fields = s.read(KEYS[3], KEYS[4])
+if not fields[RECORD] then
+  return 'NOT_FOUND' .. moment
+end
+local decision = s.decide(ARGV[5], 'unknown', fields, true)
+if not decision then
+  return 'CORRUPT' .. moment
+end
+if decision == 'applied' then
+  s.finish(KEYS[3], KEYS[4], {s = 'CANCELLED', e = now_ms})
+  fields = s.read(KEYS[3], KEYS[4])
+end
+return {'OK' .. moment, decision, fields}

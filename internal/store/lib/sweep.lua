@@ -1,0 +1,52 @@
+-- Expires sessions whose time is over. Expects clock, queue() and sessions(). Defines s, counts, examine() and put_off().
+-- KEYS[1] says when the sweep must look, KEYS[2] is the bucket's queue, KEYS[3] its due merchants.
+-- KEYS[1] and the expiry queues are an index only: what the session itself says counts.
+
+local s = sessions(KEYS[2], KEYS[3])
+local expired, corrupt, examined, oldest = 0, 0, 0, 0
+
+-- Reads one session that should be overdue, and says what became of it. Its expiresAt is returned too, if it counts.
+local function expire(key, event_key)
+  local fields = call('HMGET', key, SESSION_FIELDS)
+  if s.expire_if_due(key, event_key, fields) then
+    return 'expired', tonumber(fields[EXPIRES_AT])
+  end
+  local expires = tonumber(fields[EXPIRES_AT])
+  if not fields[STATUS] and not fields[ENDED_AT] and expires and expires > now_ms then
+    return 'waits', expires
+  elseif not fields[ENDED_AT] and (fields[STATUS] or fields[EXPIRES_AT] or fields[RECORD]) then
+    return 'corrupt'
+  end
+  return 'over' -- it has ended, or is gone
+end
+
+-- A key of another type harms that one alone. Any other failure is that of the server, and ends the sweep.
+local function must_be_of_another_type(failure)
+  local message = type(failure) == 'table' and failure.err or tostring(failure)
+  if not string.find(message, 'WRONGTYPE', 1, true) then
+    error(failure, 0)
+  end
+end
+
+-- Puts off for an hour what cannot be read: somebody may have repaired it by then. It must keep neither the others waiting nor the
+-- sweeper busy.
+local function put_off(name)
+  corrupt = corrupt + 1
+  call('ZADD', KEYS[1], now_ms + 3600000, name)
+end
+
+-- Examines one session; its name is how the index calls it.
+local function examine(name, key, event_key)
+  examined = examined + 1
+  local ok, outcome, expires = pcall(expire, key, event_key)
+  if not ok then
+    must_be_of_another_type(outcome)
+    outcome = 'corrupt'
+  end
+  if outcome == 'expired' and not string.find(key, ':session:ps_test', 1, true) then -- what is counted is live
+    expired, oldest = expired + 1, math.max(oldest, now_ms - expires)
+  elseif outcome == 'corrupt' then
+    put_off(name)
+  end
+  return outcome, expires
+end

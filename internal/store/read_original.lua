@@ -1,0 +1,5 @@
+-- Reads the session of a repeated Idempotency-Key. One that is lost is corrupt: a second charge is the one answer that must not be given.
+-- KEYS[1] is the session, KEYS[2] the event of its end, KEYS[3] the bucket's queue, KEYS[4] its due merchants.
+
+local fields = sessions(KEYS[3], KEYS[4]).read(KEYS[1], KEYS[2])
+return fields[RECORD] and {'OK', fields} or {'CORRUPT'}
