@@ -115,7 +115,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Path:      Path(payment.ID),
 		StatusURL: "/api/v1/public/sessions/" + payment.ID.String(),
 		Merchant:  payment.MerchantName,
-		Amount:    in.money(payment.AmountCents, payment.Currency),
+		Amount:    in.amounts.Format(payment.AmountCents, payment.Currency),
 		Status:    payment.Status,
 		States:    statesOf(in, payment),
 		Test:      payment.ID.TestMode(),

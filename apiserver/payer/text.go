@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/language"
+
+	"github.com/merchant-operator/merchant-operator/internal/money"
 )
 
 // defaultLanguage is that of payers who want none of ours.
@@ -55,7 +57,8 @@ type translation struct {
 
 	Lang string // BCP 47
 	Dir  string // ltr or rtl
-	amounts
+
+	amounts money.Formatter
 }
 
 // readTranslations returns all languages, the default first, and what picks one of them.
@@ -90,7 +93,7 @@ func readTranslation(name, lang string) (translation, language.Tag, error) {
 	if err != nil {
 		return translation{}, tag, err
 	}
-	in := translation{Lang: lang, Dir: direction(tag), amounts: amountsOf(tag)}
+	in := translation{Lang: lang, Dir: direction(tag), amounts: money.NewFormatter(tag)}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	return in, tag, decoder.Decode(&in.texts)

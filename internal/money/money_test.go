@@ -1,4 +1,4 @@
-package payer
+package money
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 
 // The strings are those of CLDR 48 (Intl.NumberFormat), where each space is one that does not break; it separates thousands in French with a
 // narrower one.
-func TestMoneyInEachLanguage(t *testing.T) {
+func TestFormat_Languages(t *testing.T) {
 	for lang, want := range map[string][7]string{
 		// 123450 EUR, 123450 USD, 1250 JPY, 1250 KWD, 1250 CHF, 9999999 PLN, 150 VES
 		"en": {"€1,234.50", "$1,234.50", "¥1,250", "KWD 1.250", "CHF 12.50", "PLN 99,999.99", "VES 1.50"},
@@ -26,12 +26,12 @@ func TestMoneyInEachLanguage(t *testing.T) {
 		"zh": {"€1,234.50", "US$1,234.50", "JP¥1,250", "KWD 1.250", "CHF 12.50", "PLN 99,999.99", "VES 1.50"},
 		"ar": {"\u200f1,234.50 €", "\u200f1,234.50 US$", "\u200f1,250 JP¥", "\u200f1.250 د.ك.\u200f", "\u200f12.50 CHF", "\u200f99,999.99 PLN", "\u200f1.50 VES"},
 	} {
-		in := amountsOf(language.MustParse(lang))
+		in := NewFormatter(language.MustParse(lang))
 		for i, amount := range []struct {
 			minor int64
 			code  string
 		}{{123450, "EUR"}, {123450, "USD"}, {1250, "JPY"}, {1250, "KWD"}, {1250, "CHF"}, {9999999, "PLN"}, {150, "VES"}} {
-			got := in.money(amount.minor, amount.code)
+			got := in.Format(amount.minor, amount.code)
 			if expected := strings.ReplaceAll(want[i], " ", noBreakSpace); got != expected {
 				t.Errorf("%s: %d %s is %q, want %q", lang, amount.minor, amount.code, got, expected)
 			}
@@ -40,19 +40,19 @@ func TestMoneyInEachLanguage(t *testing.T) {
 }
 
 // An amount that is shown with too few or too many decimals is a wrong amount.
-func TestMoneyKeepsEachDigit(t *testing.T) {
+func TestFormat_EachDigit(t *testing.T) {
 	for _, code := range []string{"EUR", "JPY", "KWD", "IDR", "HUF", "XOF", "IQD", "VES", "MGA"} {
 		for _, lang := range []string{"en", "fr", "ar", "pl"} {
-			in := amountsOf(language.MustParse(lang))
+			in := NewFormatter(language.MustParse(lang))
 			for _, minor := range []int64{1, 99, 100, 999, 1000, 10_001, 999_999, 1_234_567, 9_999_999, 10_000_000} {
 				digits := strings.Map(func(r rune) rune {
 					if unicode.IsDigit(r) {
 						return r
 					}
 					return -1
-				}, in.money(minor, code))
+				}, in.Format(minor, code))
 				if got, err := strconv.ParseInt(digits, 10, 64); err != nil || got != minor {
-					t.Errorf("%s: %d %s is %q", lang, minor, code, in.money(minor, code))
+					t.Errorf("%s: %d %s is %q", lang, minor, code, in.Format(minor, code))
 				}
 			}
 		}

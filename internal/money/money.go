@@ -1,4 +1,5 @@
-package payer
+// Package money writes amounts for people, in their language.
+package money
 
 import (
 	"math"
@@ -15,9 +16,9 @@ import (
 
 const noBreakSpace = "\u00a0"
 
-// amounts writes amounts in one language. golang.org/x/text has the digits, separators and symbols of each; where the symbol goes is
+// Formatter writes amounts in one language. golang.org/x/text has the digits, separators and symbols of each; where the symbol goes is
 // here, because its own formatter puts it first everywhere.
-type amounts struct {
+type Formatter struct {
 	printer *message.Printer
 	pattern amountPattern
 }
@@ -45,32 +46,33 @@ var amountPatterns = map[string]amountPattern{
 	"ar": {mark: "\u200f"},
 }
 
-func amountsOf(tag language.Tag) amounts {
+// NewFormatter returns the Formatter of a language.
+func NewFormatter(tag language.Tag) Formatter {
 	base, _ := tag.Base()
 	if base.String() == "ar" {
 		tag = language.MustParse("ar-u-nu-latn") // as in CLDR since 42, and as on the till
 	}
-	return amounts{message.NewPrinter(tag), amountPatterns[base.String()]}
+	return Formatter{message.NewPrinter(tag), amountPatterns[base.String()]}
 }
 
-// money writes an amount in the currency's minor unit.
-func (a amounts) money(minor int64, code string) string {
+// Format writes an amount, in the currency's minor unit, with the symbol or else the ISO 4217 code of the currency.
+func (f Formatter) Format(minor int64, code string) string {
 	digits := session.MinorDigits(code)
 	value := float64(minor) / math.Pow10(digits)
 	options := []number.Option{number.Scale(digits)}
 	const fiveDigits = 10_000
-	if a.pattern.ungrouped && value < fiveDigits {
+	if f.pattern.ungrouped && value < fiveDigits {
 		options = append(options, number.NoSeparator())
 	}
-	amount := a.printer.Sprint(number.Decimal(value, options...))
+	amount := f.printer.Sprint(number.Decimal(value, options...))
 	symbol := code // of a currency that is younger than the tables of golang.org/x/text
 	if unit, err := currency.ParseISO(code); err == nil {
-		symbol = a.printer.Sprint(currency.Symbol(unit))
+		symbol = f.printer.Sprint(currency.Symbol(unit))
 	}
-	if !a.pattern.first {
-		return a.pattern.mark + amount + noBreakSpace + symbol
+	if !f.pattern.first {
+		return f.pattern.mark + amount + noBreakSpace + symbol
 	}
-	space := a.pattern.before
+	space := f.pattern.before
 	if last, _ := utf8.DecodeLastRuneInString(symbol); !unicode.IsSymbol(last) {
 		space = noBreakSpace // KWD 1.250, but €1.25
 	}
