@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/repository"
@@ -27,7 +28,7 @@ func withWebhook(m *v1alpha1.Merchant) {
 func (f *fixture) lease(m *v1alpha1.Merchant, name string) outbox.Lease {
 	f.t.Helper()
 	id := published.ID(m.UID)
-	if _, err := f.outbox.RecordTest(f.t.Context(), outbox.NewWebhookTest(id, "Acme", name, time.Now())); err != nil {
+	if _, err := f.outbox.RecordTest(f.t.Context(), feed.NewWebhookTest(id, "Acme", name, time.Now())); err != nil {
 		f.t.Fatal(err)
 	}
 	leased, err := f.outbox.Lease(f.t.Context(), session.BucketOf(id), outbox.LeaseRequest{For: time.Hour, Limit: 1})

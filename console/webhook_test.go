@@ -11,7 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 )
 
 // Before the URL is removed a person hears what waits for it.
@@ -34,7 +34,7 @@ func TestEditWebhook_RemovalOfAURLWithWaitingEvents(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := f.merchant(strings.ReplaceAll(test.name, " ", "-"), withWebhook)
 			for i := range test.waiting {
-				event := outbox.NewWebhookTest(published.ID(m.UID), "Acme", string(rune('a'+i)), time.Now())
+				event := feed.NewWebhookTest(published.ID(m.UID), "Acme", string(rune('a'+i)), time.Now())
 				if _, err := f.outbox.RecordTest(t.Context(), event); err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -40,7 +41,7 @@ type sender interface {
 // attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
 func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	event := j.lease.Event
-	body, err := delivery.Encode(event)
+	body, err := feed.Encode(event)
 	if err != nil {
 		d.log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
 		d.deadLetter(context.WithoutCancel(ctx), j.lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.endpoint.Merchant.String()})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
@@ -76,7 +77,7 @@ func (f *queueFixture) deferJobs(_ context.Context, _ time.Duration, reason stri
 func (f *queueFixture) jobOf(merchant string, n int) job {
 	namespace, _, _ := strings.Cut(merchant, "/")
 	return job{
-		lease:    outbox.Lease{Event: outbox.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
+		lease:    outbox.Lease{Event: feed.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
 		endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace}},
 		startBy:  f.now().Add(13 * time.Second), leaseEnd: f.now().Add(30 * time.Second),
 	}
@@ -222,7 +223,7 @@ func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
 
 func TestWhatWaitsIsBounded(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 2, jobsPerAttempt: 2})
-	bucket := outbox.Event{MerchantID: "a"}.Bucket()
+	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	want := func(when string, wantRoom map[string]int, wantEach int) {
 		t.Helper()
 		if room, each := f.room(bucket); !maps.Equal(room, wantRoom) || each != wantEach {
@@ -377,7 +378,7 @@ func TestTake_NamespacesShare(t *testing.T) {
 // An endpoint that failed and gets no more events is forgotten, and so is its namespace.
 func TestRoom_ForgetsOldFailures(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
-	bucket := outbox.Event{MerchantID: "a"}.Bucket()
+	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	f.offerOf("a", 0)
 	f.answer("a0") <- failed
 	f.awaitInFlight(t, 0)

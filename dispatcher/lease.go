@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -28,7 +29,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
 	})
 	for _, id := range leased.Undecodable {
-		d.metrics.deadLettered(outbox.Event{}, outbox.ReasonDecodeError)
+		d.metrics.deadLettered(feed.Event{}, outbox.ReasonDecodeError)
 		d.log.Error("could not decode an event; it is now a dead letter", "eventID", id)
 	}
 	if leased.Expired > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -187,7 +188,7 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 
 func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 	lease := func(kind v1alpha1.WebhookEvent, state outbox.EndpointState) outbox.Lease {
-		return outbox.Lease{Event: outbox.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
+		return outbox.Lease{Event: feed.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
 	}
 	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
 	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
@@ -198,7 +199,7 @@ func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
 	unreadable := outbox.EndpointState{Target: "here", Unreadable: true}
 	unreadableElsewhere := outbox.EndpointState{Unreadable: true}
 	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
-	newer := outbox.Lease{Event: outbox.Event{OccurredAt: noon}, Unsupported: true}
+	newer := outbox.Lease{Event: feed.Event{OccurredAt: noon}, Unsupported: true}
 	const month = 30 * 24 * time.Hour
 	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
 

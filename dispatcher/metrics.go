@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -114,7 +115,7 @@ func (m *metrics) initialize() {
 		m.testEvents.WithLabelValues(outcome)
 	}
 	m.expiredEvents(0)
-	for _, kind := range outbox.Kinds() {
+	for _, kind := range feed.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
 		}
@@ -128,7 +129,7 @@ func failureReasons() []string {
 	})
 }
 
-func (m *metrics) attempted(event outbox.Event, result string, duration time.Duration) {
+func (m *metrics) attempted(event feed.Event, result string, duration time.Duration) {
 	if event.TestMode {
 		return
 	}
@@ -137,7 +138,7 @@ func (m *metrics) attempted(event outbox.Event, result string, duration time.Dur
 }
 
 // finished counts an event that was delivered, dropped or given up.
-func (m *metrics) finished(event outbox.Event, outcome string) {
+func (m *metrics) finished(event feed.Event, outcome string) {
 	if event.TestMode {
 		m.testEvents.WithLabelValues(outcome).Inc()
 		return
@@ -145,7 +146,7 @@ func (m *metrics) finished(event outbox.Event, outcome string) {
 	m.events.WithLabelValues(string(event.Kind), outcome).Inc()
 }
 
-func (m *metrics) deferral(event outbox.Event, reason string) {
+func (m *metrics) deferral(event feed.Event, reason string) {
 	if !event.TestMode {
 		m.deferred.WithLabelValues(reason).Inc()
 	}
@@ -156,7 +157,7 @@ func (m *metrics) expiredEvents(n int) {
 	m.events.WithLabelValues("", outcomeExpired).Add(float64(n))
 }
 
-func (m *metrics) deadLettered(event outbox.Event, reason string) {
+func (m *metrics) deadLettered(event feed.Event, reason string) {
 	m.newDeadLetters.WithLabelValues(reason).Inc()
 	m.finished(event, outcomeDead)
 }

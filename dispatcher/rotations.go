@@ -9,7 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
@@ -19,37 +19,37 @@ type rotations struct {
 	added loop.Signal
 
 	mu      sync.Mutex
-	pending map[string]outbox.Event // the newest of each key
+	pending map[string]feed.Event // the newest of each key
 }
 
 func newRotations() *rotations {
-	return &rotations{added: loop.NewSignal(), pending: map[string]outbox.Event{}}
+	return &rotations{added: loop.NewSignal(), pending: map[string]feed.Event{}}
 }
 
 // add does not wait for Redis, because a watch calls it.
 func (r *rotations) add(key published.KeyRecord, merchantName string) {
-	news := outbox.KeyRotation{
+	news := feed.KeyRotation{
 		KeyID:      key.KeyID,
 		Prefix:     key.Current.Prefix,
 		Generation: key.Generation,
 		Cause:      key.LastRotation.Cause,
 	}
 	r.mu.Lock()
-	event := outbox.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
+	event := feed.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
 	event.TestMode = key.Test
 	r.pending[key.KeyID] = event
 	r.mu.Unlock()
 	r.added.Set()
 }
 
-func (r *rotations) list() []outbox.Event {
+func (r *rotations) list() []feed.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.pending))
 }
 
 // remove forgets an event, unless the key has been rotated again meanwhile.
-func (r *rotations) remove(event outbox.Event) {
+func (r *rotations) remove(event feed.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending[event.Key.KeyID].ID == event.ID {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
@@ -229,7 +230,7 @@ func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
 	dispatchertest.Must(t, c.Update(t.Context(), acme))
 	c.Publish(t, acme)
 	f.launch(t, c).proxy.Mend()
-	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != outbox.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
+	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != feed.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
 		t.Errorf("got %+v", seen[0])
 	}
 	dispatchertest.Eventually(t, "the Merchant says so", func() bool {

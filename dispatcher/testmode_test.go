@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -70,7 +71,7 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 // wantNothingLive fails the test if a live figure or the state of an endpoint knows of tests.
 func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantIDs ...string) {
 	t.Helper()
-	for _, kind := range outbox.Kinds() {
+	for _, kind := range feed.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
 			if got := testutil.ToFloat64(d.metrics.events.WithLabelValues(string(kind), outcome)); got != 0 {
 				t.Errorf("counted %v live %s events as %s", got, kind, outcome)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -79,7 +79,7 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 // sendTest queues the event of a test once, and says so in the Merchant's status. Then the operator publishes the trigger no
 // more, so that not even a dispatcher with another Redis repeats it.
 func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) error {
-	event := outbox.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, r.now())
+	event := feed.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, r.now())
 	recorded, err := r.outbox.RecordTest(ctx, event)
 	if errors.Is(err, redis.ErrUnavailable) {
 		return err

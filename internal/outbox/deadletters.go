@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -15,7 +16,7 @@ import (
 // DeadLetter is an event that was given up. It is kept for 30 days.
 type DeadLetter struct {
 	// Event has nothing but an ID if it cannot be read.
-	Event    Event
+	Event    feed.Event
 	FailedAt time.Time
 	Attempts int
 	Details
@@ -111,7 +112,7 @@ func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
 		return DeadLetter{}, row.Err()
 	}
 	if err != nil {
-		event = Event{ID: id}
+		event = feed.Event{ID: id}
 	}
 	letter.Event = event
 	return letter, nil

@@ -7,6 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -63,7 +64,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.ForgetEndpoint(ctx, s.asks.MerchantID))
 	inTest := with(s, func(f *fixture) { f.asks.TestMode = true })
 	inTest.fail(t, "here", nil)
-	test := outbox.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", "1", storetest.RotatedAt)
+	test := feed.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", "1", storetest.RotatedAt)
 	must(t, second(s.RecordTest(ctx, test)))
 	must(t, second(s.RecordTest(ctx, test)))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -33,7 +34,7 @@ type LeaseRequest struct {
 // Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
 // was given to somebody else since changes nothing.
 type Lease struct {
-	Event Event
+	Event feed.Event
 	// Attempts is how often delivery has failed so far.
 	Attempts int
 	// Endpoint is how the merchant's endpoint stood.
@@ -146,7 +147,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 // parseLease decodes one row of lease_events.lua. With an error the lease still names its event, and there says that this was read at all.
 func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
 	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
-	lease = Lease{Event: Event{ID: id}, bucket: bucket, queued: queued}
+	lease = Lease{Event: feed.Event{ID: id}, bucket: bucket, queued: queued}
 	there = len(fields) > 0
 	attempts, err := strconv.Atoi(cmp.Or(fields["attempts"], "0"))
 	if err != nil {

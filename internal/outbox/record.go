@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -41,7 +42,7 @@ var errUnsupported = errors.New("an event of a newer version")
 //	n, T     merchant name and trigger, for webhook.test
 //
 // rotationFields are those of key.rotated; lib/sessions.lua of package store writes those of a session.
-func rotationFields(event Event) []any {
+func rotationFields(event feed.Event) []any {
 	fields := []any{
 		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.Account(), "n", event.MerchantName,
 		"K", event.Key.KeyID, "G", event.Key.Generation, "C", string(event.Key.Cause),
@@ -57,9 +58,9 @@ var kindForm = regexp.MustCompile(`^[a-z]+(\.[a-z_]+)+$`)
 
 // ParseEvent decodes the hash of an event, whatever else is in it: name and value of each field, as
 // redis.Reply.Map reads them from an HGETALL. The error is redis.ErrCorrupt, or errUnsupported with what is readable of the event.
-func ParseEvent(id string, fields map[string]string) (Event, error) {
+func ParseEvent(id string, fields map[string]string) (feed.Event, error) {
 	read := &eventFields{fields: fields}
-	event := Event{
+	event := feed.Event{
 		ID:         id,
 		Kind:       v1alpha1.WebhookEvent(read.text("k")),
 		OccurredAt: read.millis("d"),
@@ -68,21 +69,21 @@ func ParseEvent(id string, fields map[string]string) (Event, error) {
 	version, err := strconv.ParseInt(fields["V"], 10, 64)
 	switch {
 	case err != nil || version < 1:
-		return Event{}, redis.ErrCorrupt
+		return feed.Event{}, redis.ErrCorrupt
 	case version > recordVersion:
 		return event, errUnsupported
 	}
 	switch event.Subject() {
-	case AboutKey:
+	case feed.AboutKey:
 		event.MerchantName, event.Key = read.text("n"), read.keyRotation()
-	case AboutTest:
-		event.MerchantName, event.Test = read.text("n"), &WebhookTest{Trigger: read.text("T")}
-	case AboutPayment:
+	case feed.AboutTest:
+		event.MerchantName, event.Test = read.text("n"), &feed.WebhookTest{Trigger: read.text("T")}
+	case feed.AboutPayment:
 		event.Session = read.sessionChange(&event)
-		event.Session.Payment = &RefusedPayment{
+		event.Session.Payment = &feed.RefusedPayment{
 			Ref: read.text("r"), AmountCents: read.integer("v"), PaidAt: read.optionalMillis("w"),
 		}
-	case AboutSession:
+	case feed.AboutSession:
 		event.Session = read.sessionChange(&event)
 		event.Session.PaymentRef, event.Session.PaidAt = fields["r"], read.optionalMillis("w")
 	default:
@@ -92,7 +93,7 @@ func ParseEvent(id string, fields map[string]string) (Event, error) {
 		read.broken = true
 	}
 	if read.broken {
-		return Event{}, redis.ErrCorrupt
+		return feed.Event{}, redis.ErrCorrupt
 	}
 	return event, nil
 }
@@ -125,14 +126,14 @@ func (f *eventFields) optionalMillis(name string) time.Time {
 	return f.millis(name)
 }
 
-func (f *eventFields) keyRotation() *KeyRotation {
-	return &KeyRotation{
+func (f *eventFields) keyRotation() *feed.KeyRotation {
+	return &feed.KeyRotation{
 		KeyID: f.text("K"), Prefix: f.fields["P"], Generation: f.integer("G"), Cause: v1alpha1.RotationCause(f.text("C")),
 	}
 }
 
 // sessionChange reads what all events of a session have. How its own payment went is left out.
-func (f *eventFields) sessionChange(event *Event) *SessionChange {
+func (f *eventFields) sessionChange(event *feed.Event) *feed.SessionChange {
 	id, err := session.ParseID(f.text("i"))
 	read := session.Session{
 		ID:        id,
@@ -150,13 +151,13 @@ func (f *eventFields) sessionChange(event *Event) *SessionChange {
 	event.MerchantName = read.MerchantName
 	f.broken = f.broken || err != nil || !ok || read.MerchantID != event.MerchantID ||
 		record.TestMode != event.TestMode || id.TestMode() != event.TestMode || read.Status.Final() == read.EndedAt.IsZero()
-	return &SessionChange{Session: read, Sequence: f.integer("q")}
+	return &feed.SessionChange{Session: read, Sequence: f.integer("q")}
 }
 
 // RecordRotation records the event, made by NewKeyRotated, unless that of this or a later issue
 // of the key was recorded before. The first rotation that is seen of a key is recorded only if it is younger than an event is kept.
 // It reports whether the event was recorded. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time) (bool, error) {
+func (o *Outbox) RecordRotation(ctx context.Context, event feed.Event, now time.Time) (bool, error) {
 	args := []any{
 		event.OccurredAt.UnixMilli(), rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention), event.Account(),
 	}
@@ -166,16 +167,16 @@ func (o *Outbox) RecordRotation(ctx context.Context, event Event, now time.Time)
 
 // RecordTest records the event, made by NewWebhookTest, unless it was the last one recorded of this merchant. It reports whether the
 // event was recorded. Errors are those of RecordRotation.
-func (o *Outbox) RecordTest(ctx context.Context, event Event) (bool, error) {
+func (o *Outbox) RecordTest(ctx context.Context, event feed.Event) (bool, error) {
 	args := []any{
-		digest(event.Test.Trigger), testRetention.Milliseconds(), event.MerchantID,
+		event.ID, testRetention.Milliseconds(), event.MerchantID,
 		"k", string(event.Kind), "d", event.OccurredAt.UnixMilli(), "m", event.MerchantID, "n", event.MerchantName, "T", event.Test.Trigger,
 	}
 	return o.record(ctx, testScript, event, redis.KeyspaceOf(event.Bucket()).Key(testKey, event.MerchantID), args)
 }
 
 // record runs a script that records an event unless lastKey says that it was.
-func (o *Outbox) record(ctx context.Context, script *redis.Script, event Event, lastKey string, args []any) (bool, error) {
+func (o *Outbox) record(ctx context.Context, script *redis.Script, event feed.Event, lastKey string, args []any) (bool, error) {
 	space := redis.KeyspaceOf(event.Bucket())
 	keys := []string{space.Key(QueueKey), space.Key(DueKey), space.Key(EventKey, event.ID), lastKey}
 	reply, err := o.redis.Run(ctx, script, keys, args...)
@@ -192,7 +193,7 @@ func (o *Outbox) record(ctx context.Context, script *redis.Script, event Event, 
 
 // WriteKeys writes the keys of a script that may have to record the event with this mark among those of a session: the event, the
 // queue and its due merchants.
-func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark Mark) {
+func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark feed.Mark) {
 	call.Key(space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
 	call.Key(space, QueueKey)
 	call.Key(space, DueKey)

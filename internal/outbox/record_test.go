@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -40,16 +41,16 @@ func TestWhatAnEventHolds(t *testing.T) {
 		"f": asks.MerchantID + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t0\t7\t1001\tAcme Coffee",
 	}
 	ended := millis(settled.Session.EndedAt)
-	for mark, want := range map[outbox.Mark]map[string]string{
-		outbox.MarkCreated: {"k": "session.created", "d": millis(created.CreatedAt), "q": "1"},
-		outbox.MarkEnded: {
+	for mark, want := range map[feed.Mark]map[string]string{
+		feed.MarkCreated: {"k": "session.created", "d": millis(created.CreatedAt), "q": "1"},
+		feed.MarkEnded: {
 			"k": "session.failed", "d": ended, "q": "2", "s": "FAILED", "e": ended, "r": "rail-1", "y": "no funds", "w": "1234",
 		},
-		outbox.MarkLate("rail-2"): {
+		feed.MarkLate("rail-2"): {
 			"k": "session.late_payment", "q": "3", "s": "FAILED", "e": ended, "r": "rail-2", "y": "no funds", "v": "999", "w": "5678",
 		},
 	} {
-		id := outbox.SessionEventID(created.ID, mark)
+		id := feed.SessionEventID(created.ID, mark)
 		key := storetest.Tag(asks.MerchantID) + "event:" + id
 		got := c.HGetAll(t.Context(), key).Val()
 		maps.Copy(want, common)
@@ -86,22 +87,22 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 
 	// How the session's own payment went is not told with the event of a refused one.
 	unpaid := with(settled.Session, func(s *session.Session) { s.PaymentRef, s.PaidAt = "", time.Time{} })
-	want := []outbox.Event{
+	want := []feed.Event{
 		{
-			ID: outbox.SessionEventID(created.ID, outbox.MarkCreated), Kind: v1alpha1.EventSessionCreated,
-			Session: &outbox.SessionChange{Session: created, Sequence: 1},
+			ID: feed.SessionEventID(created.ID, feed.MarkCreated), Kind: v1alpha1.EventSessionCreated,
+			Session: &feed.SessionChange{Session: created, Sequence: 1},
 		},
 		{
-			ID: outbox.SessionEventID(created.ID, outbox.MarkMismatch("other")), Kind: v1alpha1.EventPaymentMismatch,
-			Session: &outbox.SessionChange{Session: created, Sequence: 2, Payment: &outbox.RefusedPayment{Ref: "other", AmountCents: 1, PaidAt: paidAt}},
+			ID: feed.SessionEventID(created.ID, feed.MarkMismatch("other")), Kind: v1alpha1.EventPaymentMismatch,
+			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Ref: "other", AmountCents: 1, PaidAt: paidAt}},
 		},
 		{
-			ID: outbox.SessionEventID(created.ID, outbox.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
-			Session: &outbox.SessionChange{Session: settled.Session, Sequence: 3},
+			ID: feed.SessionEventID(created.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
+			Session: &feed.SessionChange{Session: settled.Session, Sequence: 3},
 		},
 		{
-			ID: outbox.SessionEventID(created.ID, outbox.MarkLate("rail-2")), Kind: v1alpha1.EventLatePayment,
-			Session: &outbox.SessionChange{Session: unpaid, Sequence: 4, Payment: &outbox.RefusedPayment{Ref: "rail-2", AmountCents: 1250}},
+			ID: feed.SessionEventID(created.ID, feed.MarkLate("rail-2")), Kind: v1alpha1.EventLatePayment,
+			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Ref: "rail-2", AmountCents: 1250}},
 		},
 	}
 	got := storetest.Events(t, c, created.ID)
@@ -154,7 +155,7 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 	id := storetest.MustCreate(t, s, storetest.Merchant(), with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
 	_, err := s.Settle(t.Context(), id, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
 	must(t, err)
-	eventID := outbox.SessionEventID(id, outbox.MarkMismatch("rail-1"))
+	eventID := feed.SessionEventID(id, feed.MarkMismatch("rail-1"))
 	fields := c.HGetAll(t.Context(), storetest.TagOf(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
 		if name == "w" { // given or not
@@ -182,7 +183,7 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	merchantID := storetest.ID()
-	want := map[string]outbox.Event{}
+	want := map[string]feed.Event{}
 	for i, step := range []struct {
 		trigger  string
 		recorded bool
@@ -190,7 +191,7 @@ func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
 		{"monday", true}, {"monday", false}, {"tuesday: \u2028", true}, {"tuesday: \u2028", false},
 		{"monday", false}, // its event still waits
 	} {
-		event := outbox.NewWebhookTest(merchantID, "Acme Coffee", step.trigger, storetest.RotatedAt.Add(time.Duration(i)*time.Hour))
+		event := feed.NewWebhookTest(merchantID, "Acme Coffee", step.trigger, storetest.RotatedAt.Add(time.Duration(i)*time.Hour))
 		recorded, err := s.RecordTest(t.Context(), event)
 		if err != nil || recorded != step.recorded {
 			t.Errorf("%d: recorded %v, %v; want %v", i, recorded, err, step.recorded)
@@ -212,7 +213,7 @@ func TestManyWhoSeeATestRecordItOnce(t *testing.T) {
 	var seeing sync.WaitGroup
 	for i := range 40 {
 		seeing.Go(func() {
-			event := outbox.NewWebhookTest(merchantID, "Acme Coffee", "monday", storetest.RotatedAt.Add(time.Duration(i)))
+			event := feed.NewWebhookTest(merchantID, "Acme Coffee", "monday", storetest.RotatedAt.Add(time.Duration(i)))
 			if first, err := s.RecordTest(t.Context(), event); err != nil {
 				t.Error(err)
 			} else if first {

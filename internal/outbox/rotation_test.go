@@ -12,17 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // recordedEvents returns a merchant's events whose ids begin with prefix. Each must be in the queue.
-func recordedEvents(t *testing.T, merchantID, prefix string) map[string]outbox.Event {
+func recordedEvents(t *testing.T, merchantID, prefix string) map[string]feed.Event {
 	t.Helper()
 	c := storetest.Inspect(t, shared)
 	tag := storetest.Tag(merchantID)
-	events := map[string]outbox.Event{}
+	events := map[string]feed.Event{}
 	for _, key := range c.Keys(t.Context(), tag+"event:"+prefix+"*").Val() {
 		id := strings.TrimPrefix(key, tag+"event:")
 		event, err := outbox.ParseEvent(id, c.HGetAll(t.Context(), key).Val())
@@ -39,7 +40,7 @@ func TestRecordRotation(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	asks := storetest.Merchant()
 	now := storetest.RotatedAt.Add(time.Minute)
-	want := map[string]outbox.Event{}
+	want := map[string]feed.Event{}
 	for i, step := range []struct {
 		generation int64
 		issued     time.Duration // after the first
@@ -60,8 +61,8 @@ func TestRecordRotation(t *testing.T) {
 		{9, 5 * time.Second, true},
 		{9, 5 * time.Second, false},
 	} {
-		rotation := outbox.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: step.generation, Cause: v1alpha1.RotationRecovery}
-		event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, storetest.RotatedAt.Add(step.issued))
+		rotation := feed.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: step.generation, Cause: v1alpha1.RotationRecovery}
+		event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, storetest.RotatedAt.Add(step.issued))
 		recorded, err := s.RecordRotation(t.Context(), event, now)
 		if err != nil || recorded != step.recorded {
 			t.Errorf("step %d, generation %d: recorded %v, %v; want %v", i, step.generation, recorded, err, step.recorded)
@@ -128,11 +129,11 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	asks := storetest.Merchant()
-	news := outbox.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
-	event := outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
+	news := feed.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
+	event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
 	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
 	must(t, err)
-	if diff := cmp.Diff(map[string]outbox.Event{event.ID: event}, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
+	if diff := cmp.Diff(map[string]feed.Event{event.ID: event}, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

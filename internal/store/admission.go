@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -131,7 +132,7 @@ func (a *Admission) keys(call *merchantCall) {
 // endKeys writes the keys of a session that the script may have to expire or end: its own, and those that record the event.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 	call.Key(space, sessionKey, id.String())
-	outbox.WriteKeys(call, space, id, outbox.MarkEnded)
+	outbox.WriteKeys(call, space, id, feed.MarkEnded)
 }
 
 // admissionArgs writes the last key, if there is one more, and then the arguments of lib/admission.lua; the operation's

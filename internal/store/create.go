@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -81,7 +82,7 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 		call.Key(space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
 	}
 	if wanted.EmitCreated {
-		outbox.WriteKeys(&call.Call, space, id, outbox.MarkCreated)
+		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
 	}
 	s.admissionArgs(call, admission)
 	call.Text(lifetime)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -96,8 +97,8 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	}
 	space := redis.KeyspaceOf(id.Bucket())
 	keys := []string{space.Key(sessionKey, id.String())}
-	for _, mark := range []outbox.Mark{outbox.MarkEnded, outbox.MarkLate(payment.Ref), outbox.MarkMismatch(payment.Ref)} {
-		keys = append(keys, space.Key(outbox.EventKey, outbox.SessionEventID(id, mark)))
+	for _, mark := range []feed.Mark{feed.MarkEnded, feed.MarkLate(payment.Ref), feed.MarkMismatch(payment.Ref)} {
+		keys = append(keys, space.Key(outbox.EventKey, feed.SessionEventID(id, mark)))
 	}
 	keys = append(keys, space.Key(outbox.QueueKey), space.Key(outbox.DueKey))
 	keep, most := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), maxRefusedPayments

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -72,7 +72,7 @@ func TestAnEndThatCannotBeRecordedDoesNotHappen(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
-	event := bucketTag(asks.MerchantID) + "event:" + outbox.SessionEventID(created.ID, outbox.MarkEnded)
+	event := bucketTag(asks.MerchantID) + "event:" + feed.SessionEventID(created.ID, feed.MarkEnded)
 	must(t, c.Set(t.Context(), event, "text", 0).Err())
 	for desc, end := range map[string]func() error{
 		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },

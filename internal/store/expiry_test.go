@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -72,11 +72,11 @@ func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
 				read()
 			}
 			// Told once, however many looked, and of the moment it expired.
-			wantEvent := outbox.Event{
-				ID: outbox.SessionEventID(want.ID, outbox.MarkEnded), Kind: v1alpha1.EventSessionExpired, OccurredAt: want.ExpiresAt,
-				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &outbox.SessionChange{Session: want, Sequence: 1},
+			wantEvent := feed.Event{
+				ID: feed.SessionEventID(want.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionExpired, OccurredAt: want.ExpiresAt,
+				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &feed.SessionChange{Session: want, Sequence: 1},
 			}
-			if diff := cmp.Diff([]outbox.Event{wantEvent}, eventsOf(t, c, want.ID), sameSession); diff != "" {
+			if diff := cmp.Diff([]feed.Event{wantEvent}, eventsOf(t, c, want.ID), sameSession); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -214,7 +214,7 @@ func (m *modelled) check(t *rapid.T) {
 		if event.Session.Sequence != int64(i+1) {
 			t.Fatalf("event %d has the sequence %d", i+1, event.Session.Sequence)
 		}
-		if event.ID == outbox.SessionEventID(m.id, outbox.MarkEnded) {
+		if event.ID == feed.SessionEventID(m.id, feed.MarkEnded) {
 			ends++
 		}
 	}

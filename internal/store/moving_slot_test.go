@@ -13,6 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -29,7 +30,7 @@ type movingTrade struct {
 
 	mu        sync.Mutex
 	created   []session.ID
-	delivered map[string]outbox.Event // those that were ended, by their ids
+	delivered map[string]feed.Event // those that were ended, by their ids
 	wrong     []string
 }
 
@@ -143,7 +144,7 @@ func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
 	servers := startCluster(t)
 	asks := merchantOf(7)
 	m := &movingTrade{
-		services: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]outbox.Event{},
+		services: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]feed.Event{},
 	}
 	var all []*goredis.Client
 	for _, server := range servers {
@@ -206,7 +207,7 @@ func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
 		if fields["s"] == "" || sequence == 0 || bySession[id.String()] != sequence {
 			t.Errorf("%s is %q after %d changes, of which %d were delivered", id, fields["s"], sequence, bySession[id.String()])
 		}
-		if _, ended := m.delivered[outbox.SessionEventID(id, outbox.MarkEnded)]; !ended {
+		if _, ended := m.delivered[feed.SessionEventID(id, feed.MarkEnded)]; !ended {
 			t.Errorf("%s has ended, and no event of it was delivered", id)
 		}
 	}

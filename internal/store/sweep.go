@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -112,5 +113,5 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 // index.
 func appendSession(keys []string, space redis.Keyspace, name string) []string {
 	id := strings.TrimPrefix(name, space.Key(sessionKey))
-	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, outbox.SessionEventIDOf(id, outbox.MarkEnded)))
+	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded)))
 }

@@ -10,7 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -161,7 +161,7 @@ func TestASweepPassesOverWhatHasEnded(t *testing.T) {
 		must(t, err)
 		ends := 0
 		for _, event := range eventsOf(t, c, created.ID) {
-			if event.ID == outbox.SessionEventID(created.ID, outbox.MarkEnded) {
+			if event.ID == feed.SessionEventID(created.ID, feed.MarkEnded) {
 				ends++
 			}
 		}
@@ -186,7 +186,7 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 		"a final status without its end": func(id session.ID) error { return c.HSet(t.Context(), key(id), "s", "FAILED").Err() },
 		"another type":                   func(id session.ID) error { return c.Set(t.Context(), key(id), "text", 0).Err() },
 		"an event of another type": func(id session.ID) error {
-			return c.Set(t.Context(), tag+"event:"+outbox.SessionEventID(id, outbox.MarkEnded), "text", 0).Err()
+			return c.Set(t.Context(), tag+"event:"+feed.SessionEventID(id, feed.MarkEnded), "text", 0).Err()
 		},
 	} {
 		id := mustCreate(t, s, asks, with(newSession(), short)).Session.ID

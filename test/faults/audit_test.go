@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -112,11 +112,11 @@ func (s *storm) auditEvents(sessions map[string]map[string]string) []string {
 		}
 		var events []string
 		if session.Status(fields["s"]).Final() {
-			events = append(events, outbox.SessionEventID(id, outbox.MarkEnded))
+			events = append(events, feed.SessionEventID(id, feed.MarkEnded))
 		}
 		for field := range fields {
 			if ref, refused := strings.CutPrefix(field, "l:"); refused {
-				events = append(events, outbox.SessionEventID(id, outbox.MarkLate(ref)))
+				events = append(events, feed.SessionEventID(id, feed.MarkLate(ref)))
 			}
 		}
 		if sequence, _ := strconv.Atoi(fields["q"]); sequence != len(events) {

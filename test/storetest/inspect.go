@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -61,14 +62,14 @@ func Queued(t Checker, c *goredis.Client, tag, id string) (member string, at tim
 }
 
 // Events returns all events of a session in the order of their sequence. Each must be on its way.
-func Events(t Checker, c *goredis.Client, id session.ID) []outbox.Event {
+func Events(t Checker, c *goredis.Client, id session.ID) []feed.Event {
 	t.Helper()
 	bucket := TagOf(id.Bucket())
-	keys, err := c.Keys(t.Context(), bucket+"event:"+outbox.SessionEventID(id, "*")).Result()
+	keys, err := c.Keys(t.Context(), bucket+"event:"+feed.SessionEventID(id, "*")).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var events []outbox.Event
+	var events []feed.Event
 	for _, key := range keys {
 		eventID := strings.TrimPrefix(key, bucket+"event:")
 		event, err := outbox.ParseEvent(eventID, c.HGetAll(t.Context(), key).Val())
@@ -80,12 +81,12 @@ func Events(t Checker, c *goredis.Client, id session.ID) []outbox.Event {
 		}
 		events = append(events, event)
 	}
-	slices.SortFunc(events, func(a, b outbox.Event) int { return cmp.Compare(a.Session.Sequence, b.Session.Sequence) })
+	slices.SortFunc(events, func(a, b feed.Event) int { return cmp.Compare(a.Session.Sequence, b.Session.Sequence) })
 	return events
 }
 
 // Kinds are those of events.
-func Kinds(events []outbox.Event) []v1alpha1.WebhookEvent {
+func Kinds(events []feed.Event) []v1alpha1.WebhookEvent {
 	var kinds []v1alpha1.WebhookEvent
 	for _, event := range events {
 		kinds = append(kinds, event.Kind)

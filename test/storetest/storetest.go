@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -121,9 +122,9 @@ func MustCreate(t testing.TB, s *Services, admission store.Admission, wanted sto
 var RotatedAt = time.UnixMilli(1_700_000_000_123).UTC()
 
 // Rotation returns the event of a rotation of the merchant's API key. Each generation is issued a millisecond after the one before.
-func Rotation(asks store.Admission, generation int64) outbox.Event {
-	rotation := outbox.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: generation, Cause: v1alpha1.RotationAPI}
-	return outbox.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt.Add(time.Duration(generation-1)*time.Millisecond))
+func Rotation(asks store.Admission, generation int64) feed.Event {
+	rotation := feed.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: generation, Cause: v1alpha1.RotationAPI}
+	return feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt.Add(time.Duration(generation-1)*time.Millisecond))
 }
 
 // OpenWith is New with options of the store.

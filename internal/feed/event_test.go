@@ -1,4 +1,4 @@
-package outbox_test
+package feed_test
 
 import (
 	"regexp"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -22,15 +22,15 @@ func TestSessionEventIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	const begin = "evt_abcdefgh2345GHIJKLMNOPQRSTUVWX_"
-	for mark, want := range map[outbox.Mark]string{
-		outbox.MarkCreated:          "created",
-		outbox.MarkEnded:            "ended",
-		outbox.MarkLate("abc"):      "late_ba7816bf8f01cfea", // SHA-256 of abc, as in FIPS 180-2
-		outbox.MarkMismatch("abc"):  "mismatch_ba7816bf8f01cfea",
-		outbox.MarkLate("a/b c.ü"):  "late_ca02e0b89523de20",
-		outbox.MarkMismatch("abc "): "mismatch_5488613c42b0d34d",
+	for mark, want := range map[feed.Mark]string{
+		feed.MarkCreated:          "created",
+		feed.MarkEnded:            "ended",
+		feed.MarkLate("abc"):      "late_ba7816bf8f01cfea", // SHA-256 of abc, as in FIPS 180-2
+		feed.MarkMismatch("abc"):  "mismatch_ba7816bf8f01cfea",
+		feed.MarkLate("a/b c.ü"):  "late_ca02e0b89523de20",
+		feed.MarkMismatch("abc "): "mismatch_5488613c42b0d34d",
 	} {
-		got := outbox.SessionEventID(id, mark)
+		got := feed.SessionEventID(id, mark)
 		if !strings.HasPrefix(got, begin) || !regexp.MustCompile(`^[A-Za-z0-9_]+$`).MatchString(got) {
 			t.Errorf("%s is not an event id of this session", got)
 		}
@@ -42,12 +42,12 @@ func TestSessionEventIDs(t *testing.T) {
 
 func TestKeyRotated(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000).UTC()
-	news := outbox.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
-	want := outbox.Event{
+	news := feed.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
+	want := feed.Event{
 		ID: "evt_key_abcdefghijkl_7_1700000000000", Kind: v1alpha1.EventKeyRotated,
 		MerchantID: "mmmmmmmmmmmm", MerchantName: "Acme Coffee", OccurredAt: at, Key: &news,
 	}
-	if diff := cmp.Diff(want, outbox.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {
+	if diff := cmp.Diff(want, feed.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package delivery_test
+package feed_test
 
 import (
 	"bytes"
@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -42,7 +41,7 @@ func TestEveryKindHasAGoldenFile(t *testing.T) {
 	for _, event := range golden(t) {
 		seen[event.Kind] = true
 	}
-	for _, kind := range outbox.Kinds() {
+	for _, kind := range feed.Kinds() {
 		if !seen[kind] {
 			t.Errorf("no golden file for %s", kind)
 		}
@@ -77,8 +76,8 @@ func TestThePayersAddressIsNotSent(t *testing.T) {
 
 func TestAnIncompleteEventIsRefused(t *testing.T) {
 	ofSession := event(t, v1alpha1.EventSessionCompleted, session.Completed)
-	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), outbox.RefusedPayment{Ref: "r"}, ended)
-	for name, event := range map[string]outbox.Event{
+	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), feed.RefusedPayment{Ref: "r"}, ended)
+	for name, event := range map[string]feed.Event{
 		"nothing":                      {},
 		"a kind alone":                 {Kind: v1alpha1.EventSessionExpired},
 		"a rotation alone":             {Kind: v1alpha1.EventKeyRotated},
@@ -91,7 +90,7 @@ func TestAnIncompleteEventIsRefused(t *testing.T) {
 		},
 		"a kind of a newer release": {Kind: "session.refunded", Session: ofSession.Session},
 	} {
-		if body, err := delivery.Encode(event); !errors.Is(err, delivery.ErrIncomplete) || body != nil {
+		if body, err := feed.Encode(event); !errors.Is(err, feed.ErrIncomplete) || body != nil {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
 	}
@@ -133,9 +132,9 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-func encode(t testing.TB, event outbox.Event) []byte {
+func encode(t testing.TB, event feed.Event) []byte {
 	t.Helper()
-	body, err := delivery.Encode(event)
+	body, err := feed.Encode(event)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,17 +162,17 @@ func charge() session.Charge {
 }
 
 // event is of a session of the charge that has reached the status.
-func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outbox.Event {
+func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) feed.Event {
 	t.Helper()
 	id, err := session.ParseID("ps_qrstuvwxyz23X7pL1vB8nR3tY6wZaa")
 	if err != nil {
 		t.Fatal(err)
 	}
-	news := &outbox.SessionChange{Sequence: 1, Session: session.Session{
+	news := &feed.SessionChange{Sequence: 1, Session: session.Session{
 		ID: id, MerchantID: merchantID, MerchantName: "Acme Coffee", Status: status,
 		Charge: charge(), CreatedAt: created, ExpiresAt: expires,
 	}}
-	out := outbox.Event{
+	out := feed.Event{
 		ID: "evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended", Kind: kind, MerchantID: merchantID, MerchantName: "Acme Coffee",
 		OccurredAt: created, Session: news,
 	}
@@ -183,31 +182,31 @@ func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) outb
 	return out
 }
 
-func settled(e outbox.Event, ref, reason string) outbox.Event {
+func settled(e feed.Event, ref, reason string) feed.Event {
 	e.Session.PaymentRef, e.Session.Reason = ref, reason
 	return e
 }
 
-func refusing(e outbox.Event, payment outbox.RefusedPayment, at time.Time) outbox.Event {
+func refusing(e feed.Event, payment feed.RefusedPayment, at time.Time) feed.Event {
 	e.Session.Payment, e.OccurredAt = &payment, at
 	e.Session.Sequence++
 	return e
 }
 
-func rotated(news outbox.KeyRotation) outbox.Event {
-	return outbox.Event{
+func rotated(news feed.KeyRotation) feed.Event {
+	return feed.Event{
 		ID: "evt_key_abcdefgh2345_2_1795252500000", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
 		OccurredAt: ended, Key: &news,
 	}
 }
 
 // golden are the events whose bodies are in testdata, by the names of their files.
-func golden(t testing.TB) map[string]outbox.Event {
+func golden(t testing.TB) map[string]feed.Event {
 	t.Helper()
-	late := outbox.RefusedPayment{Ref: "card-2002", AmountCents: 1250, PaidAt: expires.Add(-time.Second)}
+	late := feed.RefusedPayment{Ref: "card-2002", AmountCents: 1250, PaidAt: expires.Add(-time.Second)}
 	bare := event(t, v1alpha1.EventSessionExpired, session.Expired)
 	bare.Session.Charge = session.Charge{AmountCents: 1}
-	return map[string]outbox.Event{
+	return map[string]feed.Event{
 		"session.created":   event(t, v1alpha1.EventSessionCreated, session.Pending),
 		"session.completed": settled(event(t, v1alpha1.EventSessionCompleted, session.Completed), "card-1001", ""),
 		"session.failed":    settled(event(t, v1alpha1.EventSessionFailed, session.Failed), "card-1001", "insufficient funds"),
@@ -216,15 +215,15 @@ func golden(t testing.TB) map[string]outbox.Event {
 		"session.late_payment": refusing(
 			settled(event(t, v1alpha1.EventLatePayment, session.Completed), "card-1001", ""), late, expires),
 		"session.payment_mismatch": refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending),
-			outbox.RefusedPayment{Ref: "card-2002", AmountCents: 1249}, created),
-		"key.rotated": rotated(outbox.KeyRotation{
+			feed.RefusedPayment{Ref: "card-2002", AmountCents: 1249}, created),
+		"key.rotated": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),
 		"webhook.test": {
 			ID: "evt_test_acmecoffee23_0123456789abcdef", Kind: v1alpha1.EventWebhookTest, MerchantID: merchantID, MerchantName: "Acme Coffee",
-			OccurredAt: ended, Test: &outbox.WebhookTest{Trigger: "2026-11-21"},
+			OccurredAt: ended, Test: &feed.WebhookTest{Trigger: "2026-11-21"},
 		},
-		"key.rotated.own": rotated(outbox.KeyRotation{
+		"key.rotated.own": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Generation: 3, Cause: v1alpha1.RotationTrigger,
 		}),
 	}

@@ -1,4 +1,4 @@
-package delivery
+package feed
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -20,15 +19,15 @@ var ErrIncomplete = errors.New("the event is incomplete")
 //
 // Attempts for one event are days apart, and a newer release may make the later ones: a change here changes bodies that
 // receivers have seen already.
-func Encode(event outbox.Event) ([]byte, error) {
+func Encode(event Event) ([]byte, error) {
 	var data any
 	switch subject := event.Subject(); {
-	case subject == outbox.AboutKey && event.Key != nil:
+	case subject == AboutKey && event.Key != nil:
 		data = keyDataOf(event)
-	case subject == outbox.AboutTest && event.Test != nil:
+	case subject == AboutTest && event.Test != nil:
 		data = testData{Trigger: event.Test.Trigger, Merchant: merchantDataOf(event)}
-	case subject == outbox.AboutSession && event.Session != nil && event.Session.Payment == nil,
-		subject == outbox.AboutPayment && event.Session != nil && event.Session.Payment != nil:
+	case subject == AboutSession && event.Session != nil && event.Session.Payment == nil,
+		subject == AboutPayment && event.Session != nil && event.Session.Payment != nil:
 		data = sessionDataOf(event)
 	default:
 		return nil, fmt.Errorf("%w: %s", ErrIncomplete, event.Kind)
@@ -76,7 +75,7 @@ type paymentData struct {
 	PaidAt      int64 `json:"paidAt,omitempty"`
 }
 
-func sessionDataOf(event outbox.Event) sessionData {
+func sessionDataOf(event Event) sessionData {
 	news := event.Session
 	data := sessionData{
 		SessionID:   news.ID.String(),
@@ -110,7 +109,7 @@ type keyData struct {
 	Merchant   merchantData           `json:"merchant"`
 }
 
-func keyDataOf(event outbox.Event) keyData {
+func keyDataOf(event Event) keyData {
 	return keyData{
 		KeyID:      event.Key.KeyID,
 		Prefix:     event.Key.Prefix,
@@ -132,7 +131,7 @@ type merchantData struct {
 	Name string `json:"name"`
 }
 
-func merchantDataOf(event outbox.Event) merchantData {
+func merchantDataOf(event Event) merchantData {
 	return merchantData{ID: published.PublicMerchantID(event.MerchantID), Name: event.MerchantName}
 }
 
