@@ -1,0 +1,86 @@
+package payments
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Payment is a session as its merchant reads it from the API. Times are Unix timestamps in milliseconds; 0: there is none.
+type Payment struct {
+	SessionID   string         `json:"sessionId"`
+	Status      session.Status `json:"status"`
+	AmountCents int64          `json:"amountCents"`
+	Currency    string         `json:"currency"`
+	OrderRef    string         `json:"orderRef,omitempty"`
+	TaxCents    *int64         `json:"taxCents,omitempty"`
+	TipCents    *int64         `json:"tipCents,omitempty"`
+	CreatedAt   int64          `json:"createdAt"`
+	ExpiresAt   int64          `json:"expiresAt,omitempty"`
+	EndedAt     int64          `json:"endedAt,omitempty"`
+	PaymentRef  string         `json:"paymentRef,omitempty"`
+	Reason      string         `json:"reason,omitempty"`
+	KeyID       string         `json:"keyId,omitempty"`
+	// Livemode is absent from live sessions.
+	Livemode *bool `json:"livemode,omitempty"`
+}
+
+// Amount is the amount as a decimal number.
+func (p Payment) Amount() string { return session.FormatAmount(p.AmountCents, p.Currency) }
+
+// Ended is when the session ended; zero: it is pending.
+func (p Payment) Ended() time.Time { return at(p.EndedAt) }
+
+// Created is when the session was created.
+func (p Payment) Created() time.Time { return at(p.CreatedAt) }
+
+func at(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds)
+}
+
+// Sum is over the sessions of one status and currency.
+type Sum struct {
+	Status   session.Status `json:"status"`
+	Currency string         `json:"currency"`
+	Sessions int64          `json:"sessions"`
+	// AmountCents is exact: 900 thousand million sessions of the largest amount fit.
+	AmountCents int64  `json:"amountCents"`
+	Amount      string `json:"amount"`
+}
+
+// Sums adds up sessions. The zero Sums is empty.
+type Sums struct{ sums map[sumKey]Sum }
+
+type sumKey struct {
+	status   session.Status
+	currency string
+}
+
+// Add adds a session.
+func (s *Sums) Add(payment Payment) {
+	if s.sums == nil {
+		s.sums = map[sumKey]Sum{}
+	}
+	key := sumKey{payment.Status, payment.Currency}
+	sum := s.sums[key]
+	s.sums[key] = Sum{Sessions: sum.Sessions + 1, AmountCents: sum.AmountCents + payment.AmountCents}
+}
+
+// Each returns the sums: money that came in first, then by currency.
+func (s *Sums) Each() []Sum {
+	each := make([]Sum, 0, len(s.sums))
+	for key, sum := range s.sums {
+		sum.Status, sum.Currency, sum.Amount = key.status, key.currency, session.FormatAmount(sum.AmountCents, key.currency)
+		each = append(each, sum)
+	}
+	order := []session.Status{session.Completed, session.Failed, session.Expired, session.Cancelled}
+	slices.SortFunc(each, func(a, b Sum) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status)), cmp.Compare(a.Currency, b.Currency))
+	})
+	return each
+}
