@@ -29,7 +29,7 @@ func BenchmarkCreate(b *testing.B) {
 		qrScheme: "pay",
 		now:      time.Now,
 	}
-	from := caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Live: true, Merchant: &directory.Merchant{
+	from := caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
 		ID: "abcdefgh2345", DisplayName: "Acme", State: v1alpha1.MerchantActive,
 		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
 		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},
