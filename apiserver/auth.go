@@ -15,6 +15,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
+var errStale = errors.New("the watch of the Kubernetes API is older than the lifetime of overrides")
+
 // caller is who sent a request, as far as the directory knows. The store makes the final decision about the key.
 type caller struct {
 	directory.Principal

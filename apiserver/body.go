@@ -17,6 +17,16 @@ import (
 // maxBodyBytes limits the body of a request.
 const maxBodyBytes = 16 << 10
 
+// requestError says what is wrong with a request. The caller reads it.
+type requestError string
+
+func (e requestError) Error() string { return string(e) }
+
+// unknownFieldError is a field that the service does not know, sent with a test key.
+type unknownFieldError struct{ name string }
+
+func (e unknownFieldError) Error() string { return "unknown field " + quoted(e.name) }
+
 const errNotAnObject = requestError("body must be one JSON object")
 
 // readObject reads a body of exactly one JSON object in UTF-8. encoding/json is too lenient for money: it takes the last of

@@ -35,7 +35,7 @@ func publicView(read *store.PublicSession) publicSession {
 func publicID(w http.ResponseWriter, r *http.Request) (session.ID, error) {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return session.ID{}, errNoSession
+		return session.ID{}, err
 	}
 	if id.TestMode() {
 		countAsTest(w)

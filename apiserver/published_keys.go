@@ -16,6 +16,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
+var (
+	errKubernetes    = errors.New("the Kubernetes API is unavailable")
+	errNoKey         = errors.New("there is no published key of that id")
+	errUnreadableKey = errors.New("the published key cannot be read")
+)
+
 // publishedKeys reads and writes the published key Secrets at the Kubernetes API, not in the directory.
 type publishedKeys struct {
 	secrets typedcorev1.SecretInterface // of the credentials namespace

@@ -22,6 +22,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
+var (
+	errRotationIncomplete = errors.New("could not write the override of the rotated key")
+	errRotationUnknown    = errors.New("unknown whether the key was rotated")
+)
+
 // rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
 const rotationTimeout = 3 * time.Second
 
@@ -95,6 +100,11 @@ func (e generationError) Error() string {
 	return fmt.Sprintf("the key has generation %d, not %d; nothing was rotated", e.current, e.expected)
 }
 
+// Body is that of the response.
+func (e generationError) Body() any {
+	return contract.Conflict{Error: e.Error(), Generation: e.current}
+}
+
 // rotateKey replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
 // key's holder, so it may also rotate a disabled or expired key.
 func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) error {
@@ -114,10 +124,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 			err = fmt.Errorf("%w: %w", errRotationUnknown, err)
 		}
 	}
-	switch conflict, ok := errors.AsType[generationError](err); {
-	case ok:
-		setErrorCode(w.Header(), codeGeneration)
-		return respond(w, http.StatusConflict, contract.Conflict{Error: conflict.Error(), Generation: conflict.current})
+	switch {
 	case errors.Is(err, errRotationIncomplete):
 		return fmt.Errorf("%w: %w", errRotationUnknown, err)
 	case err != nil:

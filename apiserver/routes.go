@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	_ "embed" // the document is a file that people read, too
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -71,6 +72,15 @@ func (r *internalAPI) internalHandler() http.Handler {
 		settlementPath: {http.MethodPost: r.withToken(settlementPath, r.settle)},
 		rotationPath:   {http.MethodPost: r.confidentially(r.withToken(rotationPath, r.rotateKey))},
 	})))
+}
+
+var errNoRoute = errors.New("path not found")
+
+// methodError is a method that the path does not have. It says which ones it has.
+type methodError struct{ methods []string }
+
+func (e methodError) Error() string {
+	return "method not allowed; use " + strings.Join(e.methods, " or ")
 }
 
 // handler responds to a request, or returns an error for respondError.

@@ -12,6 +12,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
+var errChargeUnknown = errors.New("unknown whether the session was created")
+
+// endedError is a session that has ended in another state than requested.
+type endedError struct{ status session.Status }
+
+func (e endedError) Error() string { return "session is already " + string(e.status) }
+
 // createdSession is the response of POST /api/v1/sessions.
 type createdSession struct {
 	SessionID  string         `json:"sessionId"`
@@ -126,7 +133,7 @@ type merchantSession struct {
 func (a *publicAPI) getSession(w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, errNoSession)
+		return a.admitInvalid(w, r, from, err)
 	}
 	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
 	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
@@ -164,7 +171,7 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 func (a *publicAPI) cancelSession(w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, errNoSession)
+		return a.admitInvalid(w, r, from, err)
 	}
 	admitted, cancelled, err := a.store.Cancel(r.Context(), from.admission(), id)
 	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)

@@ -18,6 +18,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
+var (
+	errPlainHTTP         = errors.New("an API key would be sent over plain HTTP")
+	errSettlementUnknown = errors.New("unknown whether the report was recorded")
+)
+
 // internalAPI has the handlers of the internal listener.
 type internalAPI struct {
 	base
@@ -68,7 +73,7 @@ const refundRequired = "REFUND_REQUIRED"
 func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error {
 	id, err := session.ParseID(request.PathValue("id"))
 	if err != nil {
-		return errNoSession
+		return err
 	}
 	payment, err := readPayment(w, request)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+var errTestKeysOnly = errors.New("only test keys have this path")
+
 // livemodeOf is the field livemode of answers about a session: false in test mode, absent for live sessions.
 func livemodeOf(testMode bool) *bool {
 	if testMode {
@@ -26,7 +28,7 @@ func (a *publicAPI) settleTestSession(w http.ResponseWriter, r *http.Request, fr
 	}
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, errNoSession)
+		return a.admitInvalid(w, r, from, err)
 	}
 	payment, err := readTestPayment(w, r)
 	if err != nil {

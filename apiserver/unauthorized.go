@@ -34,6 +34,16 @@ func unauthorizedReasons() []string {
 	}
 }
 
+// unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
+type unauthorizedError struct{ reason string }
+
+func isUnauthorized(err error) bool {
+	_, ok := errors.AsType[unauthorizedError](err)
+	return ok
+}
+
+func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
+
 // reasonOf returns the reason of a 401.
 func reasonOf(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {

@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// errorResponse is what the caller gets for an error.
+type errorResponse struct {
+	status int
+	// code is the value of the header Error-Code, by which a program tells errors apart. The list of codes is closed: the OpenAPI documents
+	// have all of them.
+	code    string
+	message string
+	// overload: too many wait or watch. That has a metric of its own, and no log line: else one client could raise the alert on errors.
+	overload bool
+	// body is the body, if it is more than a message.
+	body any
+}
+
+const (
+	noCode       = "" // of a 401: all of them are equal
+	ownMessage   = "" // the error is written for the caller
+	badKey       = "missing or invalid API key"
+	noSession    = "session not found"
+	retryLater   = "temporarily unavailable; retry"
+	retryCharge  = "temporarily unavailable; retry with the same Idempotency-Key"
+	reportAgain  = "temporarily unavailable; send the same report again"
+	rotateAgain  = "unknown whether the key was rotated; send the same request again"
+	notCompleted = "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"
+)
+
+// errorResponses has the response to each error: the first row that matches. Errors of a write that may have happened stand before their
+// causes. An error that is missing here is a bug and gets 500.
+var errorResponses = []struct {
+	match   func(error) error // returns the error itself, nil if it is another one
+	status  int
+	code    string
+	message string
+}{
+	{as[requestError], http.StatusBadRequest, "invalid_request", ownMessage},
+	{as[*session.FieldError], http.StatusBadRequest, "invalid_request", ownMessage},
+	{is(clientaddr.ErrMalformed), http.StatusBadRequest, "invalid_request", "X-Forwarded-For is malformed"},
+	{as[unknownFieldError], http.StatusBadRequest, "unknown_field", ownMessage},
+	{is(store.ErrIdempotencyMismatch), http.StatusBadRequest, "idempotency_mismatch", "Idempotency-Key was already used for a different charge"},
+
+	{as[unauthorizedError], http.StatusUnauthorized, noCode, badKey},
+	{is(store.ErrKeyRejected), http.StatusUnauthorized, noCode, badKey},
+	{is(authz.ErrUnauthenticated), http.StatusUnauthorized, noCode, "missing or invalid token"},
+	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to post to this path"},
+	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
+	{is(errPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
+
+	{is(errNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
+	{as[methodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
+	{is(errTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
+	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
+	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
+	{is(errNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
+
+	{as[endedError], http.StatusConflict, "session_ended", ownMessage},
+	{is(store.ErrTestSession), http.StatusConflict, "test_session", "session is of test mode, which no rail settles; refund the payment"},
+	{is(store.ErrPaymentConflict), http.StatusConflict, "payment_conflict", "report contradicts an earlier report with the same paymentRef"},
+	{as[generationError], http.StatusConflict, "generation_conflict", ownMessage},
+
+	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
+	{is(errPayersWaiting), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
+	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},
+	{is(live.ErrTooManyFromAddress), http.StatusServiceUnavailable, "too_many_streams", "too many open streams of your address; close some, or poll"},
+
+	{is(errChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
+	{is(errSettlementUnknown), http.StatusServiceUnavailable, "report_unknown", reportAgain},
+	{is(errRotationUnknown), http.StatusServiceUnavailable, "rotation_unknown", rotateAgain},
+	{is(errRotationIncomplete), http.StatusServiceUnavailable, "rotation_incomplete", notCompleted},
+	{is(redis.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(redis.ErrCorrupt), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(errKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(errUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(errStale), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(directory.ErrNewerVersion), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(authz.ErrTooManyRefused), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(authz.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},
+}
+
+// overloads are the errors of which one client can cause any number.
+var overloads = []error{errPayersWaiting, live.ErrTooMany, live.ErrTooManyFromAddress}
+
+func is(target error) func(error) error {
+	return func(err error) error {
+		if errors.Is(err, target) {
+			return target
+		}
+		return nil
+	}
+}
+
+func as[E error](err error) error {
+	if found, ok := errors.AsType[E](err); ok {
+		return found
+	}
+	return nil
+}
+
+// errorResponseTo returns the response to an error.
+func errorResponseTo(err error) errorResponse {
+	for _, row := range errorResponses {
+		found := row.match(err)
+		if found == nil {
+			continue
+		}
+		response := errorResponse{status: row.status, code: row.code, message: row.message}
+		if response.message == ownMessage {
+			response.message = found.Error()
+		}
+		if detailed, ok := found.(interface{ Body() any }); ok {
+			response.body = detailed.Body()
+		}
+		response.overload = slices.Contains(overloads, found)
+		return response
+	}
+	return errorResponse{status: http.StatusInternalServerError, code: "internal_error", message: "internal error"}
+}
