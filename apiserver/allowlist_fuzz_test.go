@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -44,7 +45,6 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 		t.Fatal(err)
 	}
 	a := &publicAPI{
-		base:      base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
 		directory: index, clients: clients, wrongKeys: newWrongKeys(nil, time.Now), now: time.Now,
 		blocked: newBlockedAddresses(nil, slog.New(slog.DiscardHandler), registry),
 	}
@@ -61,11 +61,13 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 		t.Fatal(err)
 	}
 	_ = index.Informer("key").Add(secret)
-	admitted := func(w http.ResponseWriter, _ *http.Request, _ caller) error {
+	admitted := func(_ *web.Event, w http.ResponseWriter, _ *http.Request, _ caller) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return allowlistHandler{a.mux(map[string]methods{"/admitted": {http.MethodGet: a.withKey(admitted)}}), key.Reveal(), index}
+	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: answer}
+	routes := web.Routes{"/admitted": {http.MethodGet: a.withKey(admitted)}}
+	return allowlistHandler{web.New(options, web.NewMetrics(registry), routes), key.Reveal(), index}
 }
 
 // publish reports whether the allowlist is a valid one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -30,16 +31,16 @@ type caller struct {
 }
 
 // withKey authenticates the caller before next.
-func (a *publicAPI) withKey(next keyHandler) handler { return a.authenticated(next, false) }
+func (a *publicAPI) withKey(next keyHandler) web.Handler { return a.authenticated(next, false) }
 
 // withCurrentKey is withKey for what only the current key may do. One in its overlap is a wrong key here.
-func (a *publicAPI) withCurrentKey(next keyHandler) handler { return a.authenticated(next, true) }
+func (a *publicAPI) withCurrentKey(next keyHandler) web.Handler { return a.authenticated(next, true) }
 
 // keyHandler handles a request of a caller whose key the store still has to admit.
-type keyHandler func(http.ResponseWriter, *http.Request, caller) error
+type keyHandler func(*web.Event, http.ResponseWriter, *http.Request, caller) error
 
-func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) web.Handler {
+	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 		if a.directory.Age() >= store.OverrideLifetime {
 			return errStale // this replica may have missed a revocation
 		}
@@ -53,32 +54,43 @@ func (a *publicAPI) authenticated(next keyHandler, currentOnly bool) handler {
 			from.currentOnly = true
 			from.Accepted, from.Live = from.Current, from.Current && from.Live
 		}
+		e.KeyID, e.ClientAddress, e.Blocked = from.KeyID, address, from.blockedAddress(address)
 		if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
-			countAsTest(w)
+			e.TestMode = true
 		}
-		if err == nil {
-			err = a.serve(w, r, from, next)
+		if err != nil {
+			return err
 		}
-		a.refusedKeys.refused(err, from.KeyID, address)
-		a.blocked.count(from, address, err)
+		if e.KeyCharged, err = a.wrongKeys.check(r.Context(), from); err == nil {
+			err = next(e, w, r, from)
+		}
+		if from.expired && errors.Is(err, store.ErrKeyRejected) {
+			return fmt.Errorf("%w: %w", unauthorizedError{reasonExpired}, err)
+		}
 		return err
 	}
 }
 
-// serve calls next unless the key is one wrong key too many.
-func (a *publicAPI) serve(w http.ResponseWriter, r *http.Request, from caller, next keyHandler) error {
-	charged, err := a.wrongKeys.check(r.Context(), from)
-	if err == nil {
-		err = next(w, r, from)
+// blockedAddress is for the count of good keys from addresses that the allowlist does not have.
+func (c caller) blockedAddress(address netip.Addr) web.BlockedAddress {
+	if !c.blocked || !c.Live || !c.Merchant.Active() {
+		return web.BlockedAddress{}
 	}
-	rejected := errors.Is(err, store.ErrKeyRejected)
-	if charged && !rejected {
-		a.wrongKeys.refund(from.KeyID)
+	return web.BlockedAddress{MerchantID: c.Merchant.ID, Block: c.Merchant.Allowlist.Block(address), ReportOnly: c.Merchant.ReportOnly}
+}
+
+// finished counts and logs what a request has shown of its key.
+func (a *publicAPI) finished(e *web.Event) {
+	if e.KeyCharged && !errors.Is(e.Err, store.ErrKeyRejected) {
+		a.wrongKeys.refund(e.KeyID)
 	}
-	if rejected && from.expired {
-		return fmt.Errorf("%w: %w", unauthorizedError{reasonExpired}, err)
+	a.blocked.count(e)
+	if reason := unauthorizedReason(e.Err); reason != "" {
+		a.refusedKeys.add(e, reason)
+		if !e.TestMode {
+			a.reasons.WithLabelValues(reason).Inc()
+		}
 	}
-	return err
 }
 
 // identify finds the caller by key and address, in memory only, so that timing does not distinguish an unknown key from a
@@ -175,16 +187,16 @@ func policyOf(limit v1alpha1.RateLimit) ratelimit.Policy {
 }
 
 // admit checks the key and the limit in Redis, and does nothing else.
-func (a *publicAPI) admit(w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
+func (a *publicAPI) admit(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) (store.Admitted, error) {
 	admitted, err := a.store.Admit(r.Context(), from.admission())
-	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	return admitted, err
 }
 
 // admitInvalid returns the error of an invalid request, unless admit refuses it: a rotated key gets 401 and an exceeded limit
 // 429, whatever else is wrong.
-func (a *publicAPI) admitInvalid(w http.ResponseWriter, r *http.Request, from caller, invalid error) error {
-	if _, err := a.admit(w, r, from); err != nil {
+func (a *publicAPI) admitInvalid(e *web.Event, w http.ResponseWriter, r *http.Request, from caller, invalid error) error {
+	if _, err := a.admit(e, w, r, from); err != nil {
 		return err
 	}
 	return invalid

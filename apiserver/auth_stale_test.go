@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -21,20 +22,19 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
 	a := &publicAPI{
-		base:      base{log: log, metrics: newMetrics(registry)},
 		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: &overrideWriter{}, Now: clock.Now}),
 	}
 	reached := false
-	ask := func() int {
-		handler := a.withKey(func(http.ResponseWriter, *http.Request, caller) error {
+	options := web.Options{Log: log, Draining: func() bool { return false }, Answer: answer}
+	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/merchant/me": {http.MethodGet: a.withKey(
+		func(*web.Event, http.ResponseWriter, *http.Request, caller) error {
 			reached = true
 			return nil
-		})
+		})}})
+	ask := func() int {
 		request := httptest.NewRequest(http.MethodGet, "/api/v1/merchant/me", http.NoBody)
 		answered := httptest.NewRecorder()
-		if err := handler(answered, request); err != nil {
-			a.respondError(answered, request, err)
-		}
+		handler.ServeHTTP(answered, request)
 		if answered.Code == http.StatusServiceUnavailable && answered.Header().Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -23,7 +24,6 @@ func BenchmarkCreate(b *testing.B) {
 	registry := prometheus.NewRegistry()
 	sessions := storetest.Open(b, redistest.Start(b).URL(), func(o *redis.Options) { o.Registerer = registry })
 	a := &publicAPI{
-		base:     base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(registry), draining: func() bool { return false }},
 		store:    sessions,
 		pages:    &payerPages{},
 		qrScheme: "pay",
@@ -34,9 +34,12 @@ func BenchmarkCreate(b *testing.B) {
 		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
 		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},
 	}}}
-	handler := a.observe(a.mux(map[string]methods{"/api/v1/sessions": {
-		http.MethodPost: func(w http.ResponseWriter, r *http.Request) error { return a.createSession(w, r, from) },
-	}}))
+	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: answer}
+	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/sessions": {
+		http.MethodPost: func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+			return a.createSession(e, w, r, from)
+		},
+	}})
 	b.ReportAllocs()
 	for b.Loop() {
 		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/sessions", strings.NewReader(`{"amountCents": 1250, "orderRef": "1001"}`))

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -54,15 +54,14 @@ func modeLabel(reportOnly bool) string {
 }
 
 // count counts a request after its response is known. With the mode Report, Redis may have refused its key.
-func (b *blockedAddresses) count(from caller, address netip.Addr, err error) {
-	if !from.blocked || !from.Live || !from.Merchant.Active() || errors.Is(err, store.ErrKeyRejected) {
+func (b *blockedAddresses) count(e *web.Event) {
+	if e.Blocked.MerchantID == "" || errors.Is(e.Err, store.ErrKeyRejected) {
 		return
 	}
-	b.total.WithLabelValues(modeLabel(from.Merchant.ReportOnly)).Inc()
-	block := from.Merchant.Allowlist.Block(address)
+	b.total.WithLabelValues(modeLabel(e.Blocked.ReportOnly)).Inc()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.countBlock(from.Merchant.ID, block, 1)
+	b.countBlock(e.Blocked.MerchantID, e.Blocked.Block, 1)
 }
 
 // countBlock expects the lock. Beyond the bound, blocks are counted together.

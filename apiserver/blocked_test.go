@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -57,6 +58,11 @@ func blockedCaller(merchantID string) caller {
 	return caller{Principal: directory.Principal{Live: true, Merchant: merchant}, blocked: true}
 }
 
+// request counts a request as the handlers do.
+func (b *blockedAddresses) request(from caller, address netip.Addr, err error) {
+	b.count(&web.Event{Blocked: from.blockedAddress(address), Err: err})
+}
+
 func testAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
@@ -70,15 +76,15 @@ func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
 	suspended, listed, unknown := blockedCaller("acme"), blockedCaller("acme"), blockedCaller("acme")
 	suspended.Merchant.State, listed.blocked, unknown.Live = v1alpha1.MerchantSuspended, false, false
 	for _, from := range []caller{{}, suspended, listed, unknown} {
-		b.count(from, testAddress(1), refused)
+		b.request(from, testAddress(1), refused)
 	}
-	b.count(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // rotated a moment ago
+	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // rotated a moment ago
 	if len(b.requests) != 0 {
 		t.Errorf("counted %+v", b.requests)
 	}
-	b.count(good, testAddress(1), refused)
-	b.count(reported, testAddress(2), nil)
-	b.count(reported, testAddress(1<<8), store.ErrRateLimited)
+	b.request(good, testAddress(1), refused)
+	b.request(reported, testAddress(2), nil)
+	b.request(reported, testAddress(1<<8), store.ErrRateLimited)
 	b.flush(t.Context())
 	want := map[string]int64{"10.0.0.0/24": 2, "10.0.1.0/24": 1}
 	if f.writes != 1 || !maps.Equal(f.written["acme"], want) {
@@ -96,10 +102,10 @@ func TestBlockedAddresses_Bounds(t *testing.T) {
 	b, f := newBlockedFixture()
 	const requests = 100_000
 	for i := range requests {
-		b.count(blockedCaller("acme"), testAddress(i<<8), nil)
+		b.request(blockedCaller("acme"), testAddress(i<<8), nil)
 	}
 	for i := range 2 * maxBlockedMerchants {
-		b.count(blockedCaller(fmt.Sprint("merchant ", i)), testAddress(i), nil)
+		b.request(blockedCaller(fmt.Sprint("merchant ", i)), testAddress(i), nil)
 	}
 	if n := len(b.requests); n != maxBlockedMerchants {
 		t.Errorf("%d merchants are counted, want %d", n, maxBlockedMerchants)
@@ -126,7 +132,7 @@ func TestBlockedAddresses_Retry(t *testing.T) {
 	b, f := newBlockedFixture()
 	count := func() {
 		for _, id := range []string{"a", "b", "corrupt", "c", "d"} {
-			b.count(blockedCaller(id), testAddress(1), nil)
+			b.request(blockedCaller(id), testAddress(1), nil)
 		}
 	}
 	count()
@@ -151,6 +157,6 @@ func BenchmarkCountBlocked(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		i++
-		counts.count(from, testAddress(i<<8), nil)
+		counts.request(from, testAddress(i<<8), nil)
 	}
 }

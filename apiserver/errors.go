@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -13,19 +14,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
-
-// errorResponse is what the caller gets for an error.
-type errorResponse struct {
-	status int
-	// code is the value of the header Error-Code, by which a program tells errors apart. The list of codes is closed: the OpenAPI documents
-	// have all of them.
-	code    string
-	message string
-	// overload: too many wait or watch. That has a metric of its own, and no log line: else one client could raise the alert on errors.
-	overload bool
-	// body is the body, if it is more than a message.
-	body any
-}
 
 const (
 	noCode       = "" // of a 401: all of them are equal
@@ -39,18 +27,18 @@ const (
 	notCompleted = "key rotation did not complete; if the key no longer works, rotate it through its ApiKey"
 )
 
-// errorResponses has the response to each error: the first row that matches. Errors of a write that may have happened stand before their
-// causes. An error that is missing here is a bug and gets 500.
-var errorResponses = []struct {
+// answers has the response to each error: the first row that matches. Errors of a write that may have happened stand before their causes. An
+// error that is missing here is a bug and gets 500. The list of codes is closed: the OpenAPI documents have all of them.
+var answers = []struct {
 	match   func(error) error // returns the error itself, nil if it is another one
 	status  int
 	code    string
 	message string
 }{
-	{as[requestError], http.StatusBadRequest, "invalid_request", ownMessage},
+	{as[web.RequestError], http.StatusBadRequest, "invalid_request", ownMessage},
 	{as[*session.FieldError], http.StatusBadRequest, "invalid_request", ownMessage},
 	{is(clientaddr.ErrMalformed), http.StatusBadRequest, "invalid_request", "X-Forwarded-For is malformed"},
-	{as[unknownFieldError], http.StatusBadRequest, "unknown_field", ownMessage},
+	{as[web.UnknownFieldError], http.StatusBadRequest, "unknown_field", ownMessage},
 	{is(store.ErrIdempotencyMismatch), http.StatusBadRequest, "idempotency_mismatch", "Idempotency-Key was already used for a different charge"},
 
 	{as[unauthorizedError], http.StatusUnauthorized, noCode, badKey},
@@ -60,8 +48,8 @@ var errorResponses = []struct {
 	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
 	{is(errPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
 
-	{is(errNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
-	{as[methodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
+	{is(web.ErrNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
+	{as[web.MethodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
 	{is(errTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
 	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
@@ -110,22 +98,21 @@ func as[E error](err error) error {
 	return nil
 }
 
-// errorResponseTo returns the response to an error.
-func errorResponseTo(err error) errorResponse {
-	for _, row := range errorResponses {
+// answer returns the response to an error.
+func answer(err error) web.Answer {
+	for _, row := range answers {
 		found := row.match(err)
 		if found == nil {
 			continue
 		}
-		response := errorResponse{status: row.status, code: row.code, message: row.message}
-		if response.message == ownMessage {
-			response.message = found.Error()
+		response := web.Answer{Status: row.status, Code: row.code, Message: row.message, Overload: slices.Contains(overloads, found)}
+		if response.Message == ownMessage {
+			response.Message = found.Error()
 		}
 		if detailed, ok := found.(interface{ Body() any }); ok {
-			response.body = detailed.Body()
+			response.Body = detailed.Body()
 		}
-		response.overload = slices.Contains(overloads, found)
 		return response
 	}
-	return errorResponse{status: http.StatusInternalServerError, code: "internal_error", message: "internal error"}
+	return web.Answer{Status: http.StatusInternalServerError, Code: "internal_error", Message: "internal error"}
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -43,13 +45,13 @@ type keyProfile struct {
 	LastUsedAt *int64 `json:"lastUsedAt"`
 }
 
-func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from caller) error {
-	admitted, err := a.admit(w, r, from)
+func (a *publicAPI) merchantMe(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
+	admitted, err := a.admit(e, w, r, from)
 	if err != nil {
 		return err
 	}
 	merchant := from.Merchant
-	return respond(w, http.StatusOK, profile{
+	return web.Respond(w, http.StatusOK, profile{
 		Livemode: !from.TestMode,
 		Merchant: merchantProfile{
 			ID:          published.PublicMerchantID(merchant.ID),
@@ -68,12 +70,20 @@ func (a *publicAPI) merchantMe(w http.ResponseWriter, r *http.Request, from call
 			ID:         from.KeyID,
 			Prefix:     from.Prefix,
 			Generation: from.Generation,
-			CreatedAt:  unixMilli(from.CreatedAt),
-			RotatedAt:  unixMilli(from.RotatedAt),
-			ExpiresAt:  unixMilliOrNull(from.ExpiresAt),
-			LastUsedAt: unixMilliOrNull(&admitted.LastUsedAt),
+			CreatedAt:  from.CreatedAt.UnixMilli(),
+			RotatedAt:  from.RotatedAt.UnixMilli(),
+			ExpiresAt:  optionalTime(from.ExpiresAt),
+			LastUsedAt: optionalTime(&admitted.LastUsedAt),
 		},
 	})
+}
+
+// optionalTime is a time as the API writes it; nil: none.
+func optionalTime(t *time.Time) *int64 {
+	if t == nil || t.IsZero() {
+		return nil
+	}
+	return new(t.UnixMilli())
 }
 
 // allowlistStrings formats an allowlist as in the Merchant's spec: a single address has no prefix length.
@@ -97,9 +107,9 @@ type rotatedKey struct {
 }
 
 // rotateKey replaces the presented key, if it is the current one.
-func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) rotateKey(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
 	admitted, err := a.store.AdmitRotation(r.Context(), from.admission(), rotationLimit)
-	a.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
@@ -118,7 +128,7 @@ func (a *publicAPI) rotateKey(w http.ResponseWriter, r *http.Request, from calle
 	case err != nil:
 		return err
 	}
-	return respond(w, http.StatusOK, rotatedKey{
+	return web.Respond(w, http.StatusOK, rotatedKey{
 		FullKey: key.Reveal(),
 		Prefix:  key.Prefix(),
 		Warning: "Store this key securely now: it is not shown again. The previous key no longer works.",

@@ -200,7 +200,7 @@ func TestDocuments_EveryField(t *testing.T) {
 }
 
 var (
-	codeInSource   = regexp.MustCompile(`(?:http\.Status\w+, |code: )"([a-z_]+)",`)
+	codeInSource   = regexp.MustCompile(`(?:http\.Status\w+, |Code: )"([a-z_]+)",`)
 	codesInSchemas = regexp.MustCompile(`Error-Code: \{.*enum: \[(.*)\]`)
 )
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -45,19 +46,19 @@ func (p *payerPages) link(id session.ID) string {
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'"
 
-// page is a handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
-func (a *publicAPI) page(serve handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// page is a web.Handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
+func (a *publicAPI) page(serve web.Handler) web.Handler {
+	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 		header := w.Header()
 		header.Set("Content-Security-Policy", pagePolicy)
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("X-Frame-Options", "DENY")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
-		failure := serve(w, r)
+		failure := serve(e, w, r)
 		if failure == nil {
 			return nil
 		}
-		status := errorResponseTo(failure).status
+		status := e.Answer(failure).Status
 		if status < http.StatusInternalServerError && status != http.StatusNotFound && status != http.StatusTooManyRequests {
 			return failure
 		}
@@ -65,7 +66,7 @@ func (a *publicAPI) page(serve handler) handler {
 		if err != nil {
 			return err
 		}
-		if _, answered := a.beginError(w, r, failure); !answered {
+		if _, gone := e.BeginError(w, r, failure); !gone {
 			a.pages.write(w, r, status, htmlContent, problem)
 		}
 		return nil
@@ -78,15 +79,15 @@ const (
 )
 
 // paymentPage serves the page on which a payer pays. Whoever has the session id may see it.
-func (a *publicAPI) paymentPage(w http.ResponseWriter, r *http.Request) error {
-	payment, err := a.payment(w, r)
+func (a *publicAPI) paymentPage(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+	payment, err := a.payment(e, w, r)
 	if err != nil {
 		return err
 	}
-	return a.respondPayment(w, r, http.StatusOK, payment)
+	return a.respondPayment(e, w, r, http.StatusOK, payment)
 }
 
-func (a *publicAPI) respondPayment(w http.ResponseWriter, r *http.Request, status int, payment *payer.Payment) error {
+func (a *publicAPI) respondPayment(e *web.Event, w http.ResponseWriter, r *http.Request, status int, payment *payer.Payment) error {
 	rendered, err := a.pages.Payment(acceptLanguage(r), payment)
 	if err != nil {
 		return err
@@ -96,21 +97,21 @@ func (a *publicAPI) respondPayment(w http.ResponseWriter, r *http.Request, statu
 }
 
 // qrCode serves the QR code of a session by itself. One that has ended has none, so that nobody pays it: the answer is its page.
-func (a *publicAPI) qrCode(w http.ResponseWriter, r *http.Request) error {
+func (a *publicAPI) qrCode(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	width := payer.DefaultCodeWidth
 	if size := r.URL.Query().Get("size"); size != "" {
 		var err error
 		width, err = strconv.Atoi(size)
 		if err != nil || width < payer.MinCodeWidth || width > payer.MaxCodeWidth {
-			return requestError("size must be an integer from " + strconv.Itoa(payer.MinCodeWidth) + " to " + strconv.Itoa(payer.MaxCodeWidth))
+			return web.RequestError("size must be an integer from " + strconv.Itoa(payer.MinCodeWidth) + " to " + strconv.Itoa(payer.MaxCodeWidth))
 		}
 	}
-	payment, err := a.payment(w, r)
+	payment, err := a.payment(e, w, r)
 	if err != nil {
 		return err
 	}
 	if payment.Status != session.Pending {
-		return a.respondPayment(w, r, http.StatusGone, payment)
+		return a.respondPayment(e, w, r, http.StatusGone, payment)
 	}
 	code, err := payer.NewCode(payment.QRText)
 	if err != nil {
@@ -121,8 +122,8 @@ func (a *publicAPI) qrCode(w http.ResponseWriter, r *http.Request) error {
 }
 
 // payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
-func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Payment, error) {
-	id, err := publicID(w, r)
+func (a *publicAPI) payment(e *web.Event, w http.ResponseWriter, r *http.Request) (*payer.Payment, error) {
+	id, err := publicID(e, r)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Paym
 	if err != nil {
 		return nil, err
 	}
-	read, err := a.readPublic(w, r, clientaddr.LimitKey(address), id)
+	read, err := a.readPublic(e, w, r, clientaddr.LimitKey(address), id)
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +150,10 @@ func (a *publicAPI) payment(w http.ResponseWriter, r *http.Request) (*payer.Paym
 }
 
 // pageAsset serves the stylesheet and the script of pages.
-func (a *publicAPI) pageAsset(w http.ResponseWriter, r *http.Request) error {
+func (a *publicAPI) pageAsset(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	asset, current, found := a.pages.Asset(r.PathValue("version"), r.PathValue("file"), r.URL.Query().Get("accent"))
 	if !found {
-		return errNoRoute
+		return web.ErrNoRoute
 	}
 	header := w.Header()
 	if current {
@@ -171,10 +172,10 @@ func (a *publicAPI) pageAsset(w http.ResponseWriter, r *http.Request) error {
 
 // widget serves the script that shops include in pages of other origins. Browsers keep it for five minutes, so that a fix reaches
 // every shop soon.
-func (a *publicAPI) widget(w http.ResponseWriter, r *http.Request) error {
+func (a *publicAPI) widget(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	asset := a.pages.Widget()
 	header := w.Header()
-	header["Access-Control-Allow-Origin"] = anyOrigin
+	header.Set("Access-Control-Allow-Origin", "*")
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // for pages with Cross-Origin-Embedder-Policy
 	header.Set("Cache-Control", "public, max-age=300")
 	header.Set("Vary", "Accept-Encoding")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
@@ -28,28 +29,28 @@ type publicSession struct {
 }
 
 func publicView(read *store.PublicSession) publicSession {
-	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status, Livemode: livemodeOf(read.TestMode)}
+	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status, Livemode: web.Livemode(read.TestMode)}
 }
 
 // publicID returns the session that somebody without a key asks for.
-func publicID(w http.ResponseWriter, r *http.Request) (session.ID, error) {
+func publicID(e *web.Event, r *http.Request) (session.ID, error) {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return session.ID{}, err
 	}
 	if id.TestMode() {
-		countAsTest(w)
+		e.TestMode = true
 	}
 	return id, nil
 }
 
 // publicSession needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
-func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error {
-	id, err := publicID(w, r)
+func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+	id, err := publicID(e, r)
 	if err != nil {
 		return err
 	}
-	wait, err := waitOf(r)
+	wait, err := parseWait(r)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 			}
 		}()
 	}
-	read, err := a.readPublic(w, r, subject, id)
+	read, err := a.readPublic(e, w, r, subject, id)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
 		return nil
 	case !stream && watch != nil && read.Status == session.Pending:
-		if read, err = a.awaitEnd(w, r, watch, &read, wait); err != nil {
+		if read, err = a.awaitEnd(e, w, r, watch, &read, wait); err != nil {
 			return err
 		}
 	}
@@ -91,20 +92,20 @@ func (a *publicAPI) publicSession(w http.ResponseWriter, r *http.Request) error 
 		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
 	}
 	if !stream {
-		return respond(w, http.StatusOK, publicView(&read))
+		return web.Respond(w, http.StatusOK, publicView(&read))
 	}
 	watched := watch
 	watch = nil // the stream stops it
-	return a.streamStatus(w, watched, &read, expires)
+	return a.streamStatus(e, w, watched, &read, expires)
 }
 
 // readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but
 // only for the sessions of one bucket, because a script has one. The tighter one is in the headers.
-func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject string, id session.ID) (store.PublicSession, error) {
+func (a *publicAPI) readPublic(e *web.Event, w http.ResponseWriter, r *http.Request, subject string, id session.ID) (store.PublicSession, error) {
 	caller := session.Account(subject, id.TestMode())
 	quota, allowed := a.publicReads.Allow(caller)
 	if !allowed {
-		a.setQuotaHeaders(w, addressQuota, quota, store.ErrRateLimited)
+		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
 		return store.PublicSession{}, store.ErrRateLimited
 	}
 	inBucket, read, err := a.readInTurn(r, subject, id)
@@ -115,7 +116,7 @@ func (a *publicAPI) readPublic(w http.ResponseWriter, r *http.Request, subject s
 	if !admitted || inBucket.Remaining < quota.Remaining {
 		quota = inBucket
 	}
-	a.setQuotaHeaders(w, addressQuota, quota, err)
+	e.SetQuota(w.Header(), web.AddressLimit, quota, err)
 	return read, err
 }
 
@@ -130,7 +131,7 @@ func (a *publicAPI) readInTurn(r *http.Request, subject string, id session.ID) (
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.
-func (a *publicAPI) streamStatus(w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+func (a *publicAPI) streamStatus(e *web.Event, w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
 	w.Header().Set("Content-Type", eventStreamContent)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
 	if watch == nil {
@@ -149,8 +150,8 @@ func secondsUntil(end time.Time) string {
 
 const maxWait = 25 * time.Second // less than most proxies wait for an answer
 
-// waitOf returns the query parameter wait; 0: answer at once.
-func waitOf(r *http.Request) (time.Duration, error) {
+// parseWait returns the query parameter wait; 0: answer at once.
+func parseWait(r *http.Request) (time.Duration, error) {
 	if r.URL.RawQuery == "" {
 		return 0, nil
 	}
@@ -161,7 +162,7 @@ func waitOf(r *http.Request) (time.Duration, error) {
 	seconds, err := strconv.ParseUint(values[0], 10, 8)
 	wait := time.Duration(seconds) * time.Second
 	if err != nil || len(values) > 1 || wait > maxWait {
-		return 0, requestError("wait must be a whole number of seconds from 0 to 25")
+		return 0, web.RequestError("wait must be a whole number of seconds from 0 to 25")
 	}
 	return wait, nil
 }
@@ -186,7 +187,7 @@ func wantsStream(header http.Header) bool {
 
 // awaitEnd returns the session when it has ended, or as it was read when the wait or this replica ends before.
 func (a *publicAPI) awaitEnd(
-	w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
+	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
 ) (ended store.PublicSession, err error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
@@ -198,7 +199,7 @@ func (a *publicAPI) awaitEnd(
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	draining, ended := a.streams.drained, *read
-	a.hold(w, func() {
+	e.Hold(func() {
 		for waiting := true; waiting; {
 			waiting = false
 			select {

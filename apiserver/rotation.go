@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -36,10 +40,19 @@ var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 
 // rotator issues new keys, for both listeners.
 type rotator struct {
-	base
+	keys    publishedKeys
+	store   *store.Store
+	log     *slog.Logger
+	rotated *prometheus.CounterVec // by cause
+}
 
-	keys  publishedKeys
-	store *store.Store
+func newRotator(keys publishedKeys, sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) rotator {
+	rotated := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_key_rotations_total",
+		Help: "API keys issued, by cause of the rotation.",
+	}, []string{"cause"})
+	rotated.WithLabelValues(string(v1alpha1.RotationAPI)) // start at 0, so that rate() sees the first one
+	return rotator{keys: keys, store: sessions, log: log, rotated: rotated}
 }
 
 // rotation is how to replace a key.
@@ -78,7 +91,7 @@ func (r rotator) rotate(ctx context.Context, keyID string, wanted rotation) (api
 	if swapErr != nil {
 		return apikey.Key{}, published.KeyRecord{}, swapErr
 	}
-	r.metrics.rotations.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
+	r.rotated.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
 	r.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return key, record, nil
 }
@@ -107,7 +120,7 @@ func (e generationError) Body() any {
 
 // rotateKey replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
 // key's holder, so it may also rotate a disabled or expired key.
-func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) error {
+func (r *internalAPI) rotateKey(e *web.Event, w http.ResponseWriter, request *http.Request) error {
 	keyID := request.PathValue("keyID")
 	if !published.ValidID(keyID) {
 		return errNoKey
@@ -119,7 +132,7 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	wanted.deadline = time.Now().Add(rotationTimeout)
 	var key apikey.Key
 	var record published.KeyRecord
-	if err = r.limitRotation(w, request, keyID, &wanted); err == nil {
+	if err = r.limitRotation(e, w, request, keyID, &wanted); err == nil {
 		if key, record, err = r.rotator.rotate(request.Context(), keyID, wanted); errors.Is(err, errKubernetes) {
 			err = fmt.Errorf("%w: %w", errRotationUnknown, err)
 		}
@@ -132,15 +145,15 @@ func (r *internalAPI) rotateKey(w http.ResponseWriter, request *http.Request) er
 	}
 	issued := contract.Issued{KeyID: record.KeyID, Generation: record.Generation, FullKey: key.Reveal(), Prefix: key.Prefix()}
 	if len(record.Previous) > 0 {
-		issued.PreviousValidUntil = new(unixMilli(record.Previous[0].ValidUntil))
+		issued.PreviousValidUntil = new(record.Previous[0].ValidUntil.UnixMilli())
 	}
-	return respond(w, http.StatusOK, issued)
+	return web.Respond(w, http.StatusOK, issued)
 }
 
 // limitRotation counts a rotation that the published record permits. The limit is in the bucket of the merchant, which only that record
 // names: the key may be newer than this replica's directory. What the record does not permit is not counted there, only its reads are. Redis
 // says the time of the rotation.
-func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request, keyID string, wanted *rotation) error {
+func (r *internalAPI) limitRotation(e *web.Event, w http.ResponseWriter, request *http.Request, keyID string, wanted *rotation) error {
 	ctx, cancel := context.WithDeadline(request.Context(), wanted.deadline)
 	defer cancel()
 	record, err := r.records.read(ctx, keyID)
@@ -159,7 +172,7 @@ func (r *internalAPI) limitRotation(w http.ResponseWriter, request *http.Request
 		return refusal
 	}
 	admitted, err := r.store.LimitIssue(request.Context(), newKeyRef(record), rotationLimit)
-	r.setQuotaHeaders(w, rotationQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)
 	if err == nil {
 		r.records.refund(keyID)
 	}
@@ -233,19 +246,19 @@ const (
 
 // readRotation reads the body of a rotation. No field has a default: an overlap of 0 stops every till.
 func readRotation(w http.ResponseWriter, request *http.Request) (rotation, error) {
-	fields, err := readObject(w, request)
+	fields, err := web.ReadObject(w, request)
 	if err != nil {
 		return rotation{}, err
 	}
-	expected := fields.requiredInteger("expectedGeneration", generationRule)
-	overlap := fields.requiredInteger("overlapSeconds", overlapRule)
-	actor := fields.text("actor", actorRule)
+	expected := fields.RequiredInteger("expectedGeneration", generationRule)
+	overlap := fields.RequiredInteger("overlapSeconds", overlapRule)
+	actor := fields.Text("actor", actorRule)
 	source := published.Source{
-		Namespace: fields.text("namespace", namespaceRule),
-		Name:      fields.text("name", nameRule),
-		UID:       types.UID(fields.text("uid", uidRule)),
+		Namespace: fields.Text("namespace", namespaceRule),
+		Name:      fields.Text("name", nameRule),
+		UID:       types.UID(fields.Text("uid", uidRule)),
 	}
-	switch err := fields.finish(w.Header(), false); {
+	switch err := fields.Finish(w.Header(), false); {
 	case err != nil:
 		return rotation{}, err
 	case expected < 1:

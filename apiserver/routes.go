@@ -2,16 +2,15 @@ package apiserver
 
 import (
 	_ "embed" // the document is a file that people read, too
-	"errors"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -20,8 +19,6 @@ import (
 
 // publicAPI has the handlers of the public listener.
 type publicAPI struct {
-	base
-
 	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
@@ -35,14 +32,15 @@ type publicAPI struct {
 	refusedKeys *refusedKeyLog // nil: refused keys are not logged
 	blocked     *blockedAddresses
 	pages       *payerPages
+	unstored    *prometheus.CounterVec // see newUnstored
+	reasons     *prometheus.CounterVec // see newReasons
 	qrScheme    string
 	now         func() time.Time
 }
 
-// publicHandler serves the routes of the public listener. HEAD is handled by GET, and OPTIONS of any /api/v1/ path is a CORS
-// preflight.
-func (a *publicAPI) publicHandler() http.Handler {
-	routes := a.mux(map[string]methods{
+// publicRoutes are those of the public listener.
+func (a *publicAPI) publicRoutes() web.Routes {
+	return web.Routes{
 		"/api/v1/sessions":                  {http.MethodPost: a.withKey(a.createSession)},
 		"/api/v1/sessions/{id}":             {http.MethodGet: a.withKey(a.getSession)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: a.withKey(a.cancelSession)},
@@ -55,8 +53,7 @@ func (a *publicAPI) publicHandler() http.Handler {
 		"/pay/static/{version}/{file}":      {http.MethodGet: a.pageAsset},
 		payer.WidgetPath:                    {http.MethodGet: a.widget},
 		"/openapi.yaml":                     {http.MethodGet: openAPI},
-	})
-	return a.observe(cors(a.canonical(routes)))
+	}
 }
 
 // The paths of the internal listener. Each is also the path of a SubjectAccessReview, literally and for every session or key. With
@@ -66,70 +63,19 @@ const (
 	rotationPath   = contract.Path
 )
 
-// internalHandler serves the routes of the internal listener, for rails and for those who issue keys.
-func (r *internalAPI) internalHandler() http.Handler {
-	return r.observe(r.canonical(r.mux(map[string]methods{
+// internalRoutes are those of the internal listener, for rails and for those who issue keys.
+func (r *internalAPI) internalRoutes() web.Routes {
+	return web.Routes{
 		settlementPath: {http.MethodPost: r.withToken(settlementPath, r.settle)},
 		rotationPath:   {http.MethodPost: r.confidentially(r.withToken(rotationPath, r.rotateKey))},
-	})))
-}
-
-var errNoRoute = errors.New("path not found")
-
-// methodError is a method that the path does not have. It says which ones it has.
-type methodError struct{ methods []string }
-
-func (e methodError) Error() string {
-	return "method not allowed; use " + strings.Join(e.methods, " or ")
-}
-
-// handler responds to a request, or returns an error for respondError.
-type handler func(w http.ResponseWriter, r *http.Request) error
-
-// methods are the handlers of one path.
-type methods map[string]handler
-
-// mux routes by path and method. Unlike the mux of net/http, it responds to other requests with a JSON error.
-func (b base) mux(routes map[string]methods) *http.ServeMux {
-	mux := http.NewServeMux()
-	for pattern, handlers := range routes {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			serve, known := handlers[r.Method]
-			if r.Method == http.MethodHead {
-				serve, known = handlers[http.MethodGet]
-			}
-			if !known {
-				w.Header().Set("Allow", handlers.allow(pattern))
-				b.respondError(w, r, methodError{slices.Sorted(maps.Keys(handlers))})
-				return
-			}
-			if err := serve(w, r); err != nil {
-				b.respondError(w, r, err)
-			}
-		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { b.respondError(w, r, errNoRoute) })
-	return mux
-}
-
-// allow is the value of Allow (RFC 9110).
-func (m methods) allow(pattern string) string {
-	allowed := slices.Collect(maps.Keys(m))
-	if _, ok := m[http.MethodGet]; ok {
-		allowed = append(allowed, http.MethodHead)
-	}
-	if strings.HasPrefix(pattern, "/api/v1/") {
-		allowed = append(allowed, http.MethodOptions)
-	}
-	slices.Sort(allowed)
-	return strings.Join(allowed, ", ")
 }
 
 //go:embed openapi.yaml
 var openAPIDocument []byte
 
 // openAPI serves the OpenAPI document.
-func openAPI(w http.ResponseWriter, _ *http.Request) error {
+func openAPI(_ *web.Event, w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(openAPIDocument)
 	return nil

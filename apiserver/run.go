@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -126,17 +127,14 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("pages of payers: %w", err)
 	}
-	shared := base{
-		log:       r.options.Log,
-		metrics:   newMetrics(r.Registry),
-		draining:  r.IsDraining,
-		tracer:    r.Tracer,
-		accessLog: r.options.AccessLog,
-		trusted:   func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) },
-	}
-	issuer := rotator{base: shared, keys: r.keys, store: r.store}
+	options, metrics := web.Options{
+		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: answer,
+	}, web.NewMetrics(r.Registry)
+	unstored, reasons := newUnstored(r.Registry), newReasons(r.Registry)
+	issuer := newRotator(r.keys, r.store, r.options.Log, r.Registry)
 	publicSide := &publicAPI{
-		base:        shared,
+		unstored:    unstored,
+		reasons:     reasons,
 		directory:   r.directory,
 		store:       r.store,
 		rotator:     issuer,
@@ -155,10 +153,11 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 	if r.options.LogRefusedKeys {
 		publicSide.refusedKeys = newRefusedKeyLog(r.options.Log, r.options.Now)
 	}
-	shared.trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
 	internalSide := &internalAPI{
-		base: shared,
-		guardOf: func(path string) *authz.Guard {
+		log:      r.options.Log,
+		unstored: unstored,
+		reasons:  reasons,
+		newGuard: func(path string) *authz.Guard {
 			return authz.New(authz.Options{
 				TokenReviews:         r.reviews.AuthenticationV1().TokenReviews(),
 				SubjectAccessReviews: r.reviews.AuthorizationV1().SubjectAccessReviews(),
@@ -177,5 +176,10 @@ func (r *replica) handlers() (public, internal http.Handler, err error) {
 		settlements:  newSettlements(r.Registry),
 		confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
 	}
-	return publicSide.publicHandler(), internalSide.internalHandler(), nil
+	options.Trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
+	options.Finished = internalSide.finished
+	internal = web.New(options, metrics, internalSide.internalRoutes())
+	options.Trusted = func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) }
+	options.Finished, options.CrossOrigin = publicSide.finished, "/api/v1/"
+	return web.New(options, metrics, publicSide.publicRoutes()), internal, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -29,10 +30,10 @@ type createdSession struct {
 	Livemode   *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
 	request, err := readNewSession(w, r, from.TestMode)
 	if err != nil {
-		return a.admitInvalid(w, r, from, err)
+		return a.admitInvalid(e, w, r, from, err)
 	}
 	request.MerchantName = from.Merchant.DisplayName
 	request.Currency = from.Merchant.Currency
@@ -41,7 +42,7 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
 	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), request)
-	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt):
 		return fmt.Errorf("%w: %w", errChargeUnknown, err)
@@ -55,13 +56,13 @@ func (a *publicAPI) createSession(w http.ResponseWriter, r *http.Request, from c
 		w.Header().Set("Idempotency-Mismatch", "true")
 	}
 	w.Header()["Link"] = []string{a.pages.link(created.Session.ID)}
-	return respond(w, http.StatusCreated, createdSession{
+	return web.Respond(w, http.StatusCreated, createdSession{
 		SessionID:  created.Session.ID.String(),
 		Status:     created.Session.Status,
-		ExpiresAt:  unixMilli(created.Session.ExpiresAt),
+		ExpiresAt:  created.Session.ExpiresAt.UnixMilli(),
 		QRPayload:  a.qrPayload(created.Session.ID),
 		Idempotent: created.Replayed,
-		Livemode:   livemodeOf(created.Session.ID.TestMode()),
+		Livemode:   web.Livemode(created.Session.ID.TestMode()),
 	})
 }
 
@@ -86,28 +87,28 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 	case 1:
 		key, err := session.ParseIdempotencyKey(lines[0])
 		if err != nil {
-			return session.IdempotencyKey{}, requestError("Idempotency-Key " + err.Error())
+			return session.IdempotencyKey{}, web.RequestError("Idempotency-Key " + err.Error())
 		}
 		return key, nil
 	default:
-		return session.IdempotencyKey{}, requestError("Idempotency-Key must be sent at most once")
+		return session.IdempotencyKey{}, web.RequestError("Idempotency-Key must be sent at most once")
 	}
 }
 
 // readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service; strict: it refuses them.
 func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (session.Charge, error) {
-	fields, err := readObject(w, r)
+	fields, err := web.ReadObject(w, r)
 	if err != nil {
 		return session.Charge{}, err
 	}
 	charge := session.Charge{
-		AmountCents:   fields.requiredInteger("amountCents", session.AmountRule),
-		TaxCents:      fields.cents("taxCents", session.TaxRule),
-		TipCents:      fields.cents("tipCents", session.TipRule),
-		OrderRef:      fields.text("orderRef", session.OrderRefRule),
-		CustomerEmail: fields.text("customerEmail", session.CustomerEmailRule),
+		AmountCents:   fields.RequiredInteger("amountCents", session.AmountRule),
+		TaxCents:      fields.Cents("taxCents", session.TaxRule),
+		TipCents:      fields.Cents("tipCents", session.TipRule),
+		OrderRef:      fields.Text("orderRef", session.OrderRefRule),
+		CustomerEmail: fields.Text("customerEmail", session.CustomerEmailRule),
 	}
-	if err := fields.finish(w.Header(), strict); err != nil {
+	if err := fields.Finish(w.Header(), strict); err != nil {
 		return session.Charge{}, err
 	}
 	return charge, charge.Validate()
@@ -130,17 +131,17 @@ type merchantSession struct {
 	Livemode    *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) getSession(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) getSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, err)
+		return a.admitInvalid(e, w, r, from, err)
 	}
 	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
-	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	return respond(w, http.StatusOK, a.merchantView(read))
+	return web.Respond(w, http.StatusOK, a.merchantView(read))
 }
 
 func (a *publicAPI) merchantView(read session.Session) merchantSession {
@@ -151,14 +152,14 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 		OrderRef:    read.Charge.OrderRef,
 		TaxCents:    read.Charge.TaxCents,
 		TipCents:    read.Charge.TipCents,
-		CreatedAt:   unixMilli(read.CreatedAt),
-		ExpiresAt:   unixMilli(read.ExpiresAt),
+		CreatedAt:   read.CreatedAt.UnixMilli(),
+		ExpiresAt:   read.ExpiresAt.UnixMilli(),
 		PaymentRef:  read.PaymentRef,
 		QRPayload:   a.qrPayload(read.ID),
-		Livemode:    livemodeOf(read.ID.TestMode()),
+		Livemode:    web.Livemode(read.ID.TestMode()),
 	}
 	if read.Status.Final() {
-		view.EndedAt = unixMilli(read.EndedAt)
+		view.EndedAt = read.EndedAt.UnixMilli()
 	}
 	if read.Status == session.Failed {
 		view.Reason = read.Reason
@@ -168,20 +169,20 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 
 // cancelSession ends a pending session. A repeated cancel succeeds again, so that a client can retry after a lost response.
 // The body is ignored.
-func (a *publicAPI) cancelSession(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) cancelSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, err)
+		return a.admitInvalid(e, w, r, from, err)
 	}
 	admitted, cancelled, err := a.store.Cancel(r.Context(), from.admission(), id)
-	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, store.ErrSessionEnded):
 		return endedError{cancelled.Status}
 	case err != nil:
 		return err
 	}
-	return respond(w, http.StatusOK, a.merchantView(cancelled))
+	return web.Respond(w, http.StatusOK, a.merchantView(cancelled))
 }
 
 // qrPayload is the text of the payer's QR code.

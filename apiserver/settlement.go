@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
-	"regexp"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -25,36 +25,44 @@ var (
 
 // internalAPI has the handlers of the internal listener.
 type internalAPI struct {
-	base
-
-	// guardOf returns the guard of a path.
-	guardOf     func(path string) *authz.Guard
+	log *slog.Logger
+	// newGuard returns a guard of a path.
+	newGuard    func(path string) *authz.Guard
 	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
 	records     *recordReads
 	settlements *prometheus.CounterVec
+	unstored    *prometheus.CounterVec
+	reasons     *prometheus.CounterVec
 	// confidential is true if nobody on the network can read a response.
 	confidential bool
 }
 
 // withToken authenticates and authorizes the caller for the path before next.
-func (r *internalAPI) withToken(path string, next handler) handler {
-	guard := r.guardOf(path)
-	return func(w http.ResponseWriter, request *http.Request) error {
+func (r *internalAPI) withToken(path string, next web.Handler) web.Handler {
+	guard := r.newGuard(path)
+	return func(e *web.Event, w http.ResponseWriter, request *http.Request) error {
 		if err := guard.Check(request.Context(), request.RemoteAddr, bearerToken(request.Header)); err != nil {
 			return err
 		}
-		return next(w, request)
+		return next(e, w, request)
+	}
+}
+
+// finished counts refused callers.
+func (r *internalAPI) finished(e *web.Event) {
+	if reason := unauthorizedReason(e.Err); reason != "" {
+		r.reasons.WithLabelValues(reason).Inc()
 	}
 }
 
 // confidentially refuses requests whose response could be read on the network.
-func (r *internalAPI) confidentially(next handler) handler {
+func (r *internalAPI) confidentially(next web.Handler) web.Handler {
 	if r.confidential {
 		return next
 	}
-	return func(http.ResponseWriter, *http.Request) error { return errPlainHTTP }
+	return func(*web.Event, http.ResponseWriter, *http.Request) error { return errPlainHTTP }
 }
 
 // settlementResult is the response of POST /internal/v1/sessions/{id}/settlement.
@@ -70,7 +78,7 @@ type settlementResult struct {
 const refundRequired = "REFUND_REQUIRED"
 
 // settle records the report of a payment.
-func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error {
+func (r *internalAPI) settle(e *web.Event, w http.ResponseWriter, request *http.Request) error {
 	id, err := session.ParseID(request.PathValue("id"))
 	if err != nil {
 		return err
@@ -95,66 +103,44 @@ func (r *internalAPI) settle(w http.ResponseWriter, request *http.Request) error
 	case err != nil:
 		return err
 	}
-	return respond(w, http.StatusOK, settlementResultOf(settlement))
+	return web.Respond(w, http.StatusOK, newSettlementResult(settlement))
 }
 
-func settlementResultOf(settlement store.Settlement) settlementResult {
+func newSettlementResult(settlement store.Settlement) settlementResult {
 	settled := settlement.Session
 	result := settlementResult{SessionID: settled.ID.String(), Status: settled.Status, Applied: settlement.Applied}
 	if settlement.RefundRequired {
 		result.Action = refundRequired
 	}
 	if settled.Status.Final() {
-		result.EndedAt = unixMilli(settled.EndedAt)
+		result.EndedAt = settled.EndedAt.UnixMilli()
 	}
 	return result
 }
 
 // readPayment reads the body of a report.
 func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error) {
-	fields, err := readObject(w, r)
+	fields, err := web.ReadObject(w, r)
 	if err != nil {
 		return session.Payment{}, err
 	}
-	payment := paymentOf(fields)
-	if err := fields.finish(w.Header(), false); err != nil {
+	payment := decodePayment(fields)
+	if err := fields.Finish(w.Header(), false); err != nil {
 		return session.Payment{}, err
 	}
 	return payment, payment.Validate()
 }
 
-// paymentOf decodes the fields of a report. One that is missing is the zero value, which Validate refuses.
-func paymentOf(fields *object) session.Payment {
-	amount, _ := fields.integer("amountCents", session.AmountRule)
+// decodePayment decodes the fields of a report. One that is missing is the zero value, which Validate refuses.
+func decodePayment(fields *web.Object) session.Payment {
+	amount, _ := fields.Integer("amountCents", session.AmountRule)
 	return session.Payment{
-		Ref:         fields.text("paymentRef", session.PaymentRefRule),
-		Outcome:     session.Status(fields.text("outcome", session.OutcomeRule)),
+		Ref:         fields.Text("paymentRef", session.PaymentRefRule),
+		Outcome:     session.Status(fields.Text("outcome", session.OutcomeRule)),
 		AmountCents: amount,
-		PaidAt:      fields.timestamp("paidAt", session.PaidAtRule),
-		Reason:      fields.text("reason", session.ReasonRule),
+		PaidAt:      fields.Timestamp("paidAt", session.PaidAtRule),
+		Reason:      fields.Text("reason", session.ReasonRule),
 	}
-}
-
-// rfc3339Form refuses what time.Parse accepts: a comma, an hour of one digit, an offset of a day.
-var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
-
-// timestamp reads a time: Unix milliseconds, as in the rest of the API, or an RFC 3339 string, as payment networks write it.
-// It is rounded down to milliseconds. Zero: absent.
-func (o *object) timestamp(name, rule string) time.Time {
-	literal, given := o.given(name)
-	if !given {
-		return time.Time{}
-	}
-	var at time.Time
-	if milliseconds, err := session.ParseCents(literal); err == nil { // an integer in any notation
-		at = time.UnixMilli(milliseconds)
-	} else if text := o.text(name, rule); rfc3339Form.MatchString(text) {
-		at, _ = time.Parse(time.RFC3339, text)
-	}
-	if at.IsZero() { // not a time, or the year 1
-		o.fail(name, rule)
-	}
-	return at.UTC().Truncate(time.Millisecond)
 }
 
 // The results of a report, as metric labels.
@@ -186,6 +172,24 @@ func newSettlements(registerer prometheus.Registerer) *prometheus.CounterVec {
 	return settlements
 }
 
+// The modes of sessions, as metric labels.
+const (
+	modeLive = "live"
+	modeTest = "test"
+)
+
+// newUnstored counts refused payments of which a session keeps no more.
+func newUnstored(registerer prometheus.Registerer) *prometheus.CounterVec {
+	unstored := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_refused_payments_unstored_total",
+		Help: "Reports of refused payments that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
+	}, []string{"mode"})
+	for _, mode := range []string{modeLive, modeTest} {
+		unstored.WithLabelValues(mode)
+	}
+	return unstored
+}
+
 // count counts a report. A repeated report counts as such, and not as another refund.
 func (r *internalAPI) count(payment session.Payment, settlement store.Settlement, err error) {
 	result := settlementNotApplied
@@ -209,6 +213,6 @@ func (r *internalAPI) count(payment session.Payment, settlement store.Settlement
 	}
 	r.settlements.WithLabelValues(string(payment.Outcome), result).Inc()
 	if settlement.Unstored {
-		r.metrics.unstored.WithLabelValues(modeLive).Inc()
+		r.unstored.WithLabelValues(modeLive).Inc()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -28,15 +29,15 @@ func TestSettlementOfADisconnectedRail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	around := base{log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	index := directory.New(directory.Options{Log: around.log, Registerer: prometheus.NewRegistry(), KeyHandler: noKeyHandler{}, Now: time.Now})
-	r := &internalAPI{base: around, directory: index, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
+	log := slog.New(slog.DiscardHandler)
+	index := directory.New(directory.Options{Log: log, Registerer: prometheus.NewRegistry(), KeyHandler: noKeyHandler{}, Now: time.Now})
+	r := &internalAPI{log: log, directory: index, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1}`))
 	request.SetPathValue("id", created.Session.ID.String())
-	if err := r.settle(httptest.NewRecorder(), request); err != nil {
+	if err := r.settle(&web.Event{}, httptest.NewRecorder(), request); err != nil {
 		t.Errorf("settle: %v", err)
 	}
 	_, settled, err := sessions.Session(t.Context(), merchant, created.Session.ID)

@@ -6,40 +6,33 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 var errTestKeysOnly = errors.New("only test keys have this path")
 
-// livemodeOf is the field livemode of answers about a session: false in test mode, absent for live sessions.
-func livemodeOf(testMode bool) *bool {
-	if testMode {
-		return new(bool)
-	}
-	return nil
-}
-
 // settleTestSession plays the rail of a test session, for its merchant. It reads the session first, which decides about the key and
 // whose session it is: nobody is in a hurry here.
-func (a *publicAPI) settleTestSession(w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) settleTestSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
 	if !from.TestMode {
-		return a.admitInvalid(w, r, from, errTestKeysOnly)
+		return a.admitInvalid(e, w, r, from, errTestKeysOnly)
 	}
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(w, r, from, err)
+		return a.admitInvalid(e, w, r, from, err)
 	}
 	payment, err := readTestPayment(w, r)
 	if err != nil {
-		return a.admitInvalid(w, r, from, err)
+		return a.admitInvalid(e, w, r, from, err)
 	}
 	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
-	a.setQuotaHeaders(w, merchantQuota, admitted.Quota, err)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	settlement, err := a.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.of(read))
+	settlement, err := a.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.complete(read))
 	switch {
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
 		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
@@ -47,16 +40,16 @@ func (a *publicAPI) settleTestSession(w http.ResponseWriter, r *http.Request, fr
 		return err
 	}
 	if settlement.Unstored {
-		a.metrics.unstored.WithLabelValues(modeTest).Inc()
+		a.unstored.WithLabelValues(modeTest).Inc()
 	}
-	return respond(w, http.StatusOK, settlementResultOf(settlement))
+	return web.Respond(w, http.StatusOK, newSettlementResult(settlement))
 }
 
 // testPayment is a report as a rail's, of which amount and reference may be missing.
 type testPayment session.Payment
 
-// of returns the payment of a session: by default of the session's amount, and with a reference derived from outcome and amount.
-func (p testPayment) of(read session.Session) session.Payment {
+// complete returns the payment of a session: by default of the session's amount, and with a reference derived from outcome and amount.
+func (p testPayment) complete(read session.Session) session.Payment {
 	payment := session.Payment(p)
 	if payment.AmountCents == 0 {
 		payment.AmountCents = read.Charge.AmountCents
@@ -69,25 +62,25 @@ func (p testPayment) of(read session.Session) session.Payment {
 
 // readTestPayment reads the body of a played report: as a rail's, but every field may be missing, and the body too.
 func readTestPayment(w http.ResponseWriter, r *http.Request) (testPayment, error) {
-	fields := &object{}
+	fields := &web.Object{}
 	if r.ContentLength != 0 {
 		var err error
-		if fields, err = readObject(w, r); err != nil {
+		if fields, err = web.ReadObject(w, r); err != nil {
 			return testPayment{}, err
 		}
 	}
-	payment := paymentOf(fields)
-	if _, given := fields.given("outcome"); !given {
+	payment := decodePayment(fields)
+	if _, given := fields.Given("outcome"); !given {
 		payment.Outcome = session.Completed
 	}
 	whole := payment
-	if _, given := fields.given("amountCents"); !given {
+	if _, given := fields.Given("amountCents"); !given {
 		whole.AmountCents = 1
 	}
-	if _, given := fields.given("paymentRef"); !given {
+	if _, given := fields.Given("paymentRef"); !given {
 		whole.Ref = "default"
 	}
-	if err := fields.finish(w.Header(), true); err != nil {
+	if err := fields.Finish(w.Header(), true); err != nil {
 		return testPayment{}, err
 	}
 	return testPayment(payment), whole.Validate()

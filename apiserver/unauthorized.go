@@ -7,6 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -27,32 +31,38 @@ const (
 	reasonInternalToken     = "internal_token" // of the internal listener; the others are about API keys
 )
 
-func unauthorizedReasons() []string {
-	return []string{
+// newReasons counts requests with response 401.
+func newReasons(registerer prometheus.Registerer) *prometheus.CounterVec {
+	reasons := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_http_unauthorized_total",
+		Help: "Requests with response 401, by reason. Clients do not see the reason.",
+	}, []string{"reason"})
+	for _, reason := range []string{
 		reasonMissing, reasonMalformed, reasonUnknown, reasonRotated, reasonExpired, reasonDisabled,
 		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonWrongMode, reasonInternalToken,
+	} {
+		reasons.WithLabelValues(reason) // start at 0, so that rate() sees the first one
 	}
+	return reasons
 }
 
 // unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
 type unauthorizedError struct{ reason string }
 
-func isUnauthorized(err error) bool {
-	_, ok := errors.AsType[unauthorizedError](err)
-	return ok
-}
-
 func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
 
-// reasonOf returns the reason of a 401.
-func reasonOf(err error) string {
+// unauthorizedReason returns why an error has the response 401; empty: it has another one.
+func unauthorizedReason(err error) string {
 	if refused, ok := errors.AsType[unauthorizedError](err); ok {
 		return refused.reason
 	}
-	if errors.Is(err, authz.ErrUnauthenticated) {
+	switch {
+	case errors.Is(err, store.ErrKeyRejected):
+		return reasonRotated
+	case errors.Is(err, authz.ErrUnauthenticated):
 		return reasonInternalToken
 	}
-	return reasonRotated // store.ErrKeyRejected
+	return ""
 }
 
 const (
@@ -81,13 +91,10 @@ func newRefusedKeyLog(log *slog.Logger, now func() time.Time) *refusedKeyLog {
 	return &refusedKeyLog{log: log, now: now, logged: map[refusedKey]struct{}{}}
 }
 
-// refused logs a refused key. The key id is empty if the presented string has none.
-func (l *refusedKeyLog) refused(err error, keyID string, address netip.Addr) {
-	if l == nil || (!errors.Is(err, store.ErrKeyRejected) && !isUnauthorized(err)) {
-		return
-	}
-	if l.first(refusedKey{keyID, address}) {
-		l.log.Info("refused API key", "reason", reasonOf(err), "keyID", keyID, "clientAddress", address.String())
+// add logs the refused key of a request.
+func (l *refusedKeyLog) add(e *web.Event, reason string) {
+	if l != nil && l.first(refusedKey{e.KeyID, e.ClientAddress}) {
+		l.log.Info("refused API key", "reason", reason, "keyID", e.KeyID, "clientAddress", e.ClientAddress.String())
 	}
 }
 

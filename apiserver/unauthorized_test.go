@@ -1,12 +1,15 @@
 package apiserver
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
@@ -19,18 +22,20 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 	lines := func() int { return strings.Count(buffer.String(), "refused API key") }
 	home, foreign := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 
+	add := func(keyID string, address netip.Addr) {
+		l.add(&web.Event{KeyID: keyID, ClientAddress: address}, reasonRotated)
+	}
+
 	for range 100 {
-		l.refused(store.ErrKeyRejected, "key", home)
-		l.refused(unauthorizedError{reasonExpired}, "key", foreign)
-		l.refused(unauthorizedError{reasonExpired}, "other", home)
-		l.refused(store.ErrNotFound, "found", home) // the key was accepted
-		l.refused(nil, "accepted", home)
+		add("key", home)
+		add("key", foreign)
+		add("other", home)
 	}
 	if lines() != 3 {
 		t.Errorf("%d lines about 3 pairs of key id and address:\n%s", lines(), buffer)
 	}
 	now = now.Add(refusedKeyLogInterval)
-	l.refused(store.ErrKeyRejected, "key", home)
+	add("key", home)
 	if lines() != 4 {
 		t.Errorf("%d lines a second later, want 4", lines())
 	}
@@ -38,11 +43,34 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 	address := home
 	for range 2 * maxLoggedKeys {
 		address = address.Next()
-		l.refused(store.ErrKeyRejected, "key", address)
+		add("key", address)
 	}
 	if len(l.logged) != maxLoggedKeys || lines() != 4+maxLoggedKeys-1 {
 		t.Errorf("%d pairs and %d lines, want at most %d pairs a second", len(l.logged), lines(), maxLoggedKeys)
 	}
 	var none *refusedKeyLog
-	none.refused(store.ErrKeyRejected, "key", home)
+	none.add(&web.Event{KeyID: "key", ClientAddress: home}, reasonRotated)
+}
+
+// Only a refused key has a reason.
+func TestUnauthorizedReason(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"accepted", nil, ""},
+		{"accepted, but no such session", store.ErrNotFound, ""},
+		{"refused by Redis", fmt.Errorf("admit: %w", store.ErrKeyRejected), reasonRotated},
+		{"refused by the directory", unauthorizedError{reasonDisabled}, reasonDisabled},
+		{"expired, and refused by Redis", fmt.Errorf("%w: %w", unauthorizedError{reasonExpired}, store.ErrKeyRejected), reasonExpired},
+		{"a token of the internal listener", authz.ErrUnauthenticated, reasonInternalToken},
+		{"a token without the right", authz.ErrForbidden, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if got := unauthorizedReason(row.err); got != row.want {
+				t.Errorf("%q, want %q", got, row.want)
+			}
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package apiserver
+package web
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -17,39 +18,39 @@ import (
 // maxBodyBytes limits the body of a request.
 const maxBodyBytes = 16 << 10
 
-// requestError says what is wrong with a request. The caller reads it.
-type requestError string
+// RequestError says what is wrong with a request. The caller reads it.
+type RequestError string
 
-func (e requestError) Error() string { return string(e) }
+func (e RequestError) Error() string { return string(e) }
 
-// unknownFieldError is a field that the service does not know, sent with a test key.
-type unknownFieldError struct{ name string }
+// UnknownFieldError is a field that the service does not know, sent with a test key.
+type UnknownFieldError struct{ Name string }
 
-func (e unknownFieldError) Error() string { return "unknown field " + quoted(e.name) }
+func (e UnknownFieldError) Error() string { return "unknown field " + quoted(e.Name) }
 
-const errNotAnObject = requestError("body must be one JSON object")
+const errNotAnObject = RequestError("body must be one JSON object")
 
-// readObject reads a body of exactly one JSON object in UTF-8. encoding/json is too lenient for money: it takes the last of
-// duplicate fields, ignores the case of names and repairs broken text. Here each of these is a requestError.
-func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
+// ReadObject reads a body of exactly one JSON object in UTF-8. encoding/json is too lenient for money: it takes the last of
+// duplicate fields, ignores the case of names and repairs broken text. Here each of these is a RequestError.
+func ReadObject(w http.ResponseWriter, r *http.Request) (*Object, error) {
 	body, err := readBody(w, r)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		w.Header().Set("Connection", "close") // instead of reading the rest
-		return nil, requestError("body is larger than 16 KiB")
+		return nil, RequestError("body is larger than 16 KiB")
 	case err != nil:
-		return nil, requestError("body could not be read")
+		return nil, RequestError("body could not be read")
 	case !utf8.Valid(body):
-		return nil, requestError("body is not valid UTF-8")
+		return nil, RequestError("body is not valid UTF-8")
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, errNotAnObject
 	case !json.Valid(body):
-		return nil, requestError("body is not valid JSON")
+		return nil, RequestError("body is not valid JSON")
 	case hasLoneSurrogate(body):
-		return nil, requestError("body has an unpaired surrogate escape")
+		return nil, RequestError("body has an unpaired surrogate escape")
 	}
-	return fieldsOf(string(body))
+	return parseObject(string(body))
 }
 
 // readBody reads a short body, as most are, into memory of its length. A longer one gets memory only as it arrives, because
@@ -114,14 +115,14 @@ func escapedUnit(escape []byte) int64 {
 
 const jsonSpace = " \t\r\n"
 
-// fieldsOf splits an object into its fields. The body is valid JSON, so it only finds the end of each value: a json.Decoder
+// parseObject splits an object into its fields. The body is valid JSON, so it only finds the end of each value: a json.Decoder
 // would parse it a second time, the largest cost of a charge in this process.
-func fieldsOf(body string) (*object, error) {
+func parseObject(body string) (*Object, error) {
 	rest, braced := strings.CutPrefix(strings.TrimLeft(body, jsonSpace), "{")
 	if !braced {
 		return nil, errNotAnObject
 	}
-	fields := &object{}
+	fields := &Object{}
 	fields.fields = fields.inline[:0]
 	for {
 		rest = strings.TrimLeft(rest, jsonSpace+",")
@@ -136,7 +137,7 @@ func fieldsOf(body string) (*object, error) {
 		rest = strings.TrimLeft(rest[end:], jsonSpace+":")
 		end = endOfValue(rest)
 		if !fields.add(name, rest[:end]) {
-			return nil, requestError("duplicate field " + quoted(name))
+			return nil, RequestError("duplicate field " + quoted(name))
 		}
 		rest = rest[end:]
 	}
@@ -184,9 +185,9 @@ func endOfValue(valid string) int {
 	return len(valid)
 }
 
-// object is the fields of a JSON object. Its readers return the zero value of a field that is absent or null, and keep the
+// Object is the fields of a JSON object. Its readers return the zero value of a field that is absent or null, and keep the
 // first error in err, so that a request is decoded in one expression.
-type object struct {
+type Object struct {
 	fields []field
 	// positions finds fields by name. It exists for many fields only, where a linear search would let a caller waste CPU.
 	positions map[string]int
@@ -204,7 +205,7 @@ type field struct {
 const maxScanned = 16
 
 // add appends a field, and reports false for a duplicate.
-func (o *object) add(name, value string) bool {
+func (o *Object) add(name, value string) bool {
 	if _, twice := o.value(name); twice {
 		return false
 	}
@@ -222,7 +223,7 @@ func (o *object) add(name, value string) bool {
 }
 
 // value is the raw JSON of a field.
-func (o *object) value(name string) (value string, given bool) {
+func (o *Object) value(name string) (value string, given bool) {
 	if o.positions != nil {
 		place, given := o.positions[name]
 		if !given {
@@ -238,13 +239,13 @@ func (o *object) value(name string) (value string, given bool) {
 	return "", false
 }
 
-func (o *object) read(place int) string {
+func (o *Object) read(place int) string {
 	o.fields[place].known = true
 	return o.fields[place].value
 }
 
-// given is value, but false for null, which counts as absent.
-func (o *object) given(name string) (value string, given bool) {
+// Given is value, but false for null, which counts as absent.
+func (o *Object) Given(name string) (value string, given bool) {
 	value, given = o.value(name)
 	return value, given && value != "null"
 }
@@ -258,9 +259,9 @@ const unnamed = "…"
 // nameable is a field that Ignored-Fields may name. Any other could be a header of its own, or mislead who reads it.
 var nameable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// finish is called after all known fields were read, and returns the first error of the body. It names the other fields in the header
+// Finish is called after all known fields were read, and returns the first error of the body. It names the other fields in the header
 // Ignored-Fields; with strict the first of them is an error.
-func (o *object) finish(header http.Header, strict bool) error {
+func (o *Object) Finish(header http.Header, strict bool) error {
 	const most = 8
 	var named []string
 	rest := false
@@ -268,7 +269,7 @@ func (o *object) finish(header http.Header, strict bool) error {
 		switch unknown := &o.fields[i]; {
 		case unknown.known:
 		case strict:
-			return unknownFieldError{unknown.name}
+			return UnknownFieldError{unknown.name}
 		case len(named) == most || !nameable.MatchString(unknown.name):
 			rest = true
 		default:
@@ -284,14 +285,15 @@ func (o *object) finish(header http.Header, strict bool) error {
 	return o.err
 }
 
-func (o *object) fail(name, rule string) {
+func (o *Object) fail(name, rule string) {
 	if o.err == nil {
 		o.err = &session.FieldError{Field: name, Rule: rule}
 	}
 }
 
-func (o *object) integer(name, rule string) (value int64, given bool) {
-	literal, given := o.given(name)
+// Integer reads an integer field.
+func (o *Object) Integer(name, rule string) (value int64, given bool) {
+	literal, given := o.Given(name)
 	if !given {
 		return 0, false
 	}
@@ -303,27 +305,27 @@ func (o *object) integer(name, rule string) (value int64, given bool) {
 	return value, true
 }
 
-// cents reads an integer field; nil: absent.
-func (o *object) cents(name, rule string) *int64 {
-	value, given := o.integer(name, rule)
+// Cents reads an integer field; nil: absent.
+func (o *Object) Cents(name, rule string) *int64 {
+	value, given := o.Integer(name, rule)
 	if !given {
 		return nil
 	}
 	return new(value)
 }
 
-// requiredInteger reads an integer field that must be there.
-func (o *object) requiredInteger(name, rule string) int64 {
-	value, given := o.integer(name, rule)
+// RequiredInteger reads an integer field that must be there.
+func (o *Object) RequiredInteger(name, rule string) int64 {
+	value, given := o.Integer(name, rule)
 	if !given {
 		o.fail(name, rule)
 	}
 	return value
 }
 
-// text reads a string field; empty: absent.
-func (o *object) text(name, rule string) string {
-	literal, given := o.given(name)
+// Text reads a string field; empty: absent.
+func (o *Object) Text(name, rule string) string {
+	literal, given := o.Given(name)
 	if !given {
 		return ""
 	}
@@ -336,6 +338,28 @@ func (o *object) text(name, rule string) string {
 		o.fail(name, rule)
 	}
 	return text
+}
+
+// rfc3339Form refuses what time.Parse accepts: a comma, an hour of one digit, an offset of a day.
+var rfc3339Form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// Timestamp reads a time: Unix milliseconds, as in the rest of the API, or an RFC 3339 string, as payment networks write it.
+// It is rounded down to milliseconds. Zero: absent.
+func (o *Object) Timestamp(name, rule string) time.Time {
+	literal, given := o.Given(name)
+	if !given {
+		return time.Time{}
+	}
+	var at time.Time
+	if milliseconds, err := session.ParseCents(literal); err == nil { // an integer in any notation
+		at = time.UnixMilli(milliseconds)
+	} else if text := o.Text(name, rule); rfc3339Form.MatchString(text) {
+		at, _ = time.Parse(time.RFC3339, text)
+	}
+	if at.IsZero() { // not a time, or the year 1
+		o.fail(name, rule)
+	}
+	return at.UTC().Truncate(time.Millisecond)
 }
 
 // unquoted decodes a JSON string.

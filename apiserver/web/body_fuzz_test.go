@@ -1,4 +1,4 @@
-package apiserver
+package web
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// decoded takes an object apart as encoding/json does; ok is false where fieldsOf must refuse it.
+// decoded takes an object apart as encoding/json does; ok is false where parseObject must refuse it.
 func decoded(body []byte) (fields map[string]string, ok bool) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
@@ -42,8 +42,8 @@ func many(n int) string {
 	return "{" + strings.Join(names, ",") + "}"
 }
 
-// FuzzFieldsOf compares with encoding/json on everything that is valid JSON.
-func FuzzFieldsOf(f *testing.F) {
+// FuzzParseObject compares with encoding/json on everything that is valid JSON.
+func FuzzParseObject(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` { } `, `[]`, `null`, `"a"`, `1`, `{"a":1}`, "{\t\"a\"\r\n: 1.5e3 ,\"b\" :-2}", `{"a":"}","b":"\\"","c":"\\\\"}`,
 		`{"a":{"b":[1,{"c":"]"}]},"d":[]}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"":null,"x":true,"y":false}`, `{"a":[[[]]],"b":{}}`,
@@ -57,7 +57,7 @@ func FuzzFieldsOf(f *testing.F) {
 			t.Skip()
 		}
 		want, ok := decoded(body)
-		taken, err := fieldsOf(string(body))
+		taken, err := parseObject(string(body))
 		if ok != (err == nil) {
 			t.Fatalf("%q: %v, want it to be accepted: %v", body, err, ok)
 		}

@@ -1,0 +1,35 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// The names of limits, in RateLimit headers and in the metric of requests over them.
+const (
+	MerchantLimit = "merchant"
+	AddressLimit  = "address"
+	RotationLimit = "rotations" // of one ApiKey
+)
+
+// RateLimit-Policy and RateLimit, in canonical form.
+const (
+	policyHeader = "Ratelimit-Policy"
+	limitHeader  = "Ratelimit"
+)
+
+// SetQuota sets the RateLimit headers, if the limiter was asked. The error is what it was asked for: store.ErrRateLimited over the limit.
+func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota, err error) {
+	if quota == (ratelimit.Quota{}) {
+		return
+	}
+	values := [...]string{quota.PolicyHeader(limit), quota.Header(limit)}
+	header[policyHeader], header[limitHeader] = values[:1:1], values[1:]
+	if errors.Is(err, store.ErrRateLimited) {
+		header.Set("Retry-After", quota.RetryAfterHeader())
+		e.limit = limit
+	}
+}
