@@ -74,7 +74,7 @@ type WebhookTest struct {
 // NewWebhookTest returns the event of a test. Its id is derived from the merchant and the trigger.
 func NewWebhookTest(merchantID, merchantName, trigger string, occurredAt time.Time) Event {
 	return Event{
-		ID:         fmt.Sprintf("evt_test_%s_%s", merchantID, digest(trigger)),
+		ID:         testEventID(merchantID, trigger),
 		Kind:       v1alpha1.EventWebhookTest,
 		MerchantID: merchantID, MerchantName: merchantName,
 		OccurredAt: occurredAt,
@@ -86,12 +86,20 @@ func NewWebhookTest(merchantID, merchantName, trigger string, occurredAt time.Ti
 // time: a generation may repeat after the record of a key was lost.
 func NewKeyRotated(merchantID, merchantName string, rotation KeyRotation, occurredAt time.Time) Event {
 	return Event{
-		ID:         fmt.Sprintf("evt_key_%s_%d_%d", rotation.KeyID, rotation.Generation, occurredAt.UnixMilli()),
+		ID:         keyEventID(&rotation, occurredAt),
 		Kind:       v1alpha1.EventKeyRotated,
 		MerchantID: merchantID, MerchantName: merchantName,
 		OccurredAt: occurredAt,
 		Key:        &rotation,
 	}
+}
+
+func testEventID(merchantID, trigger string) string {
+	return "evt_test_" + merchantID + "_" + digest(trigger)
+}
+
+func keyEventID(rotation *KeyRotation, occurredAt time.Time) string {
+	return fmt.Sprintf("evt_key_%s_%d_%d", rotation.KeyID, rotation.Generation, occurredAt.UnixMilli())
 }
 
 // Mark is the end of a session event's id. It names the change within its session, so that the same change

@@ -96,18 +96,26 @@ func parseCount(text string) (int64, bool) {
 }
 
 var (
-	escapeRecord   = strings.NewReplacer("%", "%25", "\t", "%09")
-	unescapeRecord = strings.NewReplacer("%25", "%", "%09", "\t")
+	escapeTab   = strings.NewReplacer("%", "%25", "\t", "%09")
+	unescapeTab = strings.NewReplacer("%25", "%", "%09", "\t")
 )
+
+// EscapeTab returns a text without a tab, to store it among others.
+func EscapeTab(text string) string { return escapeTab.Replace(text) }
+
+// UnescapeTab is the inverse of EscapeTab.
+func UnescapeTab(text string) string {
+	if strings.Contains(text, "%") {
+		text = unescapeTab.Replace(text)
+	}
+	return text
+}
 
 func textField(at func(*Record) *string) recordField {
 	return recordField{
-		func(r *Record, to []byte) []byte { return append(to, escapeRecord.Replace(*at(r))...) },
+		func(r *Record, to []byte) []byte { return append(to, EscapeTab(*at(r))...) },
 		func(r *Record, text string) bool {
-			if strings.Contains(text, "%") {
-				text = unescapeRecord.Replace(text)
-			}
-			*at(r) = text
+			*at(r) = UnescapeTab(text)
 			return true
 		},
 	}

@@ -1,0 +1,193 @@
+package feed
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Version is the format of a stored event. It rises when an older program would misread an event. Every format begins with the
+// version, the kind and the time.
+const Version = 1
+
+var (
+	// ErrMalformed says that a text is no stored event.
+	ErrMalformed = errors.New("not a stored event")
+	// ErrUnsupported says that a newer program stored the event: its format or its kind is not known here.
+	ErrUnsupported = errors.New("an event of a newer version")
+)
+
+// SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (store/record.go). v is the
+// amount of a refused payment, which no session has. The record is the last, as it has several parts.
+var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
+
+// Append appends the event as it is stored: texts, each after a tab but the first. Those of a session are written by the script that
+// changes it (lib/sessions.lua of package store).
+//
+//	version, kind, occurredAt in ms, and then
+//	session.*     random part of the session id, sequence, SessionFields; e is empty if the session ended when the event occurred
+//	key.rotated   key id, prefix, generation, cause, merchant name
+//	webhook.test  trigger, merchant name
+func (e Event) Append(to []byte) []byte {
+	to = append(strconv.AppendInt(to, Version, 10), '\t')
+	to = append(append(to, e.Kind...), '\t')
+	to = strconv.AppendInt(to, e.OccurredAt.UnixMilli(), 10)
+	var texts []string
+	switch {
+	case e.Key != nil:
+		texts = []string{e.Key.KeyID, e.Key.Prefix, strconv.FormatInt(e.Key.Generation, 10), string(e.Key.Cause), e.MerchantName}
+	case e.Test != nil:
+		texts = []string{e.Test.Trigger, e.MerchantName}
+	}
+	for _, text := range texts {
+		to = append(append(to, '\t'), session.EscapeTab(text)...)
+	}
+	return to
+}
+
+// kindForm is how a kind looks, known or not.
+var kindForm = regexp.MustCompile(`^[a-z]+(\.[a-z_]+)+$`)
+
+// Parse reads an event of the account as it is stored. The error is ErrMalformed, or ErrUnsupported with kind, account and time of the
+// event.
+func Parse(account, text string) (Event, error) {
+	stored := &texts{rest: text, more: true}
+	version := stored.count()
+	event := Event{Kind: v1alpha1.WebhookEvent(stored.next()), OccurredAt: stored.millis()}
+	event.MerchantID, event.TestMode = session.ParseAccount(account)
+	if stored.broken || version < 1 || !kindForm.MatchString(string(event.Kind)) {
+		return Event{}, ErrMalformed
+	}
+	if version > Version || event.Subject() == 0 {
+		return event, ErrUnsupported
+	}
+	switch event.Subject() {
+	case AboutKey:
+		event.Key = &KeyRotation{
+			KeyID: stored.text(), Prefix: stored.text(), Generation: stored.count(), Cause: v1alpha1.RotationCause(stored.text()),
+		}
+		event.MerchantName = stored.text()
+		event.ID = keyEventID(event.Key, event.OccurredAt)
+	case AboutTest:
+		event.Test = &WebhookTest{Trigger: stored.text()}
+		event.MerchantName = stored.text()
+		event.ID = testEventID(event.MerchantID, event.Test.Trigger)
+	case AboutSession, AboutPayment:
+		stored.session(&event, account)
+	}
+	if stored.broken || stored.more {
+		return Event{}, ErrMalformed
+	}
+	return event, nil
+}
+
+// texts reads a stored event text by text. One that is missing or of another kind breaks it and reads as zero, so that Parse checks
+// once, at its end.
+type texts struct {
+	rest         string
+	more, broken bool
+}
+
+func (t *texts) next() string {
+	t.broken = t.broken || !t.more
+	var text string
+	text, t.rest, t.more = strings.Cut(t.rest, "\t")
+	return text
+}
+
+func (t *texts) text() string { return session.UnescapeTab(t.next()) }
+
+func (t *texts) count() int64 {
+	number, err := strconv.ParseInt(t.next(), 10, 64)
+	t.broken = t.broken || err != nil || number < 0
+	return number
+}
+
+func (t *texts) millis() time.Time { return time.UnixMilli(t.count()).UTC() }
+
+// optional reads a number, or ends with false if the text is empty.
+func (t *texts) optional() (int64, bool) {
+	if rest, empty := strings.CutPrefix(t.rest, "\t"); empty {
+		t.rest = rest
+		return 0, false
+	}
+	return t.count(), true
+}
+
+func (t *texts) optionalMillis() time.Time {
+	if ms, given := t.optional(); given {
+		return time.UnixMilli(ms).UTC()
+	}
+	return time.Time{}
+}
+
+// session reads what all events of a session have, and its id. How its own payment went is not in the event of a refused one.
+func (t *texts) session(event *Event, account string) {
+	id, err := session.ParseRandom(account, t.next())
+	change := &SessionChange{Sequence: t.count()}
+	event.Session = change
+	read := &change.Session
+	read.ID, read.Status = id, session.Status(t.next())
+	read.ExpiresAt, read.EndedAt = t.millis(), t.optionalMillis()
+	ref, reason := t.next(), t.next()
+	amount, refused := t.optional()
+	paidAt := t.optionalMillis()
+	record, ok := session.ParseRecord(t.rest)
+	t.more = false
+
+	switch {
+	case read.Status == "":
+		read.Status = session.Pending
+	case !read.Status.Final():
+		t.broken = true
+	case read.EndedAt.IsZero():
+		read.EndedAt = event.OccurredAt
+	}
+	read.Reason = reason
+	if refused {
+		change.Payment = &RefusedPayment{Ref: ref, AmountCents: amount, PaidAt: paidAt}
+	} else {
+		read.PaymentRef, read.PaidAt = ref, paidAt
+	}
+	record.Complete(read)
+	event.MerchantName = read.MerchantName
+	event.ID = SessionEventID(id, event.mark())
+	t.broken = t.broken || err != nil || !ok || session.Account(record.MerchantID, record.TestMode) != account ||
+		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] ||
+		refused != (event.Subject() == AboutPayment) || refused && ref == ""
+}
+
+// kinds are those of the events of a session itself, by the status that it came to.
+var kinds = map[session.Status]v1alpha1.WebhookEvent{
+	session.Pending:   v1alpha1.EventSessionCreated,
+	session.Completed: v1alpha1.EventSessionCompleted,
+	session.Failed:    v1alpha1.EventSessionFailed,
+	session.Expired:   v1alpha1.EventSessionExpired,
+	session.Cancelled: v1alpha1.EventSessionCancelled,
+}
+
+// mark is that of a session's event.
+func (e Event) mark() Mark {
+	switch e.Kind {
+	case v1alpha1.EventSessionCreated:
+		return MarkCreated
+	case v1alpha1.EventLatePayment:
+		return MarkLate(e.paymentRef())
+	case v1alpha1.EventPaymentMismatch:
+		return MarkMismatch(e.paymentRef())
+	default:
+		return MarkEnded
+	}
+}
+
+func (e Event) paymentRef() string {
+	if e.Session.Payment == nil {
+		return ""
+	}
+	return e.Session.Payment.Ref
+}

@@ -1,0 +1,134 @@
+package feed_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// owner is the account of the session in these tests.
+const owner = "qrstuvwxyz23"
+
+// stored writes the event of a session as lib/sessions.lua does.
+func stored(fields string) string {
+	return strings.ReplaceAll(fields, "|", "\t") + strings.ReplaceAll(
+		"|"+owner+"|1250|900000|tillkey23456||110|0|table 7 <b>&\"crème\"</b>|Acme Coffee", "|", "\t")
+}
+
+var sameEvent = cmpopts.EquateComparable(session.ID{})
+
+func TestParse_Sessions(t *testing.T) {
+	const at, end, expiry = "1795253400005", "1795253496000", "1795254300005"
+	completed := settled(event(t, v1alpha1.EventSessionCompleted, session.Completed), "card-1001", "")
+	completed.Session.PaidAt = created.Add(time.Second)
+	late := refusing(settled(event(t, v1alpha1.EventLatePayment, session.Failed), "", "no funds"),
+		feed.RefusedPayment{Ref: "card-2", AmountCents: 1249}, expires)
+	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Ref: "card-2", AmountCents: 9, PaidAt: created}, created)
+	for name, row := range map[string]struct {
+		text string
+		want feed.Event
+	}{
+		"created":   {"1|session.created|" + at + "|X7pL1vB8nR3tY6wZaa|1||" + expiry + "||||||", event(t, v1alpha1.EventSessionCreated, session.Pending)},
+		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card-1001|||1795253401005|", completed},
+		"late":      {"1|session.late_payment|" + expiry + "|X7pL1vB8nR3tY6wZaa|3|FAILED|" + expiry + "|" + end + "|card-2|no funds|1249||", late},
+		"mismatch":  {"1|session.payment_mismatch|" + at + "|X7pL1vB8nR3tY6wZaa|2||" + expiry + "||card-2||9|" + at + "|", mismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := row.want.Session.ID
+			switch row.want.Kind {
+			case v1alpha1.EventSessionCreated:
+				row.want.ID = feed.SessionEventID(id, feed.MarkCreated)
+			case v1alpha1.EventLatePayment:
+				row.want.ID = feed.SessionEventID(id, feed.MarkLate("card-2"))
+			case v1alpha1.EventPaymentMismatch:
+				row.want.ID = feed.SessionEventID(id, feed.MarkMismatch("card-2"))
+			default:
+			}
+			row.want.MerchantID, row.want.Session.MerchantID = id.MerchantID(), id.MerchantID()
+			row.want.Session.KeyID, row.want.Session.Charge.CustomerEmail = "tillkey23456", ""
+			got, err := feed.Parse(id.Account(), stored(strings.TrimSuffix(row.text, "|")))
+			if diff := cmp.Diff(row.want, got, sameEvent); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestParse_KeysAndTests(t *testing.T) {
+	odd := feed.NewWebhookTest(merchantID, "Acme\tCoffee", "100 %\t%09", created)
+	testKey := golden(t)["key.rotated"]
+	testKey.TestMode = true
+	for name, want := range map[string]feed.Event{
+		"rotated": golden(t)["key.rotated"], "own": golden(t)["key.rotated.own"], "test mode": testKey, "tabs": odd,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := feed.Parse(want.Account(), string(want.Append(nil)))
+			want.ID = got.ID
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestParse_NewerVersions(t *testing.T) {
+	for name, text := range map[string]string{
+		"a format": "2\tsession.completed\t1795253496000\tand what not",
+		"a kind":   "1\tsession.refunded\t1795253496000\tand what not",
+	} {
+		got, err := feed.Parse(account, text)
+		if !errors.Is(err, feed.ErrUnsupported) || got.Kind == "" || !got.OccurredAt.Equal(ended) || got.Account() != account {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestParse_Malformed(t *testing.T) {
+	good := stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card-1001|||9")
+	if _, err := feed.Parse(owner, good); err != nil {
+		t.Fatal(err)
+	}
+	texts := strings.Split(good, "\t")
+	const optional, free, record = 7, 8, 12
+	for i := range texts[:record+3] {
+		if i == free || i == free+1 {
+			continue
+		}
+		for _, garbage := range []string{"garbage %", "-1", ""} {
+			if garbage == "" && (i == optional || i == 10 || i == 11) {
+				continue
+			}
+			harmed := append([]string(nil), texts...)
+			harmed[i] = garbage
+			if got, err := feed.Parse(owner, strings.Join(harmed, "\t")); err == nil {
+				t.Errorf("text %d is %q: %+v", i, garbage, got)
+			}
+		}
+	}
+	for _, other := range []string{"", "abcdefgh2345", account} {
+		if got, err := feed.Parse(other, good); err == nil {
+			t.Errorf("account %q: %+v", other, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card-1001|||9"))
+	f.Add("1\tkey.rotated\t1795253496000\tabcdefgh2345\t\t3\tTrigger\tAcme")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := feed.Parse(owner, text)
+		if err == nil {
+			if _, err := feed.Encode(got); err != nil {
+				t.Errorf("%q has no body: %v", text, err)
+			}
+		}
+	})
+}
