@@ -148,7 +148,7 @@ func ParseRecord(text string) (Record, bool) {
 // Complete fills in what the record says of a session whose ExpiresAt is known.
 func (r *Record) Complete(s *Session) {
 	email := s.Charge.CustomerEmail
-	s.MerchantID, s.MerchantName, s.KeyID, s.Charge = r.MerchantID, r.MerchantName, r.KeyID, r.Charge
+	s.MerchantID, s.MerchantName, s.KeyID, s.Currency, s.Charge = r.MerchantID, r.MerchantName, r.KeyID, r.Currency, r.Charge
 	s.Charge.CustomerEmail = email
 	s.CreatedAt = s.ExpiresAt.Add(-time.Duration(r.LifetimeMillis) * time.Millisecond)
 }

@@ -38,8 +38,10 @@ type Session struct {
 	// MerchantName is the name payers see, as it was when the session was created.
 	MerchantName string
 	// KeyID is of the API key that created it.
-	KeyID     string
-	Status    Status
+	KeyID  string
+	Status Status
+	// Currency is the ISO 4217 code of the charge's amounts.
+	Currency  string
 	Charge    Charge
 	CreatedAt time.Time
 	ExpiresAt time.Time

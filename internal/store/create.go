@@ -118,6 +118,7 @@ func newSession(id session.ID, admission *Admission, wanted NewSession, now time
 		MerchantName: wanted.MerchantName,
 		KeyID:        admission.KeyID,
 		Status:       session.Pending,
+		Currency:     cmp.Or(wanted.Currency, session.DefaultCurrency),
 		Charge:       wanted.Charge,
 		CreatedAt:    createdAt,
 		ExpiresAt:    createdAt.Add(wanted.Lifetime.Truncate(time.Millisecond)),

@@ -37,7 +37,7 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 			createdAt := admitted.Now.Truncate(time.Millisecond)
 			want := session.Session{
 				ID: created.Session.ID, MerchantID: asks.MerchantID, MerchantName: wanted.MerchantName, KeyID: asks.KeyID,
-				Status: session.Pending,
+				Status: session.Pending, Currency: wanted.Currency,
 				Charge: charge, CreatedAt: createdAt, ExpiresAt: createdAt.Add(15 * time.Minute),
 			}
 			if diff := cmp.Diff(store.Created{Session: want}, created, sameSession); diff != "" {
