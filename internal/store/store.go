@@ -157,6 +157,7 @@ var (
 	readScript          = script("read", redis.Clock, readKeyState, admission, change)
 	publicReadScript    = script("public_read", redis.Clock, readPayerState, admission, change)
 	watchedReadScript   = redis.NewScript("watched_read", redis.Clock, unlimited, change, part("public_read"))
+	readStoryScript     = script("read_story", redis.Clock)
 	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
 	settleScript        = script("settle", redis.Clock, change)
 	writeOverrideScript = script("write_override")

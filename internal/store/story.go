@@ -1,0 +1,78 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Story is a session with the payments of it that are to be refunded.
+type Story struct {
+	Session session.Session
+	// Refused are the payments that it did not take, in the order of PaidAt.
+	Refused []RefusedPayment
+}
+
+// RefusedPayment is money that has moved and that its session does not take.
+type RefusedPayment struct {
+	Ref         string
+	AmountCents int64
+	// PaidAt is as the rail says; zero: it did not say.
+	PaidAt time.Time
+	// Decision says why: session.Late, session.Mismatched or session.MerchantDeleted.
+	Decision session.Decision
+}
+
+// Story reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
+// the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
+	reply, err := s.redis.Run(ctx, readStoryScript, []string{redis.KeyspaceOf(id.Bucket()).Key(sessionKey, id.String())})
+	if err != nil {
+		return Story{}, fmt.Errorf("read the story of a session: %w", err)
+	}
+	switch reply.Text() {
+	case "OK":
+	case "NOT_FOUND":
+		return Story{}, ErrNotFound
+	default:
+		return Story{}, redis.ErrCorrupt
+	}
+	fields, refused := reply.List(), reply.List()
+	story := Story{}
+	if story.Session, err = sessionOf(id, &fields); err != nil {
+		return Story{}, err
+	}
+	for refused.More() {
+		payment, ok := parseRefused(refused.Text(), refused.Text())
+		refused.Break(ok)
+		story.Refused = append(story.Refused, payment)
+	}
+	if reply.Err() != nil || refused.Err() != nil {
+		return Story{}, redis.ErrCorrupt
+	}
+	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int { return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref)) })
+	return story, nil
+}
+
+// parseRefused reads a field l:<paymentRef> of a session.
+func parseRefused(ref, text string) (RefusedPayment, bool) {
+	words := strings.Split(text, " ")
+	const decision, amount, paidAt, number = 0, 1, 2, 3
+	if len(words) != number {
+		return RefusedPayment{}, false
+	}
+	cents, err := strconv.ParseInt(words[amount], 10, 64)
+	paid, paidErr := strconv.ParseInt(words[paidAt], 10, 64)
+	payment := RefusedPayment{Ref: ref, AmountCents: cents, Decision: session.Decision(words[decision])}
+	if paid > 0 {
+		payment.PaidAt = time.UnixMilli(paid).UTC()
+	}
+	return payment, err == nil && paidErr == nil && payment.Decision.RefundRequired()
+}

@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// A story has the session as its merchant reads it, and each payment that it did not take.
+func TestStory_RefusedPayments(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
+	for _, payment := range []session.Payment{
+		with(of(7, paid("other amount")), func(p *session.Payment) { p.PaidAt = at(3) }),
+		with(paid("card-1"), func(p *session.Payment) { p.PaidAt = at(2) }),
+		with(paid("paid twice"), func(p *session.Payment) { p.PaidAt = at(1) }),
+	} {
+		must(t, second(s.Settle(t.Context(), created.ID, payment)))
+	}
+	must(t, second(s.SettleDeleted(t.Context(), created.ID, paid("no merchant"))))
+	_, want, err := s.Session(t.Context(), asks, created.ID)
+	must(t, err)
+	got, err := s.Story(t.Context(), created.ID)
+	must(t, err)
+	if diff := cmp.Diff(store.Story{Session: want, Refused: []store.RefusedPayment{
+		{Ref: "no merchant", AmountCents: 1250, Decision: session.MerchantDeleted},
+		{Ref: "paid twice", AmountCents: 1250, PaidAt: at(1), Decision: session.Late},
+		{Ref: "other amount", AmountCents: 7, PaidAt: at(3), Decision: session.Mismatched},
+	}}, got, sameSession); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Session.Status != session.Completed || got.Session.PaymentRef != "card-1" {
+		t.Errorf("the session is %+v", got.Session)
+	}
+}
+
+// Who only reads does not end a session that is due, and is told how it ends.
+func TestStory_DueSessionIsNotWritten(t *testing.T) {
+	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
+	created := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, created)
+	key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()
+	before := c.HGetAll(t.Context(), key).Val()
+	story, err := s.Story(t.Context(), created.ID)
+	must(t, err)
+	if story.Session.Status != session.Expired || !story.Session.EndedAt.Equal(created.ExpiresAt) {
+		t.Errorf("it is told as %s, ended %s", story.Session.Status, story.Session.EndedAt)
+	}
+	if diff := cmp.Diff(before, c.HGetAll(t.Context(), key).Val()); diff != "" || len(before) == 0 {
+		t.Errorf("the session in Redis (-before +after):\n%s", diff)
+	}
+}
+
+func TestStory_Refused(t *testing.T) {
+	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
+	created := mustCreate(t, s, asks, newSession()).Session
+	key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()
+	for name, id := range map[string]session.ID{"none": session.NewID(asks.MerchantID, false), "zero": {}, "the other mode": session.NewID(asks.MerchantID, true)} {
+		if story, err := s.Story(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %+v, %v", name, story, err)
+		}
+	}
+	for _, garbage := range []string{"", "late", "late x 0", "late 1 x", "applied 1 0", "late 1 0 0"} {
+		must(t, c.HSet(t.Context(), key, "l:card-1", garbage).Err())
+		if story, err := s.Story(t.Context(), created.ID); err == nil {
+			t.Errorf("with a refused payment %q: %+v", garbage, story)
+		}
+	}
+}
