@@ -57,6 +57,7 @@ type sessionData struct {
 	OrderRef    string         `json:"orderRef,omitempty"`
 	Status      session.Status `json:"status"`
 	AmountCents int64          `json:"amountCents"`
+	Currency    string         `json:"currency"`
 	TaxCents    *int64         `json:"taxCents,omitempty"`
 	TipCents    *int64         `json:"tipCents,omitempty"`
 	CreatedAt   int64          `json:"createdAt"`
@@ -82,6 +83,7 @@ func sessionDataOf(event Event) sessionData {
 		OrderRef:    news.Charge.OrderRef,
 		Status:      news.Status,
 		AmountCents: news.Charge.AmountCents,
+		Currency:    news.Currency,
 		TaxCents:    news.Charge.TaxCents,
 		TipCents:    news.Charge.TipCents,
 		CreatedAt:   milliseconds(news.CreatedAt),

@@ -20,7 +20,7 @@ const owner = "qrstuvwxyz23"
 // stored writes the event of a session as lib/sessions.lua does.
 func stored(fields string) string {
 	return strings.ReplaceAll(fields, "|", "\t") + strings.ReplaceAll(
-		"|"+owner+"|1250|900000|tillkey23456||110|0|table 7 <b>&\"crème\"</b>|Acme Coffee", "|", "\t")
+		"|"+owner+"|1250|900000|tillkey23456|EUR|110|0|table 7 <b>&\"crème\"</b>|Acme Coffee", "|", "\t")
 }
 
 var sameEvent = cmpopts.EquateComparable(session.ID{})
