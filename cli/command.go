@@ -42,7 +42,7 @@ func Args(command []string) (args []string, ok bool) {
 	return nil, false
 }
 
-// Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready.
+// Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready, 4 a plan ends something.
 func Execute(ctx context.Context, version string, streams genericiooptions.IOStreams, args []string) int {
 	klog.SetOutput(streams.ErrOut)
 	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
@@ -61,7 +61,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl merchant"},
 		Short:       "Manage merchants and their API keys, and find out why a key is refused",
 		Long: "Manage merchants and their API keys, and find out why a key is refused.\n\n" +
-			"Exit codes: 0 done, 1 error, 2 wrong usage, 3 not ready or refused.",
+			"Exit codes: 0 done, 1 error, 2 wrong usage, 3 not ready or refused, 4 a plan ends something.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          needCommand,
@@ -76,7 +76,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	namespaces.StringVar(&p.systemNamespace, "system-namespace", "merchant-operator-system", "namespace of the operator, the API and the dispatcher")
 	namespaces.StringVar(&p.credentialsNamespace, "credentials-namespace", "merchant-operator-credentials", "namespace of the published objects")
 	p.registerCompletion(root)
-	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.explainCommand(), p.allowlistCommand(), p.webhooksCommand(), p.reportCommand(), p.versionCommand())
+	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.reportCommand(), p.versionCommand())
 	return root
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,6 +68,10 @@ func TestExamplesInHelpWork(t *testing.T) {
 	n := shops(t)
 	shell := installPlugin(t)
 	t.Setenv("REDIS_URL", installation.Redis.URL())
+	merchants := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: acme-coffee}\nspec: {displayName: Acme Coffee}\n"
+	if err := errors.Join(os.Mkdir("merchants", 0o700), os.WriteFile("merchants/acme-coffee.yaml", []byte(merchants), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	examples := 0
 	for _, cmd := range allCommands(root()) {
 		if cmd.HasSubCommands() {
@@ -162,12 +167,16 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "NAME is missing"}, {"Till", "is not the name"}, {"till --overlap=-1s", "--overlap must be whole seconds from 0s to 8760h"}, {"till --overlap=1500ms", "--overlap must be whole seconds"},
 		{"till --trigger=" + strings.Repeat("x", 257), "--trigger has 257 characters, at most 256"},
 	}, badWrites("till ")...),
-	"keys disable":    append([]struct{ args, want string }{{"", "NAME is missing"}, {"till --force=maybe", "--force must be true or false"}}, badWrites("till ")[:4]...),
-	"keys enable":     append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
-	"keys reveal":     {{"", "NAME is missing"}, {"Till", "is not the name"}},
-	"explain-401":     {{"--key-stdin=maybe", "--key-stdin must be true or false"}, {"--key-stdin --from=x", "--from must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
-	"allowlist":       {{"show", `unknown command "show"`}},
-	"allowlist test":  {{"acme", "ADDRESS is missing"}, {"acme x", "ADDRESS must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"keys disable":   append([]struct{ args, want string }{{"", "NAME is missing"}, {"till --force=maybe", "--force must be true or false"}}, badWrites("till ")[:4]...),
+	"keys enable":    append([]struct{ args, want string }{{"", "NAME is missing"}}, badWrites("till ")[:4]...),
+	"keys reveal":    {{"", "NAME is missing"}, {"Till", "is not the name"}},
+	"explain-401":    {{"--key-stdin=maybe", "--key-stdin must be true or false"}, {"--key-stdin --from=x", "--from must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"allowlist":      {{"show", `unknown command "show"`}},
+	"allowlist test": {{"acme", "ADDRESS is missing"}, {"acme x", "ADDRESS must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"plan": {
+		{"", "--filename is missing"}, {"merchants", `unexpected argument "merchants"`}, {"-f merchants -A", "--all-namespaces is for --prune"}, {"--prune=maybe", "--prune must be true or false"},
+		{"--all-namespaces=maybe", "--all-namespaces must be true or false"}, {"--output=yaml", `"yaml" is not one of text, json, markdown`}, {"--filename=nowhere", "nowhere: no such file"},
+	},
 	"webhooks":        {{"list", `unknown command "list"`}},
 	"webhooks status": {{"a b", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}, {"--output=name", "is not one of json, yaml"}},
 	"webhooks dead-letters": {

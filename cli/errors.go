@@ -16,6 +16,7 @@ const (
 	exitError    = 1
 	exitUsage    = 2
 	exitNotReady = 3
+	exitEnds     = 4
 )
 
 // usageError is a wrong command line.
@@ -50,6 +51,11 @@ type notReadyError struct{ message string }
 
 func (e *notReadyError) Error() string { return e.message }
 
+// endsError means that a plan ends or refuses something, or may. The plan is printed already.
+type endsError struct{}
+
+func (*endsError) Error() string { return "something ends or is refused, or may be" }
+
 // printError prints an error for people, and returns the exit code.
 func printError(to io.Writer, err error) int {
 	if notReady, ok := errors.AsType[*notReadyError](err); ok {
@@ -57,6 +63,9 @@ func printError(to io.Writer, err error) int {
 			fmt.Fprintln(to, notReady.message)
 		}
 		return exitNotReady
+	}
+	if _, ok := errors.AsType[*endsError](err); ok {
+		return exitEnds
 	}
 	if wrong, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(to, "error: %v\n%s\n", wrong.cause, wrong.hint)

@@ -1,0 +1,425 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/plan"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+)
+
+// Formats of a plan.
+const (
+	formatText     = "text"
+	formatMarkdown = "markdown"
+)
+
+func (p *plugin) planCommand() *cobra.Command {
+	var files []string
+	var prune, allNamespaces bool
+	cmd := &cobra.Command{
+		Use:   "plan -f DIR",
+		Short: "Show what ends if manifests are applied: keys, overlaps, addresses, events",
+		Long: "Show what ends if the Merchants and ApiKeys of manifests are applied: which keys are replaced or refused and when they were last used, " +
+			"which addresses and events. The API server checks the manifests in a dry run, so the rights to apply them are needed; nothing is written, and no Secret is read.\n\n" +
+			"The exit code is 0 if nothing ends or is refused, and 4 if something does or may.",
+		Example: "  kubectl merchant plan -f merchants\n" +
+			"  kubectl merchant plan -f merchants --prune -o markdown\n" +
+			"  cat merchants/*.yaml | kubectl merchant plan -f - -o json",
+		Args: arguments(),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&files, "filename", "f", nil, "directory, with all below it, or file; -: standard input; may be repeated")
+	flags.BoolVar(&prune, "prune", false, "include what is deleted: objects that are not in the manifests, and that the same GitOps tool or kubectl apply manages")
+	flags.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "with --prune: look in all namespaces, not only in those of the manifests")
+	out := addOutput(cmd, formatText, formatJSON, formatMarkdown)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case len(files) == 0:
+			return usage(seeHelp(cmd), "--filename is missing")
+		case allNamespaces && !prune:
+			return usage("Add --prune, or leave out -A.", "--all-namespaces is for --prune")
+		}
+		manifests := &plan.Manifests{}
+		for _, file := range files {
+			if err := manifests.Read(file, p.In); err != nil {
+				return manifestError(err)
+			}
+		}
+		kube, err := p.connect()
+		if err != nil {
+			return err
+		}
+		if err := manifests.Default(kube.namespace); err != nil {
+			return manifestError(err)
+		}
+		planner := &planner{cluster: kube, manifests: manifests, state: plan.State{Now: p.now()}}
+		if err := planner.run(cmd.Context(), prune, allNamespaces); err != nil {
+			return err
+		}
+		return writePlan(p.Out, plan.NewReport(planner.state, manifests.Ignored), out.format)
+	}
+	return cmd
+}
+
+// manifestError may quote a manifest, which may contain anything.
+func manifestError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return usage("Name a directory or a file with YAML or JSON.", "read the manifests: %w", err)
+	}
+	return fmt.Errorf("read the manifests: %s", plan.Plain(err.Error()))
+}
+
+func writePlan(to io.Writer, report plan.Report, format string) error {
+	write := report.WriteText
+	switch format {
+	case formatJSON:
+		write = report.WriteJSON
+	case formatMarkdown:
+		write = report.WriteMarkdown
+	}
+	if err := write(to); err != nil {
+		return err
+	}
+	if report.Ends {
+		return &endsError{}
+	}
+	return nil
+}
+
+// planner finds out what the API server would do with manifests.
+type planner struct {
+	*cluster
+
+	manifests *plan.Manifests
+	state     plan.State
+	// dryRuns fill the state.
+	dryRuns []func(context.Context) error
+}
+
+// concurrentDryRuns is how many the API server does at a time.
+const concurrentDryRuns = 8
+
+// run fills the state.
+func (p *planner) run(ctx context.Context, prune, allNamespaces bool) error {
+	for _, namespace := range p.namespaces(prune, allNamespaces) {
+		if err := p.readLive(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	p.match()
+	if prune {
+		owners := append(managers(p.state.Merchants), managers(p.state.ApiKeys)...)
+		pruned(p, p.state.Merchants, owners)
+		pruned(p, p.state.ApiKeys, owners)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrentDryRuns)
+	for _, dryRun := range p.dryRuns {
+		group.Go(func() error { return dryRun(groupCtx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return p.findDigests(ctx)
+}
+
+// namespaces are those to read; one empty name is all of them.
+func (p *planner) namespaces(prune, allNamespaces bool) []string {
+	if allNamespaces {
+		return []string{""}
+	}
+	var namespaces []string
+	if prune {
+		namespaces = []string{p.namespace}
+	}
+	for _, manifest := range p.manifests.Objects {
+		if namespace := manifest.Object.GetNamespace(); len(validation.IsDNS1123Label(namespace)) == 0 {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
+func (p *planner) readLive(ctx context.Context, namespace string) error {
+	var merchants v1alpha1.MerchantList
+	if err := p.List(ctx, &merchants, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Merchants: %w", err)
+	}
+	for i := range merchants.Items {
+		m := &merchants.Items[i]
+		p.state.Merchants = append(p.state.Merchants, plan.Object[v1alpha1.Merchant]{Kind: "Merchant", Namespace: m.Namespace, Name: m.Name, Before: m, After: m})
+	}
+	var keys v1alpha1.ApiKeyList
+	if err := p.List(ctx, &keys, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list ApiKeys: %w", err)
+	}
+	for i := range keys.Items {
+		k := &keys.Items[i]
+		p.state.ApiKeys = append(p.state.ApiKeys, plan.Object[v1alpha1.ApiKey]{Kind: "ApiKey", Namespace: k.Namespace, Name: k.Name, Before: k, After: k})
+	}
+	return nil
+}
+
+// match finds the live object of each manifest, and plans its dry run.
+func (p *planner) match() {
+	merchants, keys := map[plan.Manifest]int{}, map[plan.Manifest]int{}
+	for _, manifest := range p.manifests.Objects {
+		switch {
+		case manifest.Object.GroupVersionKind() == v1alpha1.SchemeGroupVersion.WithKind("Merchant"):
+			merchants[manifest] = slot(&p.state.Merchants, manifest)
+		case manifest.Object.GroupVersionKind() == v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):
+			keys[manifest] = slot(&p.state.ApiKeys, manifest)
+		default:
+			i := slot(&p.state.Unknown, manifest)
+			p.state.Unknown[i].Refused = fmt.Sprintf("there is no kind %s in %s", manifest.Object.GetKind(), manifest.Object.GetAPIVersion())
+		}
+	}
+	for manifest, i := range merchants {
+		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error { return apply(ctx, p, manifest, &p.state.Merchants[i]) })
+	}
+	for manifest, i := range keys {
+		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error { return apply(ctx, p, manifest, &p.state.ApiKeys[i]) })
+	}
+}
+
+// slot returns the place of a manifest's object in the state.
+func slot[T any](objects *[]plan.Object[T], manifest plan.Manifest) int {
+	namespace, name := manifest.Object.GetNamespace(), manifest.Object.GetName()
+	i := slices.IndexFunc(*objects, func(o plan.Object[T]) bool { return o.Namespace == namespace && o.Name == name })
+	if i < 0 {
+		i = len(*objects)
+		*objects = append(*objects, plan.Object[T]{Kind: manifest.Object.GetKind(), Namespace: namespace, Name: name})
+	}
+	(*objects)[i].Source = manifest.Source
+	return i
+}
+
+// apply does a dry run of a manifest.
+func apply[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, p *planner, manifest plan.Manifest, o *plan.Object[T]) error {
+	object := manifest.Object.DeepCopy()
+	unstructured.RemoveNestedField(object.Object, "status")
+	if problem := invalidName(o.Namespace, o.Name); problem != "" {
+		o.Refused = problem
+		return nil
+	}
+	var live client.Object
+	if o.Before != nil {
+		live = P(o.Before)
+	}
+	err := p.send(ctx, object, live)
+	switch {
+	case err == nil:
+	case apierrors.IsNotFound(err) && p.manifests.Namespaces[o.Namespace]:
+		o.Unchecked = true
+	case refusedByServer(err):
+		o.Refused = err.Error()
+		return nil
+	default:
+		return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+	}
+	after := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, after); err != nil {
+		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+	}
+	o.After = after
+	return nil
+}
+
+func invalidName(namespace, name string) string {
+	switch {
+	case len(validation.IsDNS1123Label(namespace)) > 0:
+		return "metadata.namespace is not the name of a namespace"
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		return "metadata.name is missing, or is not the name of an object"
+	}
+	return ""
+}
+
+// refusedByServer reports whether the API server has decided about the object. An account that may not apply it at all is an error.
+func refusedByServer(err error) bool {
+	if _, noRight := parseForbidden(err); noRight {
+		return false
+	}
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsNotFound(err) && !notInstalled(err) || apierrors.IsInternalError(err) && strings.HasPrefix(err.Error(), unknownField)
+}
+
+// unknownField is how server-side apply refuses a field that the schema does not have: with an internal error.
+const unknownField = "failed to create typed patch object"
+
+// send does what would apply the object, in a dry run: kubectl apply and Argo CD compare three versions, Flux and others own fields.
+func (p *planner) send(ctx context.Context, object *unstructured.Unstructured, live client.Object) error {
+	owner := applier(live)
+	if live != nil && owner == "" {
+		if last := live.GetAnnotations()[lastApplied]; last != "" {
+			return p.sendPatch(ctx, object, live, []byte(last))
+		}
+	}
+	if owner == "" {
+		owner = fieldOwner
+	}
+	return p.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner), client.ForceOwnership, client.DryRunAll)
+}
+
+// lastApplied is the manifest that kubectl apply, or Argo CD, applied last.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func (p *planner) sendPatch(ctx context.Context, object *unstructured.Unstructured, live client.Object, last []byte) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(object.Object)
+	if err != nil {
+		return err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(last, after, before)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return p.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.DryRunAll, client.FieldOwner(fieldOwner), client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// appliers own what they apply. Their names are in this order, if there are several.
+var appliers = []string{"kustomize-controller", "argocd-controller", "helm-controller", "helm", "kubectl"}
+
+// applier is the field manager that owns fields of the spec by server-side apply; empty: none does.
+func applier(live client.Object) string {
+	if live == nil {
+		return ""
+	}
+	var owners []string
+	for _, entry := range live.GetManagedFields() {
+		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
+			owners = append(owners, entry.Manager)
+		}
+	}
+	for _, known := range appliers {
+		if slices.Contains(owners, known) {
+			return known
+		}
+	}
+	return strings.Join(owners[:min(len(owners), 1)], "")
+}
+
+// managers are the GitOps tools of the objects that have a manifest.
+func managers[T any, P interface {
+	*T
+	client.Object
+}](objects []plan.Object[T]) (found []gitops.Manager) {
+	for _, o := range objects {
+		if o.Source == "" || o.Before == nil {
+			continue
+		}
+		if manager := gitops.ManagerOf(P(o.Before)); manager != (gitops.Manager{}) {
+			found = append(found, manager)
+		}
+	}
+	return found
+}
+
+// pruned plans the deletion of what no manifest has any more: what one of the managers manages; without one, what kubectl applied or any
+// tool manages.
+func pruned[T any, P interface {
+	*T
+	client.Object
+}](p *planner, objects []plan.Object[T], owners []gitops.Manager) {
+	for i := range objects {
+		o := &objects[i]
+		live := P(o.Before)
+		if o.Source != "" || live == nil || keptByAnnotation(live) {
+			continue
+		}
+		manager := gitops.ManagerOf(live)
+		_, applied := live.GetAnnotations()[lastApplied]
+		if len(owners) > 0 && !slices.Contains(owners, manager) || len(owners) == 0 && manager == (gitops.Manager{}) && !applied {
+			continue
+		}
+		o.Pruned = true
+		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error {
+			err := p.Delete(ctx, live.DeepCopyObject().(client.Object), client.DryRunAll) //nolint:forcetypeassert // a copy is of the same type
+			switch {
+			case err == nil || apierrors.IsNotFound(err):
+				o.After = nil
+			case refusedByServer(err):
+				o.Refused = err.Error()
+			default:
+				return fmt.Errorf("try to delete %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+			}
+			return nil
+		})
+	}
+}
+
+// keptByAnnotation reports whether the tool is told not to prune the object.
+func keptByAnnotation(live client.Object) bool {
+	annotations := live.GetAnnotations()
+	return annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled" || strings.Contains(annotations["argocd.argoproj.io/sync-options"], "Prune=false")
+}
+
+// findDigests lists the ApiKeys with the digests of the manifests, in all namespaces if that is allowed.
+func (p *planner) findDigests(ctx context.Context) error {
+	p.state.Digests = map[string][]string{}
+	for _, o := range p.state.ApiKeys {
+		if o.Source != "" && o.After != nil && o.After.Spec.KeyDigest != "" {
+			p.state.Digests[o.After.Spec.KeyDigest] = nil
+		}
+	}
+	if len(p.state.Digests) == 0 {
+		return nil
+	}
+	found := map[string]map[string]bool{}
+	seen := func(key *v1alpha1.ApiKey) {
+		if key == nil || key.Spec.KeyDigest == "" {
+			return
+		}
+		if found[key.Spec.KeyDigest] == nil {
+			found[key.Spec.KeyDigest] = map[string]bool{}
+		}
+		found[key.Spec.KeyDigest][key.Namespace+"/"+key.Name] = true
+	}
+	for _, o := range p.state.ApiKeys {
+		seen(o.Before)
+		seen(o.After)
+	}
+	var all v1alpha1.ApiKeyList
+	err := p.List(ctx, &all)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("list ApiKeys: %w", err)
+	}
+	for i := range all.Items {
+		seen(&all.Items[i])
+	}
+	for digest := range p.state.Digests {
+		p.state.Digests[digest] = slices.Sorted(maps.Keys(found[digest]))
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// keyEffects are those of a change of an ApiKey.
+func (s State) keyEffects(o Object[v1alpha1.ApiKey]) []Effect {
+	switch {
+	case o.Refused != "" || o.Before == nil && o.After == nil:
+		return nil
+	case o.Deleted():
+		return []Effect{keyDeleted(o.Before)}
+	case o.Before == nil:
+		return slices.Concat(s.merchantMissing(o), s.digestShared(o), s.bornExpired(o))
+	}
+	var effects []Effect
+	if !o.Before.DeletionTimestamp.IsZero() {
+		effects = append(effects, Effect{Type: "Deleting", Severity: Ends, Message: "This ApiKey is being deleted; applied again after that, it gets another key."})
+	}
+	effects = slices.Concat(effects, s.merchantMissing(o))
+	change := keyChange{before: o.Before, after: o.After, now: s.Now}
+	if o.Before.Spec.KeyDigest != o.After.Spec.KeyDigest {
+		effects = append(effects, s.digestShared(o)...)
+	}
+	return slices.Concat(effects, change.state(), change.expiry(), change.rotation(), change.delivery(), change.unfinished())
+}
+
+// keyChange is an ApiKey that stays.
+type keyChange struct {
+	before, after *v1alpha1.ApiKey
+	now           time.Time
+}
+
+func keyDeleted(key *v1alpha1.ApiKey) Effect {
+	e := Effect{
+		Type: "KeyEnds", Severity: Ends, LastUsedTime: key.Status.LastUsedTime,
+		Message: "The key gets 401 for good: another ApiKey of this name has another key." + lastUse(key),
+	}
+	switch secret := deliveredTo(key); {
+	case secret != "":
+		e.Message += " Secret " + quoted(secret) + " is deleted."
+	case key.Spec.KeyDigest != "":
+		e.Message += " For 90 days only an ApiKey of this namespace and name can have its digest."
+	}
+	return e
+}
+
+// merchantMissing: the ApiKey has no Merchant, or loses it.
+func (s State) merchantMissing(o Object[v1alpha1.ApiKey]) []Effect {
+	name := o.After.Spec.MerchantRef.Name
+	i := slices.IndexFunc(s.Merchants, func(m Object[v1alpha1.Merchant]) bool { return m.Namespace == o.Namespace && m.Name == name })
+	if i >= 0 && s.Merchants[i].After != nil || o.Before != nil && (i < 0 || s.Merchants[i].Before == nil) {
+		return nil // it has one, or had none before
+	}
+	return []Effect{{
+		Type: "MerchantMissing", Severity: May,
+		Message: "There is no Merchant " + quoted(name) + " in this namespace: the ApiKey is not ready until it exists.",
+	}}
+}
+
+// digestShared: a digest has one claim, which only its owner's namespace shows.
+func (s State) digestShared(o Object[v1alpha1.ApiKey]) []Effect {
+	digest := o.After.Spec.KeyDigest
+	others := slices.DeleteFunc(slices.Clone(s.Digests[digest]), func(name string) bool { return name == o.Namespace+"/"+o.Name })
+	if digest == "" || len(others) == 0 {
+		return nil
+	}
+	return []Effect{{
+		Type: "KeyDigestClaimed", Severity: May,
+		Message: "Another ApiKey has this spec.keyDigest: " + list(others) + ". Only the first one that claims it works; the other one is Stalled.",
+	}}
+}
+
+func (s State) bornExpired(o Object[v1alpha1.ApiKey]) []Effect {
+	if end := o.After.Spec.ExpiresAt; end == nil || s.Now.Before(end.Time) {
+		return nil
+	}
+	return []Effect{{Type: "KeyExpired", Severity: May, Message: "spec.expiresAt is past: the key gets 401."}}
+}
+
+// accepted reports whether somebody may have a key that works, as long as the Merchant is Active.
+func (c keyChange) accepted() bool {
+	return c.before.Spec.State != v1alpha1.ApiKeyDisabled && (c.before.Spec.ExpiresAt == nil || c.now.Before(c.before.Spec.ExpiresAt.Time)) &&
+		(c.before.Status.Prefix != "" || c.before.Spec.KeyDigest != "" || len(c.before.Status.PreviousKeys) > 0)
+}
+
+// ending is Ends for a key that works now.
+func (c keyChange) ending() Severity {
+	if c.accepted() {
+		return Ends
+	}
+	return Note
+}
+
+func (c keyChange) state() []Effect {
+	before, after := c.before.Spec.State, c.after.Spec.State
+	switch {
+	case before == after:
+		return nil
+	case after == v1alpha1.ApiKeyDisabled:
+		return []Effect{{
+			Type: "KeyDisabled", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+			Message: "All keys of this ApiKey get 401 until its state is Active again." + lastUse(c.before),
+		}}
+	}
+	return []Effect{{Type: "KeyEnabled", Severity: Note, Message: "The same key works again."}}
+}
+
+func (c keyChange) expiry() []Effect {
+	before, after := c.before.Spec.ExpiresAt, c.after.Spec.ExpiresAt
+	switch {
+	case after == nil && before == nil, after != nil && before != nil && after.Equal(before):
+		return nil
+	case after == nil || before != nil && before.Before(after):
+		return []Effect{{Type: "KeyExpiresLater", Severity: Note, Message: "The key expires later, or never. An expired key works again."}}
+	case !c.now.Before(after.Time):
+		return []Effect{{
+			Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+			Message: "spec.expiresAt is past: all keys of this ApiKey get 401 at once." + lastUse(c.before),
+		}}
+	}
+	instead := "never"
+	if before != nil {
+		instead = "at " + clock(before.Time)
+	}
+	return []Effect{{
+		Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+		Message: fmt.Sprintf("All keys of this ApiKey get 401 at %s instead of %s.%s", clock(after.Time), instead, lastUse(c.before)),
+	}}
+}
+
+// rotation is what the operator replaces, by its own rules (controllers/apikeys/rotation.go).
+func (c keyChange) rotation() []Effect {
+	if c.before.Status.KeyGeneration == 0 { // no key was issued yet
+		return nil
+	}
+	digest := c.after.Spec.KeyDigest
+	generated := deliveredTo(c.after) != ""
+	switch {
+	case digest != c.before.Spec.KeyDigest:
+		return c.rotates("spec.keyDigest changes")
+	case generated && deliveredTo(c.before) == "" && c.before.Status.Prefix == "":
+		return []Effect{{Type: "KeyIssued", Severity: Note, Message: "Nobody has a key yet; one is delivered in Secret " + quoted(deliveredTo(c.after)) + "."}}
+	case generated && c.after.Spec.Rotation.Trigger != c.before.Status.ObservedTrigger:
+		return c.rotates("spec.rotation.trigger changes")
+	case generated:
+		return c.schedule()
+	}
+	return nil
+}
+
+func (c keyChange) rotates(because string) []Effect {
+	overlap := seconds(c.after.Spec.Rotation.OverlapSeconds)
+	end := "at once, with all older keys"
+	if overlap > 0 {
+		end = span(overlap) + " after that"
+	}
+	key := "The key"
+	if prefix := shown(c.before.Status.Prefix); prefix != "" {
+		key += " " + quoted(prefix)
+	}
+	next := "The new key is the one of spec.keyDigest."
+	if secret := deliveredTo(c.after); secret != "" {
+		next = "The new key is delivered in Secret " + quoted(secret) + "."
+	}
+	effects := []Effect{{
+		Type: "KeyRotates", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+		Message: fmt.Sprintf("%s: %s is replaced and gets 401 %s. %s%s", because, key, end, next, lastUse(c.before)),
+	}}
+	return append(effects, c.overlaps(overlap)...)
+}
+
+// overlaps are old keys that end earlier because of a rotation.
+func (c keyChange) overlaps(overlap time.Duration) (effects []Effect) {
+	cut := 0
+	for i, old := range c.before.Status.PreviousKeys {
+		dropped := overlap > 0 && i >= published.MaxPrevious-1
+		if !c.now.Before(old.ValidUntil.Time) || !dropped && !c.now.Add(overlap).Before(old.ValidUntil.Time) {
+			continue
+		}
+		cut++
+	}
+	if cut == 0 {
+		return nil
+	}
+	end := "at once"
+	if overlap > 0 {
+		end = span(overlap) + " after the rotation at the latest"
+	}
+	latest := c.before.Status.PreviousKeys[0].ValidUntil
+	message := fmt.Sprintf("The overlap of %s ends %s; now it ends at %s.", count(cut, "old key"), end, clock(latest.Time))
+	if c.before.Status.LastUsedTime != nil {
+		message += " The last use of this ApiKey may have been of an old key."
+	}
+	return []Effect{{Type: "OverlapCut", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime, Message: message}}
+}
+
+// schedule: an interval that has elapsed rotates at once, and up to a tenth of it earlier.
+func (c keyChange) schedule() []Effect {
+	every := seconds(c.after.Spec.Rotation.EverySeconds)
+	issued := c.before.Status.LastRotation
+	if every == 0 || issued == nil || every == seconds(c.before.Spec.Rotation.EverySeconds) {
+		return nil
+	}
+	due := issued.Time.Add(every)
+	switch {
+	case !c.now.Before(due):
+		return c.rotates("spec.rotation.everySeconds has elapsed")
+	case !c.now.Before(due.Add(-every / 10)):
+		effects := c.rotates("spec.rotation.everySeconds elapses by " + clock(due))
+		for i := range effects {
+			if effects[i].Severity == Ends {
+				effects[i].Severity = May
+			}
+		}
+		return effects
+	}
+	return []Effect{{Type: "RotationScheduled", Severity: Note, Message: "The schedule replaces the key by " + clock(due) + ", up to a tenth of the interval earlier."}}
+}
+
+// delivery is what happens to the delivered Secret.
+func (c keyChange) delivery() []Effect {
+	from, to := deliveredTo(c.before), deliveredTo(c.after)
+	held := meta.IsStatusConditionTrue(c.before.Status.Conditions, v1alpha1.DeliveredCondition)
+	switch {
+	case from == "" || !held:
+		return nil
+	case to == "":
+		return []Effect{{Type: "SecretDeleted", Severity: Ends, Message: "Secret " + quoted(from) + " is deleted: keys are not delivered any more."}}
+	case from != to:
+		return []Effect{{Type: "SecretDeleted", Severity: Ends, Message: "Secret " + quoted(from) + " is deleted: the key moves to Secret " + quoted(to) + "."}}
+	}
+	before, after := retention(c.before), retention(c.after)
+	if after == 0 || before != 0 && before <= after || c.before.Status.LastRotation == nil {
+		return nil
+	}
+	end := c.before.Status.LastRotation.Time.Add(after)
+	return []Effect{{
+		Type: "SecretDeleted", Severity: Ends,
+		Message: "Secret " + quoted(to) + " is deleted by spec.delivery.retainSeconds at " + clock(end) + ", at once if that is past. The key stays valid.",
+	}}
+}
+
+// unfinished: the operator has not done what the present spec says, so status tells less.
+func (c keyChange) unfinished() []Effect {
+	if c.before.Status.ObservedGeneration != c.before.Generation {
+		return []Effect{{Type: "StatusBehind", Severity: May, Message: "The operator has not handled the present spec yet, so this plan is of an older status."}}
+	}
+	stuck := []string{
+		v1alpha1.ReasonSecretConflict, v1alpha1.ReasonKeyDigestUsed, v1alpha1.ReasonKeyDigestClaimed, v1alpha1.ReasonTooManyKeyDigests, v1alpha1.ReasonRotationDeferred,
+		v1alpha1.ReasonNewerVersion, v1alpha1.ReasonMerchantNotFound,
+	}
+	if ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ReadyCondition); ready != nil && slices.Contains(stuck, ready.Reason) {
+		return []Effect{{Type: "NotReady", Severity: Note, Message: "The ApiKey is not ready (" + ready.Reason + "), so a rotation waits until that is mended."}}
+	}
+	return nil
+}
+
+// deliveredTo is the Secret to which the operator delivers keys; empty: to none.
+func deliveredTo(key *v1alpha1.ApiKey) string {
+	delivery := key.Spec.Delivery
+	switch {
+	case key.Spec.KeyDigest != "", delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
+		return ""
+	case delivery != nil && delivery.SecretName != "":
+		return delivery.SecretName
+	}
+	return key.Name + "-key"
+}
+
+func retention(key *v1alpha1.ApiKey) time.Duration {
+	if key.Spec.Delivery == nil {
+		return 0
+	}
+	return seconds(key.Spec.Delivery.RetainSeconds)
+}
+
+func seconds(field *int32) time.Duration {
+	if field == nil {
+		return 0
+	}
+	return time.Duration(*field) * time.Second
+}
+
+// span is a time like 15m or 24h.
+func span(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// lastUse says when any key of the ApiKey was used.
+func lastUse(key *v1alpha1.ApiKey) string { return usedAt(key.Status.LastUsedTime) }
+
+func usedAt(at *metav1.Time) string {
+	if at == nil {
+		return " No use is known."
+	}
+	return " Last used at " + clock(at.Time) + "."
+}

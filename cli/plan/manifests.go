@@ -1,0 +1,252 @@
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kubeyaml "sigs.k8s.io/yaml"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// Bounds of what is read, because a merge request may contain anything.
+const (
+	maxFiles    = 10_000
+	maxFile     = 4 << 20
+	maxTotal    = 64 << 20
+	maxDocument = 1 << 20 // with its aliases replaced; a kube-apiserver takes no larger object
+	maxDepth    = 100
+)
+
+// Manifest is an object of our API group, as it is written.
+type Manifest struct {
+	// Source is the file.
+	Source string
+	Object *unstructured.Unstructured
+}
+
+// Manifests are what files have.
+type Manifests struct {
+	Objects []Manifest
+	// Ignored is the number of objects of other kinds.
+	Ignored int
+	// Namespaces are those that the files create.
+	Namespaces map[string]bool
+
+	bytes, files int
+}
+
+// Read reads a directory with what is below it, a file, or standard input if the name is "-". Names that begin with a dot are left out, as
+// GitOps tools do.
+func (m *Manifests) Read(name string, stdin io.Reader) error {
+	if name == "-" {
+		return m.readFile("standard input", stdin)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		name, err = filepath.Abs(name)
+		if err != nil {
+			return err
+		}
+		return m.within(filepath.Dir(name), func(root *os.Root) error { return m.open(root, filepath.Base(name)) })
+	}
+	return m.within(name, func(root *os.Root) error {
+		return fs.WalkDir(root.FS(), ".", func(file string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return m.visit(root, file, entry)
+		})
+	})
+}
+
+// within keeps what is read inside the directory.
+func (*Manifests) within(directory string, read func(*os.Root) error) error {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(root), root.Close())
+}
+
+func (m *Manifests) visit(root *os.Root, file string, entry fs.DirEntry) error {
+	hidden := strings.HasPrefix(entry.Name(), ".") && file != "."
+	switch {
+	case entry.IsDir() && hidden:
+		return fs.SkipDir
+	case entry.IsDir(), hidden:
+		return nil
+	case slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, entry.Name()):
+		return fmt.Errorf("%s: the manifests have to be built first; pipe them: kubectl kustomize DIR | kubectl merchant plan -f -", file)
+	case !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(file)):
+		return nil
+	}
+	return m.open(root, file)
+}
+
+// open reads a regular file. A link could lead anywhere, and a pipe never ends.
+func (m *Manifests) open(root *os.Root, file string) error {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: neither a file nor a directory; symbolic links are not followed", file)
+	}
+	content, err := root.Open(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.readFile(file, content), content.Close())
+}
+
+func (m *Manifests) readFile(source string, from io.Reader) error {
+	m.files++
+	if m.files > maxFiles {
+		return fmt.Errorf("there are more than %d files", maxFiles)
+	}
+	limit := maxFile
+	if source == "standard input" {
+		limit = maxTotal
+	}
+	content, err := io.ReadAll(io.LimitReader(from, int64(limit)+1))
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	m.bytes += len(content)
+	switch {
+	case len(content) > limit:
+		return fmt.Errorf("%s: larger than %d MiB", source, limit>>20)
+	case m.bytes > maxTotal:
+		return fmt.Errorf("the files are together larger than %d MiB", maxTotal>>20)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = m.readDocument(source, document)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, document %d: %w", source, n, err)
+		}
+	}
+}
+
+func (m *Manifests) readDocument(source string, document []byte) error {
+	if err := checkSize(document); err != nil {
+		return err
+	}
+	text, err := kubeyaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return err
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
+		return nil // a comment, or nothing that Kubernetes knows
+	}
+	var object unstructured.Unstructured
+	if err := kubeyaml.Unmarshal(text, &object.Object); err != nil {
+		return err
+	}
+	return m.add(source, &object, 0)
+}
+
+// checkSize refuses a document that is too large, or becomes so when its aliases are replaced. The decoder shares what they stand for and
+// bounds their number.
+func checkSize(document []byte) error {
+	var value any
+	if err := yaml.Unmarshal(document, &value); err != nil {
+		return err
+	}
+	left := maxDocument
+	if !fits(value, 0, &left) {
+		return fmt.Errorf("larger than %d MiB with its aliases replaced, or nested deeper than %d", maxDocument>>20, maxDepth)
+	}
+	return nil
+}
+
+func fits(value any, depth int, left *int) bool {
+	*left--
+	if *left < 0 || depth > maxDepth {
+		return false
+	}
+	switch value := value.(type) {
+	case string:
+		*left -= len(value)
+	case []any:
+		for _, one := range value {
+			if !fits(one, depth+1, left) {
+				return false
+			}
+		}
+	case map[any]any:
+		for key, one := range value {
+			if !fits(key, depth+1, left) || !fits(one, depth+1, left) {
+				return false
+			}
+		}
+	}
+	return *left >= 0
+}
+
+// add takes an object, or the items of a list.
+func (m *Manifests) add(source string, object *unstructured.Unstructured, depth int) error {
+	kind := object.GroupVersionKind()
+	ours := kind.Group == v1alpha1.SchemeGroupVersion.Group
+	items, isList := object.Object["items"].([]any)
+	switch {
+	case isList && strings.HasSuffix(kind.Kind, "List") && (ours || kind.Group == "") && depth < maxDepth:
+		for _, item := range items {
+			if content, ok := item.(map[string]any); ok {
+				if err := m.add(source, &unstructured.Unstructured{Object: content}, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+	case ours:
+		m.Objects = append(m.Objects, Manifest{Source: source, Object: object})
+	default:
+		if kind.Group == "" && kind.Kind == "Namespace" {
+			if m.Namespaces == nil {
+				m.Namespaces = map[string]bool{}
+			}
+			m.Namespaces[object.GetName()] = true
+		}
+		m.Ignored++
+	}
+	return nil
+}
+
+// Default puts objects without a namespace into this one, and refuses an object that is there twice: which of the two stays is unknown.
+func (m *Manifests) Default(namespace string) error {
+	first := map[[3]string]string{}
+	for _, manifest := range m.Objects {
+		object := manifest.Object
+		if object.GetNamespace() == "" {
+			object.SetNamespace(namespace)
+		}
+		id := [3]string{object.GetKind(), object.GetNamespace(), object.GetName()}
+		if other, twice := first[id]; twice {
+			return fmt.Errorf("%s %q is there twice: in %q and in %q", id[0], id[1]+"/"+id[2], other, manifest.Source)
+		}
+		first[id] = manifest.Source
+	}
+	return nil
+}

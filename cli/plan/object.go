@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// Object is a Merchant or an ApiKey, before and after the manifests are applied.
+type Object[T any] struct {
+	Kind, Namespace, Name string
+	// Source is the file with the manifest; empty: there is none.
+	Source string
+	// Pruned: no manifest has it any more, so it is deleted, unless that is refused.
+	Pruned bool
+	// Before is nil if it does not exist yet, After if it is deleted or was refused before it existed.
+	Before, After *T
+	// Refused is what the API server says against the manifest or the deletion; empty: nothing.
+	Refused string
+	// Unchecked: the API server could not check it, because its namespace does not exist yet.
+	Unchecked bool
+}
+
+// Deleted reports whether the object ends.
+func (o Object[T]) Deleted() bool { return o.Before != nil && o.After == nil }
+
+// Created reports whether the object is new.
+func (o Object[T]) Created() bool { return o.Before == nil && o.After != nil }
+
+// State is all objects of the namespaces that manifests change.
+type State struct {
+	Merchants []Object[v1alpha1.Merchant]
+	ApiKeys   []Object[v1alpha1.ApiKey]
+	// Digests has, for each spec.keyDigest, the ApiKeys with it, as far as they can be listed: now, and when all is applied.
+	Digests map[string][]string
+	// Unknown are the refused manifests of no kind that there is.
+	Unknown []Object[struct{}]
+	Now     time.Time
+}
+
+// Severity says what an effect means for the exit code.
+type Severity string
+
+// Severities, the worst first.
+const (
+	// Refused: the API server or the operator does not do what the manifest says.
+	Refused Severity = "refused"
+	// Ends: something that works now ends or is refused.
+	Ends Severity = "ends"
+	// May: something may end or be refused, which this cannot know.
+	May Severity = "may"
+	// Note: nothing ends.
+	Note Severity = "note"
+)
+
+// Effect is one thing that happens when the manifests are applied.
+type Effect struct {
+	// Type is one of a closed list, see docs/gitops.md.
+	Type     string   `json:"type"`
+	Severity Severity `json:"severity"`
+	// Message is a sentence. Names are between backticks, which no name contains.
+	Message string `json:"message"`
+	// LastUsedTime is when a key that ends was last used; absent: no use is known.
+	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
+}
+
+// Change is what happens to an object.
+type Change struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Source    string `json:"source,omitempty"`
+	// Action is create, change, delete, none or refused.
+	Action string `json:"action"`
+	// Fields are those of the spec that change.
+	Fields  []string `json:"fields,omitempty"`
+	Effects []Effect `json:"effects"`
+}
+
+// newChange compares an object before and after; spec returns its spec.
+func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
+	c := Change{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Source: o.Source, Action: "none", Effects: effects}
+	switch {
+	case o.Refused != "":
+		c.Action = "refused"
+		c.Effects = []Effect{{Type: "Refused", Severity: Refused, Message: quoted(o.Refused)}}
+	case o.Unchecked:
+		c.Action = "create"
+		c.Effects = append(c.Effects, Effect{
+			Type: "Unchecked", Severity: May,
+			Message: "Namespace " + quoted(o.Namespace) + " does not exist yet, so the API server did not check this object.",
+		})
+	case o.Deleted():
+		c.Action = "delete"
+	case o.Created():
+		c.Action = "create"
+	case o.Before != nil && !equality.Semantic.DeepEqual(spec(o.Before), spec(o.After)):
+		c.Action, c.Fields = "change", changedFields(spec(o.Before), spec(o.After))
+	}
+	return c
+}

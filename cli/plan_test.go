@@ -1,0 +1,548 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/plan"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+)
+
+// git is a directory of manifests, and a GitOps tool that applies it as Flux does.
+type git struct {
+	tenant
+
+	t   *testing.T
+	dir string
+}
+
+func newGit(t *testing.T) git {
+	t.Helper()
+	return git{newTenant(t), t, t.TempDir()}
+}
+
+// commit writes the spec of an object; "-" removes it.
+func (g git) commit(kind, name, spec string) {
+	g.t.Helper()
+	file := filepath.Join(g.dir, strings.ToLower(kind)+"-"+name+".yaml")
+	if spec == "-" {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			g.t.Fatal(err)
+		}
+		return
+	}
+	labels := "{kustomize.toolkit.fluxcd.io/name: shops, kustomize.toolkit.fluxcd.io/namespace: " + g.Namespace + "}"
+	text := fmt.Sprintf("apiVersion: merchant-operator.io/v1alpha1\nkind: %s\nmetadata: {name: %s, labels: %s}\nspec: %s\n", kind, name, labels, spec)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// sync applies the directory, deletes what is not in it, and waits for the operator. It returns what was refused.
+func (g git) sync() (refused []error) {
+	g.t.Helper()
+	kept := map[string]bool{}
+	for _, file := range must(filepath.Glob(filepath.Join(g.dir, "*.yaml")))(g.t) {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal(must(os.ReadFile(file))(g.t), &object.Object); err != nil {
+			g.t.Fatal(err)
+		}
+		object.SetNamespace(g.Namespace)
+		kept[object.GetKind()+"/"+object.GetName()] = true
+		err := g.Kube.Apply(g.t.Context(), client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("kustomize-controller"), client.ForceOwnership)
+		if err != nil {
+			refused = append(refused, err)
+		}
+	}
+	var merchants v1alpha1.MerchantList
+	var keys v1alpha1.ApiKeyList
+	if err := errors.Join(g.Kube.List(g.t.Context(), &merchants, client.InNamespace(g.Namespace)), g.Kube.List(g.t.Context(), &keys, client.InNamespace(g.Namespace))); err != nil {
+		g.t.Fatal(err)
+	}
+	for i := range keys.Items {
+		if !kept["ApiKey/"+keys.Items[i].Name] && keys.Items[i].Labels != nil {
+			g.Delete(&keys.Items[i])
+		}
+	}
+	for i := range merchants.Items {
+		if !kept["Merchant/"+merchants.Items[i].Name] {
+			g.Delete(&merchants.Items[i])
+		}
+	}
+	g.Eventually("the operator has handled the sync", g.handled)
+	return refused
+}
+
+// handled reports whether the operator has seen every object as it is.
+func (g git) handled() bool {
+	var merchants v1alpha1.MerchantList
+	var keys v1alpha1.ApiKeyList
+	if err := errors.Join(g.Kube.List(g.t.Context(), &merchants, client.InNamespace(g.Namespace)), g.Kube.List(g.t.Context(), &keys, client.InNamespace(g.Namespace))); err != nil {
+		g.t.Fatal(err)
+	}
+	return !slices.ContainsFunc(merchants.Items, func(m v1alpha1.Merchant) bool {
+		return m.Status.ObservedGeneration != m.Generation || m.DeletionTimestamp != nil
+	}) && !slices.ContainsFunc(keys.Items, func(k v1alpha1.ApiKey) bool {
+		return k.Status.ObservedGeneration != k.Generation || k.DeletionTimestamp != nil
+	})
+}
+
+// must fails the test for an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// seen is what people notice of the ApiKey till.
+type seen struct {
+	// Answer is that of the API to the key of before.
+	Answer int
+	// Generation is that of the current key; 0: there is no ApiKey.
+	Generation int64
+	// OldKeys are those in overlap.
+	OldKeys int
+	// Secret is whether there is the delivered Secret of before.
+	Secret bool
+	// Webhook is whether there is the Secret with the signing secret.
+	Webhook bool
+}
+
+func (g git) look(key string) seen {
+	g.t.Helper()
+	s := seen{Answer: me(g.t, key, anywhere), Secret: g.hasSecret("till-key"), Webhook: g.hasSecret("acme-webhook")}
+	var till v1alpha1.ApiKey
+	err := g.Kube.Get(g.t.Context(), client.ObjectKey{Namespace: g.Namespace, Name: "till"}, &till)
+	if client.IgnoreNotFound(err) != nil {
+		g.t.Fatal(err)
+	}
+	s.Generation, s.OldKeys = till.Status.KeyGeneration, len(till.Status.PreviousKeys)
+	return s
+}
+
+func (g git) hasSecret(name string) bool {
+	err := g.Kube.Get(g.t.Context(), client.ObjectKey{Namespace: g.Namespace, Name: name}, &corev1.Secret{})
+	if client.IgnoreNotFound(err) != nil {
+		g.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// plan runs the command and returns the effects, each with its severity.
+func (g git) plan(args string) (effects []string, code int) {
+	g.t.Helper()
+	got := run(g.t, g.Namespace, "plan -f "+g.dir+" -o json "+args)
+	var report plan.Report
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
+		g.t.Fatalf("%v\nstdout: %s\nstderr: %s", err, got.out, got.problems)
+	}
+	for _, change := range report.Changes {
+		for _, effect := range change.Effects {
+			effects = append(effects, effect.Type+" "+string(effect.Severity))
+		}
+	}
+	return effects, got.code
+}
+
+// What is in Git before each case.
+const (
+	acme = "{displayName: Acme}"
+	till = "{merchantRef: {name: acme}}"
+)
+
+// working is a first key that works.
+var working = seen{Answer: http.StatusOK, Generation: 1, Secret: true}
+
+// planned are changes, what the plan says of them, and what then happens.
+var planned = map[string]struct {
+	// merchant and key are the specs in Git before; empty: acme and till.
+	merchant, key string
+	// newMerchant and newKey are the specs after; empty: the same.
+	newMerchant, newKey string
+	args                string
+	effects             []string
+	// happened is what is seen after the sync; refused is in what the API server says.
+	happened seen
+	refused  string
+}{
+	"nothing changes":       {happened: working},
+	"a name payers see":     {newMerchant: "{displayName: Acme Coffee}", happened: working},
+	"a trigger":             {newKey: "{merchantRef: {name: acme}, rotation: {trigger: a}}", effects: []string{"KeyRotates ends"}, happened: seen{http.StatusOK, 2, 1, true, false}},
+	"a trigger, no overlap": {newKey: "{merchantRef: {name: acme}, rotation: {trigger: a, overlapSeconds: 0}}", effects: []string{"KeyRotates ends"}, happened: seen{http.StatusUnauthorized, 2, 0, true, false}},
+	"a trigger of a disabled key": {
+		key:     "{merchantRef: {name: acme}, state: Disabled}",
+		newKey:  "{merchantRef: {name: acme}, state: Disabled, rotation: {trigger: a}}",
+		effects: []string{"KeyRotates note"}, happened: seen{http.StatusUnauthorized, 2, 1, true, false},
+	},
+	"only the overlap": {newKey: "{merchantRef: {name: acme}, rotation: {overlapSeconds: 0}}", happened: working},
+	"a schedule":       {newKey: "{merchantRef: {name: acme}, rotation: {everySeconds: 86400}}", effects: []string{"RotationScheduled note"}, happened: working},
+	"another digest": {
+		newKey:  "{merchantRef: {name: acme}, keyDigest: " + apikey.DigestOf("a key from a vault").Hex() + "}",
+		effects: []string{"KeyRotates ends", "SecretDeleted ends"}, happened: seen{http.StatusOK, 2, 1, false, false},
+	},
+	"disable": {newKey: "{merchantRef: {name: acme}, state: Disabled}", effects: []string{"KeyDisabled ends"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
+	"enable": {
+		key: "{merchantRef: {name: acme}, state: Disabled}", newKey: till,
+		effects: []string{"KeyEnabled note"}, happened: working,
+	},
+	"an expiry that is past":    {newKey: "{merchantRef: {name: acme}, expiresAt: '2020-01-01T00:00:00Z'}", effects: []string{"KeyExpires ends"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
+	"an expiry":                 {newKey: "{merchantRef: {name: acme}, expiresAt: '2999-01-01T00:00:00Z'}", effects: []string{"KeyExpires ends"}, happened: working},
+	"an expiry is taken away":   {key: "{merchantRef: {name: acme}, expiresAt: '2999-01-01T00:00:00Z'}", newKey: till, effects: []string{"KeyExpiresLater note"}, happened: working},
+	"another Secret":            {newKey: "{merchantRef: {name: acme}, delivery: {secretName: other}}", effects: []string{"SecretDeleted ends"}, happened: seen{http.StatusOK, 1, 0, false, false}},
+	"no delivery":               {newKey: "{merchantRef: {name: acme}, delivery: {policy: None}}", effects: []string{"SecretDeleted ends"}, happened: seen{http.StatusOK, 1, 0, false, false}},
+	"delivery of no key yet":    {key: "{merchantRef: {name: acme}, delivery: {policy: None}}", newKey: till, effects: []string{"KeyIssued note"}, happened: seen{http.StatusUnauthorized, 2, 1, true, false}},
+	"another Merchant":          {newKey: "{merchantRef: {name: other}}", effects: []string{"Refused refused"}, happened: working, refused: "merchantRef is immutable"},
+	"a field that is none":      {newKey: "{merchantRef: {name: acme}, expires: tomorrow}", effects: []string{"Refused refused"}, happened: working, refused: "field not declared in schema"},
+	"the key leaves Git":        {newKey: "-", args: "--prune", effects: []string{"KeyEnds ends"}, happened: seen{Answer: http.StatusUnauthorized}},
+	"the Merchant leaves Git":   {newMerchant: "-", args: "--prune", effects: []string{"KeysEnd ends", "SessionsEnd may", "MerchantMissing may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
+	"suspend":                   {newMerchant: "{displayName: Acme, state: Suspended}", effects: []string{"MerchantStops ends"}, happened: seen{http.StatusForbidden, 1, 0, true, false}},
+	"close":                     {newMerchant: "{displayName: Acme, state: Closed}", effects: []string{"MerchantStops ends"}, happened: seen{http.StatusForbidden, 1, 0, true, false}},
+	"resume":                    {merchant: "{displayName: Acme, state: Suspended}", newMerchant: acme, effects: []string{"MerchantResumes note"}, happened: working},
+	"an allowlist":              {newMerchant: "{displayName: Acme, ipAllowlist: [192.0.2.0/24]}", effects: []string{"AllowlistNarrows may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
+	"an allowlist that reports": {newMerchant: "{displayName: Acme, ipAllowlist: [192.0.2.0/24], ipAllowlistMode: Report}", happened: working},
+	"from Report to Enforce": {
+		merchant: "{displayName: Acme, ipAllowlist: [192.0.2.0/24], ipAllowlistMode: Report}", newMerchant: "{displayName: Acme, ipAllowlist: [192.0.2.0/24]}",
+		effects: []string{"AllowlistNarrows may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false},
+	},
+	"the same addresses in two halves": {
+		merchant: "{displayName: Acme, ipAllowlist: [203.0.113.0/24]}", newMerchant: "{displayName: Acme, ipAllowlist: [203.0.113.0/25, 203.0.113.128/25]}", happened: working,
+	},
+	"one half of the addresses": {
+		merchant: "{displayName: Acme, ipAllowlist: [203.0.113.0/24]}", newMerchant: "{displayName: Acme, ipAllowlist: [203.0.113.128/25]}",
+		effects: []string{"AllowlistNarrows may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false},
+	},
+	"a wider allowlist": {
+		merchant: "{displayName: Acme, ipAllowlist: [203.0.113.7]}", newMerchant: "{displayName: Acme, ipAllowlist: [203.0.113.0/24]}", effects: []string{"AllowlistWidens note"}, happened: working,
+	},
+	"no webhook any more": {
+		merchant: "{displayName: Acme, webhook: {url: 'https://shop.example/hooks'}}", newMerchant: acme,
+		effects: []string{"WebhookEnds ends"}, happened: working,
+	},
+	"another URL": {
+		merchant: "{displayName: Acme, webhook: {url: 'https://shop.example/hooks'}}", newMerchant: "{displayName: Acme, webhook: {url: 'https://shop.example/new'}}",
+		effects: []string{"WebhookMoves note"}, happened: seen{http.StatusOK, 1, 0, true, true},
+	},
+	"a block with host bits": {newMerchant: "{displayName: Acme, ipAllowlist: [203.0.113.7/24]}", effects: []string{"Refused refused"}, happened: working, refused: "without host bits"},
+	"both: a trigger, and suspend": {
+		newMerchant: "{displayName: Acme, state: Suspended}", newKey: "{merchantRef: {name: acme}, rotation: {trigger: a}}",
+		effects: []string{"MerchantStops ends", "KeyRotates ends"}, happened: seen{http.StatusForbidden, 2, 1, true, false},
+	},
+}
+
+// Each change is planned, and then made: what the plan says happens, and nothing else ends.
+func TestPlan_IsWhatHappens(t *testing.T) {
+	t.Parallel()
+	for name, test := range planned {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGit(t)
+			g.commit("Merchant", "acme", or(test.merchant, acme))
+			g.commit("ApiKey", "till", or(test.key, till))
+			g.sync()
+			key := "mk_live_none"
+			if !strings.Contains(test.key, "None") {
+				key = g.Delivered("till-key", "apiKey")
+			}
+			// The API has seen the key, or nothing it could accept.
+			g.Eventually("the API knows the key", func() bool {
+				return strings.Contains(test.key, "None") || strings.Contains(test.key, "Disabled") || me(t, key, anywhere) != http.StatusUnauthorized
+			})
+			var before seen
+			g.Eventually("status has the key", func() bool { before = g.look(key); return before.Generation > 0 })
+
+			g.commit("Merchant", "acme", or(test.newMerchant, or(test.merchant, acme)))
+			g.commit("ApiKey", "till", or(test.newKey, or(test.key, till)))
+			effects, code := g.plan(test.args)
+			if diff := cmp.Diff(test.effects, effects); diff != "" {
+				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+			quiet := !slices.ContainsFunc(effects, func(effect string) bool { return !strings.HasSuffix(effect, " note") })
+			if want := map[bool]int{true: exitDone, false: exitEnds}[quiet]; code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			if again := g.look(key); again != before {
+				t.Errorf("the plan has changed something: %+v, before %+v", again, before)
+			}
+
+			refused := errors.Join(g.sync()...)
+			if (refused == nil) != (test.refused == "") || refused != nil && !strings.Contains(refused.Error(), test.refused) {
+				t.Errorf("refused: %v, want %q", refused, test.refused)
+			}
+			var after seen
+			g.Eventually("it is as expected", func() bool { after = g.look(key); return after == test.happened || t.Failed() })
+			if ended := before.Answer == http.StatusOK && after.Answer != http.StatusOK || before.Secret && !after.Secret || before.Webhook && !after.Webhook; ended && quiet {
+				t.Errorf("it ended something, and the plan did not say so: %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// A digest that another ApiKey has is Stalled after the sync, as the plan says, and its owner's namespace may be another tenant's.
+func TestPlan_DigestOfAnother(t *testing.T) {
+	owner, g := newTenant(t), newGit(t)
+	digest := apikey.DigestOf("a till's key from a vault " + owner.Namespace).Hex()
+	owner.Merchant("acme")
+	first := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "acme"}, KeyDigest: digest}}
+	first.Namespace, first.Name = owner.Namespace, "till"
+	if err := owner.Kube.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	owner.AwaitReady(first)
+	g.commit("Merchant", "acme", acme)
+	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+digest+"}")
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  Another ApiKey has this spec.keyDigest: "+owner.Namespace+"/till")
+	if strings.Contains(got.out, digest) {
+		t.Error("the plan prints a digest")
+	}
+	g.sync()
+	run(t, g.Namespace, "status acme").want(t, exitNotReady, "KeyDigestClaimed")
+}
+
+// A prune deletes what the tool manages, and not what a person made, or what it is told to keep.
+func TestPlan_Prune(t *testing.T) {
+	g := newGit(t)
+	for _, key := range []string{"till", "kiosk", "kept"} {
+		g.commit("ApiKey", key, till)
+	}
+	g.commit("Merchant", "acme", acme)
+	g.sync()
+	g.ApiKey("console", "acme")
+	kept := g.apiKey("kept")
+	g.Change(&kept, func() { kept.Annotations = map[string]string{"kustomize.toolkit.fluxcd.io/prune": "disabled"} })
+	for _, key := range []string{"kiosk", "kept"} {
+		g.commit("ApiKey", key, "-")
+	}
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "0 to delete", "2 unchanged")
+	for _, args := range []string{"", " -A"} {
+		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "ENDS     The key gets 401 for good", "1 to delete")
+		if strings.Contains(got.out, "console") || strings.Contains(got.out, "/kept") {
+			t.Errorf("it deletes what the tool does not:\n%s", got.out)
+		}
+	}
+	if g.apiKey("kiosk").DeletionTimestamp != nil {
+		t.Error("the plan has deleted something")
+	}
+}
+
+// kubectl apply compares with the manifest that it applied last: what left the manifest leaves the object.
+func TestPlan_AfterKubectlApply(t *testing.T) {
+	g := newGit(t)
+	g.commit("Merchant", "acme", "{displayName: Acme, ipAllowlist: [203.0.113.0/24]}")
+	g.commit("ApiKey", "till", till)
+	apply := func() {
+		if _, err := installation.Kubectl("", "apply", "-n", g.Namespace, "-f", g.dir); err != nil {
+			t.Fatal(err)
+		}
+		g.Eventually("the operator has handled it", g.handled)
+	}
+	apply()
+	g.commit("Merchant", "acme", acme)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "~ Merchant "+g.Namespace+"/acme", "spec.ipAllowlist", "Keys are accepted from any address")
+	apply()
+	var merchant v1alpha1.Merchant
+	if err := g.Kube.Get(t.Context(), client.ObjectKey{Namespace: g.Namespace, Name: "acme"}, &merchant); err != nil || len(merchant.Spec.IPAllowlist) > 0 {
+		t.Errorf("%v, %v", merchant.Spec.IPAllowlist, err)
+	}
+	// A field that somebody else set stays: it never was in the manifest.
+	g.Change(&merchant, func() { merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
+	g.Eventually("the operator has handled it", g.handled)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
+}
+
+// A namespace that does not exist refuses its objects; one that the manifests create is not checked.
+func TestPlan_MissingNamespace(t *testing.T) {
+	g := newGit(t)
+	missing := g.Namespace + "-new"
+	manifest := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: acme, namespace: " + missing + "}\nspec: {displayName: Acme}\n"
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(g.dir, "all.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(manifest)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "! Merchant "+missing+"/acme", "REFUSED", "not found")
+	write(manifest + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + missing + "}\n")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "+ Merchant "+missing+"/acme", "MAY END", "did not check", "1 object of other kinds")
+	err := g.Kube.Get(t.Context(), client.ObjectKey{Name: missing}, &corev1.Namespace{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace is there: %v", err)
+	}
+}
+
+// Whatever a merge request calls its objects, the plan is made.
+func TestPlan_StrangeObjects(t *testing.T) {
+	g := newGit(t)
+	text := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: \"\\e[31m../../x\"}\nspec: {displayName: Acme}\n---\n" +
+		"apiVersion: merchant-operator.io/v9\nkind: Merchant\nmetadata: {name: later}\n---\n" +
+		"apiVersion: merchant-operator.io/v1alpha1\nkind: Apikey\nmetadata: {name: typo}\n---\n" +
+		"apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {namespace: A_b, name: acme}\n---\n" +
+		"apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {generateName: acme-}\n---\n" +
+		"apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: none, managedFields: [{manager: x}]}\nspec: 7\n"
+	if err := os.WriteFile(filepath.Join(g.dir, "all.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "0 to create", "6 refused", "there is no kind Apikey", "there is no kind Merchant in merchant-operator.io/v9", "metadata.name is missing", "metadata.namespace is not")
+	if strings.Contains(got.out, "\x1b") {
+		t.Error("an object's name reaches the terminal as it is")
+	}
+	run(t, g.Namespace, "plan -f "+g.dir+" -f "+g.dir).want(t, exitError, "is there twice")
+}
+
+// The plan writes nothing and reads no Secret, says the API server's own log. Its account may do nothing but dry runs.
+func TestPlan_WritesNothing(t *testing.T) {
+	cluster, auditLog := kubetest.StartAudited(t)
+	kube := must(client.New(cluster.Config, client.Options{Scheme: installation.Client.Scheme()}))(t)
+	g := git{tenant{fixture.Tenant{T: t, Kube: kube, Namespace: "shops"}}, t, t.TempDir()}
+	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	applied := map[string]string{lastApplied: "{}"}
+	g.Merchant("acme", func(m *v1alpha1.Merchant) { m.Annotations = applied })
+	for _, name := range []string{"till", "gone"} {
+		key := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "acme"}}}
+		key.Namespace, key.Name, key.Annotations = g.Namespace, name, applied
+		if err := kube.Create(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.commit("Merchant", "acme", "{displayName: Acme Coffee, state: Suspended}")
+	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+apikey.DigestOf("a key from a vault").Hex()+"}")
+	g.commit("ApiKey", "new", till)
+	kubeconfig := planAccount(t, g, cluster)
+	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, exitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
+	// The second list of ApiKeys is of all namespaces, which this account may not.
+	want := map[string]int{"list merchants": 1, "list apikeys": 2, "patch merchants All": 1, "patch apikeys All": 2, "delete apikeys All": 1}
+	if diff := cmp.Diff(want, planRequests(t, auditLog)); diff != "" {
+		t.Errorf("requests in the audit log (-want +got):\n%s", diff)
+	}
+	var keys v1alpha1.ApiKeyList
+	if err := kube.List(t.Context(), &keys, client.InNamespace(g.Namespace)); err != nil || len(keys.Items) != 2 || keys.Items[0].Generation != 1 || keys.Items[1].Generation != 1 {
+		t.Errorf("%v, %+v", err, keys.Items)
+	}
+}
+
+// planAccount is a kubeconfig of the account in docs/examples/plan, when its policy is in force.
+func planAccount(t *testing.T, g git, cluster *envtest.Environment) (kubeconfig string) {
+	t.Helper()
+	for document := range strings.SplitSeq(repository.Read(t, "docs", "examples", "plan", "rights.yaml"), "\n---\n") {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Kube.Create(t.Context(), &object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := must(cluster.AddUser(envtest.User{Name: "system:serviceaccount:shops:merchant-planner"}, nil))(t)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, must(account.KubeConfig())(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kube := must(client.New(account.Config(), client.Options{Scheme: installation.Client.Scheme()}))(t)
+	g.Eventually("the policy refuses a write", func() bool {
+		probe := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "probe"}, Spec: v1alpha1.MerchantSpec{DisplayName: "Probe"}}
+		err := kube.Create(t.Context(), probe)
+		if err == nil {
+			g.Delete(probe)
+		}
+		return err != nil && strings.Contains(err.Error(), "merchant-planner may do dry runs only")
+	})
+	return kubeconfig
+}
+
+// planRequests counts what the plugin asked the API server: verb, resource, and All for a dry run.
+func planRequests(t *testing.T, auditLog string) map[string]int {
+	t.Helper()
+	requests := map[string]int{}
+	for line := range strings.Lines(string(must(os.ReadFile(auditLog))(t))) {
+		var event struct {
+			Verb          string                    `json:"verb"`
+			RequestURI    string                    `json:"requestURI"`
+			UserAgent     string                    `json:"userAgent"`
+			ObjectRef     struct{ Resource string } `json:"objectRef"`
+			RequestObject struct{ DryRun []string } `json:"requestObject"` // of a deletion
+		}
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(event.UserAgent, fieldOwner) {
+			dryRun := must(url.ParseRequestURI(event.RequestURI))(t).Query().Get("dryRun") + strings.Join(event.RequestObject.DryRun, ",")
+			requests[strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource+" "+dryRun)]++
+		}
+	}
+	return requests
+}
+
+// The script of docs/examples/plan/workflow.yaml tells its three results apart.
+func TestPlan_ExampleWorkflow(t *testing.T) {
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(repository.Read(t, "docs", "examples", "plan", "workflow.yaml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	g := newGit(t)
+	g.commit("Merchant", "acme", acme)
+	g.commit("ApiKey", "till", till)
+	g.sync()
+	steps := workflow.Jobs["plan"].Steps
+	script := steps[slices.IndexFunc(steps, func(s struct{ Name, Run string }) bool { return s.Name == "Plan" })].Run
+	shell := installPlugin(t)
+	t.Setenv("KUBECONFIG_PLAN", string(must(os.ReadFile(admin))(t)))
+	for _, name := range []string{"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), name))
+	}
+	t.Setenv("RUNNER_TEMP", t.TempDir())
+	if err := os.Symlink(g.dir, "merchants"); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		key    string
+		output string
+		fails  bool
+	}{{till, "ends=no\n", false}, {"-", "ends=no\nends=yes\n", false}, {"{", "ends=no\nends=yes\n", true}} {
+		g.commit("ApiKey", "till", step.key)
+		printed, err := shell("set -e\n" + strings.ReplaceAll(script, "-n shops", "-n "+g.Namespace))
+		if got := string(must(os.ReadFile(os.Getenv("GITHUB_OUTPUT")))(t)); (err != nil) != step.fails || got != step.output {
+			t.Errorf("%q: %v, output %q\n%s", step.key, err, got, printed)
+		}
+	}
+	if summary := string(must(os.ReadFile(os.Getenv("GITHUB_STEP_SUMMARY")))(t)); !strings.Contains(summary, "**delete `ApiKey`** `"+g.Namespace+"/till`") {
+		t.Errorf("the summary is\n%s", summary)
+	}
+}
