@@ -10,11 +10,13 @@ const (
 	idLabel        = "ps_"
 	testIDLabel    = "ps_test" // no merchant id begins with "test"
 	merchantLength = 12
-	randomLength   = 18
 
 	base32 = "abcdefghijklmnopqrstuvwxyz234567"
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
+
+// RandomLength is the length of the random part, with which an ID ends.
+const RandomLength = 18
 
 // ErrMalformedID says that a text is not a session id. It never quotes the text.
 var ErrMalformedID = errors.New("not a well-formed session id")
@@ -26,12 +28,18 @@ type ID struct{ text string }
 
 // NewID returns a fresh random ID of a session of the merchant, whose id is bare.
 func NewID(merchantID string, testMode bool) ID {
-	label := idLabel
+	text := make([]byte, 0, len(testIDLabel)+merchantLength+RandomLength)
+	return ID{string(appendBase62(append(append(text, label(testMode)...), merchantID...), RandomLength))}
+}
+
+// IDPrefix returns what the IDs of a merchant's sessions begin with; the random part follows.
+func IDPrefix(merchantID string, testMode bool) string { return label(testMode) + merchantID }
+
+func label(testMode bool) string {
 	if testMode {
-		label = testIDLabel
+		return testIDLabel
 	}
-	text := make([]byte, 0, len(testIDLabel)+merchantLength+randomLength)
-	return ID{string(appendBase62(append(append(text, label...), merchantID...), randomLength))}
+	return idLabel
 }
 
 // ParseID reads an ID. The error is ErrMalformedID whatever is wrong.
@@ -40,7 +48,7 @@ func ParseID(s string) (ID, error) {
 	if !ok {
 		rest, ok = strings.CutPrefix(s, idLabel)
 	}
-	if !ok || len(rest) != merchantLength+randomLength ||
+	if !ok || len(rest) != merchantLength+RandomLength ||
 		strings.Trim(rest[:merchantLength], base32) != "" || strings.Trim(rest[merchantLength:], base62) != "" {
 		return ID{}, ErrMalformedID
 	}
@@ -67,7 +75,7 @@ func (id ID) MerchantID() string {
 	if id.IsZero() {
 		return ""
 	}
-	random := len(id.text) - randomLength
+	random := len(id.text) - RandomLength
 	return id.text[random-merchantLength : random]
 }
 

@@ -43,6 +43,40 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
+func BenchmarkCreateWithoutOrder(b *testing.B) {
+	asks, wanted := busyMerchant(), with(newSession(), func(n *store.NewSession) { n.Charge.OrderRef = "" })
+	benchmark(b, func(s *services) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, wanted)
+			return err
+		}
+	})
+}
+
+// Each charge is of an order of its own.
+func BenchmarkCreateWithOrder(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *services) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.Charge.OrderRef = newID() }))
+			return err
+		}
+	})
+}
+
+func BenchmarkListOrder(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *services) func(context.Context) error {
+		for range store.MaxOrderSessions {
+			mustCreate(b, s, asks, newSession())
+		}
+		return func(ctx context.Context) error {
+			_, _, err := s.AdmitOrderSessions(ctx, asks, "1001")
+			return err
+		}
+	})
+}
+
 func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {

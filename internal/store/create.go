@@ -81,6 +81,10 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	if once {
 		call.Key(space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
 	}
+	ordered := wanted.Charge.OrderRef != ""
+	if ordered {
+		call.Key(space, orderKey, admission.account(), ":", orderHash(wanted.Charge.OrderRef))
+	}
 	if wanted.EmitCreated {
 		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
 	}
@@ -98,9 +102,10 @@ func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *New
 	var room [128]byte // enough for most
 	call.WriteBytes(record.Append(room[:0]))
 	call.End()
-	if once || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
+	if once || ordered || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
 		call.Flag(wanted.EmitCreated)
 		call.Text(wanted.Charge.CustomerEmail)
+		call.Flag(ordered)
 	}
 	if once {
 		call.Int(max(wanted.Lifetime, idempotencyRetention).Milliseconds())

@@ -15,6 +15,8 @@ const (
 	sessionKey = "session:"
 	// idempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	idempotencyKey = "idem:"
+	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.
+	orderKey = "order:"
 	// expiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
 	expiryQueueKey = "expiry:"
 

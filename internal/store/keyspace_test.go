@@ -66,6 +66,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 		tag + "session:" + longID.String():                               84 * time.Hour,
 		tag + "idem:" + asks.MerchantID + ":" + short.Idempotency.Hash(): 24 * time.Hour,
 		tag + "idem:" + asks.MerchantID + ":" + long.Idempotency.Hash():  36 * time.Hour,
+		tag + "order:" + asks.MerchantID + ":_mdf56rugwtv7Qm2TgNPhN":     84 * time.Hour, // as its newest session
 		tag + "key:" + asks.KeyID:                                        7 * 24 * time.Hour,
 		tag + "used:" + asks.KeyID:                                       90 * 24 * time.Hour,
 	} {
@@ -88,7 +89,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	// No two merchants of this test share a key, so whatever else bears the merchant's id is a key
 	// nobody knows of.
 	keys := c.Keys(t.Context(), "*"+asks.MerchantID+"*").Val()
-	if len(keys) != 5 { // rate, two idem and two sessions
+	if len(keys) != 6 { // rate, two idem, two sessions and their order
 		t.Errorf("keys with the merchant's id: %v", keys)
 	}
 }

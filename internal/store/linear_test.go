@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,5 +183,137 @@ func decisionOf(s store.Settlement) session.Decision {
 		return session.Late
 	default:
 		return session.Ignored
+	}
+}
+
+// orderCall is one call about an order, and orderAnswer what came of it.
+type orderCall struct {
+	operation string     // create, cancel or list
+	id        session.ID // of cancel
+}
+
+type orderAnswer struct {
+	session string // as a line of orderState: that was created, or that cancel has found
+	listed  string // the lines of list
+	more    bool
+}
+
+// orderState is the sessions of an order, the newest first, each a line "<id> <status>\n".
+type orderState struct{ lines string }
+
+// seenOrder is how callers must see an order: a list has each session that was created before, as all see it. Whether the time of a
+// session is over is for Redis to know: an answer that says EXPIRED says so, and from then on all do.
+var seenOrder = porcupine.Model{
+	Init: func() any { return orderState{} },
+	Step: func(state, input, output any) (bool, any) {
+		s, call, answer := state.(orderState), input.(orderCall), output.(orderAnswer)
+		switch call.operation {
+		case "create":
+			return true, orderState{answer.session + s.lines}
+		case "cancel":
+			s = s.expire(answer.session)
+			s.lines = strings.Replace(s.lines, call.id.String()+" PENDING", call.id.String()+" CANCELLED", 1)
+			return strings.Contains(s.lines, answer.session), s
+		default:
+			s = s.expire(answer.listed)
+			lines := strings.SplitAfter(s.lines, "\n")
+			newest := lines[:min(len(lines)-1, store.MaxOrderSessions)]
+			return answer.listed == strings.Join(newest, "") && answer.more == (len(lines)-1 > store.MaxOrderSessions), s
+		}
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+// expire has sessions expire that an answer says have expired.
+func (s orderState) expire(answer string) orderState {
+	for line := range strings.Lines(answer) {
+		if id, expired := strings.CutSuffix(line, " EXPIRED\n"); expired {
+			s.lines = strings.Replace(s.lines, id+" PENDING", id+" EXPIRED", 1)
+		}
+	}
+	return s
+}
+
+func orderLine(read session.Session) string {
+	return read.ID.String() + " " + string(read.Status) + "\n"
+}
+
+// Till and server ask two replicas at once what became of an order, while it is charged and cancelled, and sessions of it expire.
+func TestOrderSessions_Linearizable(t *testing.T) {
+	server := redistest.Start(t)
+	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
+	const rounds, callers, callsEach = 16, 4, 20
+	listed, expired, more := 0, 0, 0
+	for range rounds {
+		asks := merchant()
+		histories := make([][]porcupine.Operation, callers)
+		began := time.Now()
+		start := make(chan struct{})
+		var calling sync.WaitGroup
+		for caller := range callers {
+			calling.Go(func() {
+				<-start
+				var last session.ID
+				for n := range callsEach {
+					call := orderCall{operation: []string{"create", "list", "create", "cancel", "list"}[(caller+n)%5]}
+					if call.operation == "cancel" && last.IsZero() {
+						call.operation = "list"
+					}
+					if call.operation == "cancel" {
+						call.id = last
+					}
+					operation := porcupine.Operation{ClientId: caller, Input: call, Call: int64(time.Since(began))}
+					answer, created, err := askOrder(t, replicas[(caller+n)%2], asks, call, time.Duration(1+n)*2*time.Millisecond)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !created.IsZero() {
+						last = created
+					}
+					operation.Output, operation.Return = answer, int64(time.Since(began))
+					histories[caller] = append(histories[caller], operation)
+				}
+			})
+		}
+		close(start)
+		calling.Wait()
+		history := slices.Concat(histories...)
+		for _, operation := range history {
+			answer := operation.Output.(orderAnswer)
+			listed += strings.Count(answer.listed, "\n")
+			expired += strings.Count(answer.listed, "EXPIRED")
+			if answer.more {
+				more++
+			}
+		}
+		if result := porcupine.CheckOperationsTimeout(seenOrder, history, time.Minute); result != porcupine.Ok {
+			t.Fatalf("the history of %d calls is %s, want one that fits an order", len(history), result)
+		}
+	}
+	if expired == 0 || more == 0 {
+		t.Errorf("of %d listed sessions %d had expired, and %d lists had more: the test has not met them", listed, expired, more)
+	}
+}
+
+func askOrder(t *testing.T, s *services, asks store.Admission, call orderCall, lifetime time.Duration) (answer orderAnswer, created session.ID, err error) {
+	t.Helper()
+	switch call.operation {
+	case "create":
+		_, got, err := s.CreateSession(t.Context(), asks, with(newSession(), func(n *store.NewSession) { n.Lifetime = lifetime }))
+		return orderAnswer{session: orderLine(got.Session)}, got.Session.ID, err
+	case "cancel":
+		_, got, err := s.Cancel(t.Context(), asks, call.id)
+		if errors.Is(err, store.ErrSessionEnded) {
+			err = nil
+		}
+		return orderAnswer{session: orderLine(got)}, session.ID{}, err
+	default:
+		_, got, err := s.AdmitOrderSessions(t.Context(), asks, "1001")
+		answer := orderAnswer{more: got.More}
+		for _, one := range got.Sessions {
+			answer.listed += orderLine(one)
+		}
+		return answer, session.ID{}, err
 	}
 }

@@ -113,7 +113,7 @@ func script(operation string, parts ...string) *redis.Script {
 }
 
 func part(name string) string {
-	return sessionFields.In(strings.NewReplacer("EVENT_FIELDS", eventFields, "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name)))
+	return sessionFields.In(orderSizes.Replace(strings.NewReplacer("EVENT_FIELDS", eventFields, "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name))))
 }
 
 // What a request reads at once, before lib/admission.lua.
@@ -126,7 +126,7 @@ const (
 	unlimited = "local session_key, event_key, queue_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n" +
 		"local result, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
-	readCreateState = "local stored = ARGV[10] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
+	readCreateState = "local stored = ARGV[11] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
 		keyState
 	keyState = "local paid_until, override, flags = stored[1], stored[2], ARGV[4]\n"
 	// admit returns the last use of the key, KEYS[3], as well.
@@ -143,6 +143,7 @@ var (
 	admission = part("lib/admission")
 	change    = redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("lib/sessions"))
 	sweep     = part("lib/sweep")
+	listOrder = part("lib/list_order")
 )
 
 // The scripts and their parts. Most end with a file of their own. A part uses what those before it define. Few requests change a session, so
@@ -158,6 +159,8 @@ var (
 	publicReadScript    = script("public_read", redis.Clock, readPayerState, admission, change)
 	watchedReadScript   = redis.NewScript("watched_read", redis.Clock, unlimited, change, part("public_read"))
 	readStoryScript     = script("read_story", redis.Clock)
+	listOrderScript     = script("list_order", redis.Clock, readKeyState, admission, listOrder)
+	expireOrderScript   = script("expire_order", redis.Clock, change, listOrder)
 	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
 	settleScript        = script("settle", redis.Clock, change)
 	writeOverrideScript = script("write_override")

@@ -1,0 +1,13 @@
+-- Expects call. Defines list_order(order_key, session_keys), which returns whether there are more than it lists, and for each session the
+-- random part of its id and its fields. It takes what the keys of the account's sessions begin with: they are only read.
+
+local function list_order(order_key, session_keys)
+  local entries = call('MGET', order_key)[1] or '' -- MGET, as create.lua
+  local rows = {}
+  for first = 1, math.min(#entries, MAX_ORDER_SESSIONS * ORDER_ENTRY), ORDER_ENTRY do
+    local entry = string.sub(entries, first, first + ORDER_ENTRY - 1)
+    rows[#rows + 1] = entry
+    rows[#rows + 1] = call('HMGET', session_keys .. entry, SESSION_FIELDS)
+  end
+  return #entries > MAX_ORDER_SESSIONS * ORDER_ENTRY and 1 or 0, rows
+end

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// MaxOrderSessions is how many sessions of an order are listed.
+//
+// Redis holds one more, to know that there are more: one string for an order, of the random parts of their ids, the newest first. It is
+// kept as long as its newest session, unless a rail reports on that. A list took as much time and 100 bytes more for an order.
+const MaxOrderSessions = 20
+
+var orderSizes = strings.NewReplacer("MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "ORDER_ENTRY", decimal(session.RandomLength))
+
+// orderHashLength is enough to tell the orders of one account apart.
+const orderHashLength = 22
+
+func orderHash(orderRef string) string {
+	sum := sha256.Sum256([]byte(orderRef))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:orderHashLength]
+}
+
+// Account is what a merchant has in one mode.
+type Account struct {
+	// MerchantID is the bare id, without the "mer_" callers see.
+	MerchantID string
+	TestMode   bool
+}
+
+func (a Account) name() string          { return session.Account(a.MerchantID, a.TestMode) }
+func (a Account) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
+
+// sessionKeys is what the keys of its sessions begin with; the random part of the id follows.
+func (a Account) sessionKeys() string {
+	return a.space().Key(sessionKey, session.IDPrefix(a.MerchantID, a.TestMode))
+}
+
+// OrderSessions are sessions of one orderRef.
+type OrderSessions struct {
+	// Sessions are the newest ones, pending ones too, the newest first: at most MaxOrderSessions.
+	Sessions []session.Session
+	// More: there were more.
+	More bool
+}
+
+// OrderSessions lists the sessions of an account that have the orderRef, as they are at one moment. Sessions that are due are expired first;
+// what is kept no longer is left out. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) OrderSessions(ctx context.Context, account Account, orderRef string) (OrderSessions, error) {
+	return s.expireOrder(ctx, account, orderRef, nil)
+}
+
+// AdmitOrderSessions is OrderSessions for a request of the merchant. Errors are also those of Admit.
+func (s *Store) AdmitOrderSessions(ctx context.Context, admission Admission, orderRef string) (Admitted, OrderSessions, error) {
+	account := Account{admission.MerchantID, admission.TestMode}
+	var call merchantCall
+	admission.keys(&call)
+	call.Key(account.space(), orderKey, account.name(), ":", orderHash(orderRef))
+	s.admissionArgs(&call, &admission)
+	call.Text(account.sessionKeys())
+	reply, err := s.redis.RunCall(ctx, listOrderScript, &call.Call)
+	if err != nil {
+		return Admitted{}, OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
+	}
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	if err != nil {
+		return admitted, OrderSessions{}, err
+	}
+	read, err := parseOrder(&reply, account, admitted.Now)
+	if err == nil && len(read.doubtful) > 0 {
+		read.OrderSessions, err = s.expireOrder(ctx, account, orderRef, read.ids)
+	}
+	return admitted, read.OrderSessions, err
+}
+
+// orderAttempts bounds how often an order is listed anew because sessions of it were created and became due meanwhile.
+const orderAttempts = 4
+
+// expireOrder lists an order, and expires those of its sessions that are due. A script can declare the keys of known sessions only. Of any
+// other one that is missing or due it is doubtful what became of it: it must not be written, and may be on a server to which its slot moves.
+func (s *Store) expireOrder(ctx context.Context, account Account, orderRef string, known []session.ID) (OrderSessions, error) {
+	space := account.space()
+	for range orderAttempts {
+		keys := []string{space.Key(orderKey, account.name(), ":", orderHash(orderRef)), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
+		for _, id := range known {
+			keys = append(keys, space.Key(sessionKey, id.String()), space.Key(outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded)))
+		}
+		reply, err := s.redis.Run(ctx, expireOrderScript, keys, account.sessionKeys())
+		if err != nil {
+			return OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
+		}
+		read, err := parseOrder(&reply, account, reply.Millis())
+		if err != nil || !slices.ContainsFunc(read.doubtful, func(id session.ID) bool { return !slices.Contains(known, id) }) {
+			return read.OrderSessions, err
+		}
+		known = read.ids
+	}
+	return OrderSessions{}, fmt.Errorf("list the sessions of an order: %w: they change too fast", redis.ErrUnavailable)
+}
+
+// orderList is what a script lists of an order.
+type orderList struct {
+	OrderSessions
+
+	// ids are all of them, doubtful those that are missing or due.
+	ids, doubtful []session.ID
+}
+
+// parseOrder reads what lib/list_order.lua returns.
+func parseOrder(reply *redis.Reply, account Account, now time.Time) (orderList, error) {
+	list := orderList{OrderSessions: OrderSessions{More: reply.Int() == 1}}
+	rows := reply.List()
+	for rows.More() {
+		id, err := session.ParseID(session.IDPrefix(account.MerchantID, account.TestMode) + rows.Text())
+		fields := rows.List()
+		if err != nil {
+			return orderList{}, redis.ErrCorrupt
+		}
+		list.ids = append(list.ids, id)
+		if !found(&fields) {
+			list.doubtful = append(list.doubtful, id)
+			continue
+		}
+		read, err := sessionOf(id, &fields)
+		if err != nil {
+			return orderList{}, err
+		}
+		if read.Status == session.Pending && !now.Before(read.ExpiresAt) {
+			list.doubtful = append(list.doubtful, id)
+		}
+		list.Sessions = append(list.Sessions, read)
+	}
+	if reply.Err() != nil || rows.Err() != nil {
+		return orderList{}, redis.ErrCorrupt
+	}
+	return list, nil
+}
