@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -21,13 +22,14 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
-	a := &publicAPI{
-		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: &overrideWriter{}, Now: clock.Now}),
-	}
+	gate := caller.NewGate(caller.GateOptions{
+		Directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: &overrideWriter{}, Now: clock.Now}),
+		Reasons:   caller.NewReasons(registry), Now: clock.Now, Log: log, Registerer: registry,
+	})
 	reached := false
 	options := web.Options{Log: log, Draining: func() bool { return false }, Answer: answer}
-	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/merchant/me": {http.MethodGet: a.withKey(
-		func(*web.Event, http.ResponseWriter, *http.Request, caller) error {
+	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/merchant/me": {http.MethodGet: gate.WithKey(
+		func(*web.Event, http.ResponseWriter, *http.Request, caller.Caller) error {
 			reached = true
 			return nil
 		})}})

@@ -6,12 +6,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -27,9 +27,8 @@ func BenchmarkCreate(b *testing.B) {
 		store:    sessions,
 		pages:    &payerPages{},
 		qrScheme: "pay",
-		now:      time.Now,
 	}
-	from := caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
+	from := caller.Caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
 		ID: "abcdefgh2345", DisplayName: "Acme", State: v1alpha1.MerchantActive,
 		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
 		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -41,12 +42,12 @@ var answers = []struct {
 	{as[web.UnknownFieldError], http.StatusBadRequest, "unknown_field", ownMessage},
 	{is(store.ErrIdempotencyMismatch), http.StatusBadRequest, "idempotency_mismatch", "Idempotency-Key was already used for a different charge"},
 
-	{as[unauthorizedError], http.StatusUnauthorized, noCode, badKey},
+	{as[caller.UnauthorizedError], http.StatusUnauthorized, noCode, badKey},
 	{is(store.ErrKeyRejected), http.StatusUnauthorized, noCode, badKey},
 	{is(authz.ErrUnauthenticated), http.StatusUnauthorized, noCode, "missing or invalid token"},
 	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to post to this path"},
 	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
-	{is(errPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
+	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
 
 	{is(web.ErrNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
 	{as[web.MethodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
@@ -73,7 +74,7 @@ var answers = []struct {
 	{is(redis.ErrCorrupt), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(errKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(errUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
-	{is(errStale), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(caller.ErrStale), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(directory.ErrNewerVersion), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(authz.ErrTooManyRefused), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(authz.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},

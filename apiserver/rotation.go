@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -190,13 +191,13 @@ type recordReads struct {
 	keys      publishedKeys
 	directory *directory.Directory
 	limit     *ratelimit.Limiter
-	shared    *sharedReads[published.KeyRecord]
+	shared    *coalesce.Reads[published.KeyRecord]
 }
 
 func newRecordReads(keys publishedKeys, known *directory.Directory) *recordReads {
 	return &recordReads{
 		keys: keys, directory: known,
-		limit: ratelimit.NewLimiter(recordReadLimit, time.Now), shared: newSharedReads[published.KeyRecord](),
+		limit: ratelimit.NewLimiter(recordReadLimit, time.Now), shared: coalesce.NewReads[published.KeyRecord](),
 	}
 }
 
@@ -209,7 +210,7 @@ func (k *recordReads) read(ctx context.Context, keyID string) (published.KeyReco
 	if !k.directory.HasKey(keyID) {
 		return published.KeyRecord{}, errNoKey
 	}
-	record, err := k.shared.join(ctx, keyID, func(ctx context.Context) (published.KeyRecord, error) {
+	record, err := k.shared.Join(ctx, keyID, func(ctx context.Context) (published.KeyRecord, error) {
 		ctx, cancel := context.WithTimeout(ctx, rotationTimeout)
 		defer cancel()
 		_, record, err := k.keys.read(ctx, keyID)

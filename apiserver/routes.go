@@ -3,11 +3,11 @@ package apiserver
 import (
 	_ "embed" // the document is a file that people read, too
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
@@ -19,6 +19,7 @@ import (
 
 // publicAPI has the handlers of the public listener.
 type publicAPI struct {
+	gate        *caller.Gate
 	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
@@ -28,26 +29,21 @@ type publicAPI struct {
 	payers      *payerQueues
 	live        *live.Hub
 	streams     *streams
-	wrongKeys   *wrongKeys
-	refusedKeys *refusedKeyLog // nil: refused keys are not logged
-	blocked     *blockedAddresses
 	pages       *payerPages
 	unstored    *prometheus.CounterVec // see newUnstored
-	reasons     *prometheus.CounterVec // see newReasons
 	qrScheme    string
-	now         func() time.Time
 }
 
 // publicRoutes are those of the public listener.
 func (a *publicAPI) publicRoutes() web.Routes {
 	return web.Routes{
-		"/api/v1/sessions":                  {http.MethodPost: a.withKey(a.createSession)},
-		"/api/v1/sessions/{id}":             {http.MethodGet: a.withKey(a.getSession)},
-		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: a.withKey(a.cancelSession)},
-		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.withKey(a.settleTestSession)},
+		"/api/v1/sessions":                  {http.MethodPost: a.gate.WithKey(a.createSession)},
+		"/api/v1/sessions/{id}":             {http.MethodGet: a.gate.WithKey(a.getSession)},
+		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: a.gate.WithKey(a.cancelSession)},
+		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.gate.WithKey(a.settleTestSession)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: a.publicSession},
-		"/api/v1/merchant/me":               {http.MethodGet: a.withKey(a.merchantMe)},
-		"/api/v1/keys/rotate":               {http.MethodPost: a.withCurrentKey(a.rotateKey)},
+		"/api/v1/merchant/me":               {http.MethodGet: a.gate.WithKey(a.gate.Me)},
+		"/api/v1/keys/rotate":               {http.MethodPost: a.gate.WithCurrentKey(a.rotateKey)},
 		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
 		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
 		"/pay/static/{version}/{file}":      {http.MethodGet: a.pageAsset},
@@ -66,8 +62,8 @@ const (
 // internalRoutes are those of the internal listener, for rails and for those who issue keys.
 func (r *internalAPI) internalRoutes() web.Routes {
 	return web.Routes{
-		settlementPath: {http.MethodPost: r.withToken(settlementPath, r.settle)},
-		rotationPath:   {http.MethodPost: r.confidentially(r.withToken(rotationPath, r.rotateKey))},
+		settlementPath: {http.MethodPost: r.accounts.WithToken(settlementPath, r.settle)},
+		rotationPath:   {http.MethodPost: r.accounts.Confidentially(rotationPath, r.rotateKey)},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -59,7 +60,6 @@ type replica struct {
 	overrides *overrideWriter
 	directory *directory.Directory
 	live      *live.Hub
-	blocked   *blockedAddresses
 	streams   *streams
 }
 
@@ -82,14 +82,22 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
 			MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
 		}),
-		blocked: newBlockedAddresses(sessions, log, registry),
 		streams: newStreams(options.Streams, process.Draining()),
 	}, nil
 }
 
 // service has the two listeners, and what runs beside them.
 func (r *replica) service() (role.Service, error) {
-	public, internal, err := r.handlers()
+	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
+	if err != nil {
+		return role.Service{}, fmt.Errorf("options: %w", err)
+	}
+	reasons := caller.NewReasons(r.Registry)
+	gate := caller.NewGate(caller.GateOptions{
+		Directory: r.directory, Store: r.store, Clients: clients, Reasons: reasons, Now: r.options.Now,
+		Log: r.options.Log, Registerer: r.Registry, LogRefusedKeys: r.options.LogRefusedKeys,
+	})
+	public, internal, err := r.handlers(clients, gate, reasons)
 	if err != nil {
 		return role.Service{}, err
 	}
@@ -103,7 +111,7 @@ func (r *replica) service() (role.Service, error) {
 	}
 	return role.Service{
 		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
-		Background: []func(context.Context){r.overrides.run, r.live.Run, r.blocked.run, func(ctx context.Context) {
+		Background: []func(context.Context){r.overrides.run, r.live.Run, gate.Run, func(ctx context.Context) {
 			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
 		}},
 		Sync: role.Closed(r.directory.Synced()),
@@ -118,68 +126,67 @@ func (r *replica) service() (role.Service, error) {
 	}, nil
 }
 
-func (r *replica) handlers() (public, internal http.Handler, err error) {
-	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
-	if err != nil {
-		return nil, nil, fmt.Errorf("options: %w", err)
-	}
+func (r *replica) handlers(clients clientaddr.Resolver, gate *caller.Gate, reasons *caller.Reasons) (public, internal http.Handler, err error) {
 	pages, err := newPayerPages(r.options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pages of payers: %w", err)
 	}
-	options, metrics := web.Options{
-		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: answer,
-	}, web.NewMetrics(r.Registry)
-	unstored, reasons := newUnstored(r.Registry), newReasons(r.Registry)
+	limit := ratelimit.Policy{
+		RequestsPerSecond: int64(r.options.PublicRateLimit.RequestsPerSecond), Burst: int64(r.options.PublicRateLimit.Burst),
+	}
+	unstored := newUnstored(r.Registry)
 	issuer := newRotator(r.keys, r.store, r.options.Log, r.Registry)
 	publicSide := &publicAPI{
+		gate:        gate,
 		unstored:    unstored,
-		reasons:     reasons,
 		directory:   r.directory,
 		store:       r.store,
 		rotator:     issuer,
 		clients:     clients,
-		publicLimit: policyOf(r.options.PublicRateLimit),
-		publicReads: ratelimit.NewLimiter(policyOf(r.options.PublicRateLimit), r.options.Now),
-		wrongKeys:   newWrongKeys(r.store, r.options.Now),
-		blocked:     r.blocked,
+		publicLimit: limit,
+		publicReads: ratelimit.NewLimiter(limit, r.options.Now),
 		payers:      newPayerQueues(r.options.MaxConnections, r.Redis.Clustered(), r.Registry),
 		live:        r.live,
 		streams:     r.streams,
 		pages:       pages,
 		qrScheme:    r.options.QRScheme,
-		now:         r.options.Now,
-	}
-	if r.options.LogRefusedKeys {
-		publicSide.refusedKeys = newRefusedKeyLog(r.options.Log, r.options.Now)
 	}
 	internalSide := &internalAPI{
-		log:      r.options.Log,
-		unstored: unstored,
-		reasons:  reasons,
-		newGuard: func(path string) *authz.Guard {
-			return authz.New(authz.Options{
-				TokenReviews:         r.reviews.AuthenticationV1().TokenReviews(),
-				SubjectAccessReviews: r.reviews.AuthorizationV1().SubjectAccessReviews(),
-				Verb:                 "post",
-				Path:                 path,
-				Audience:             r.options.InternalAudience,
-				Lifetime:             r.options.InternalCacheTTL,
-				Now:                  r.options.Now,
-				Log:                  r.options.Log,
-			})
+		accounts: &caller.Accounts{
+			NewGuard:     r.newGuard,
+			Confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
+			Reasons:      reasons,
 		},
-		directory:    r.directory,
-		store:        r.store,
-		rotator:      issuer,
-		records:      newRecordReads(r.keys, r.directory),
-		settlements:  newSettlements(r.Registry),
-		confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
+		log:         r.options.Log,
+		unstored:    unstored,
+		directory:   r.directory,
+		store:       r.store,
+		rotator:     issuer,
+		records:     newRecordReads(r.keys, r.directory),
+		settlements: newSettlements(r.Registry),
 	}
-	options.Trusted = func(*http.Request) bool { return true } // only the platform's own programs reach the internal listener
-	options.Finished = internalSide.finished
+	options := web.Options{
+		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: answer,
+		Trusted:  func(*http.Request) bool { return true }, // only the platform's own programs reach the internal listener
+		Finished: internalSide.accounts.Finished,
+	}
+	metrics := web.NewMetrics(r.Registry)
 	internal = web.New(options, metrics, internalSide.internalRoutes())
 	options.Trusted = func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) }
-	options.Finished, options.CrossOrigin = publicSide.finished, "/api/v1/"
+	options.Finished, options.CrossOrigin = gate.Finished, "/api/v1/"
 	return web.New(options, metrics, publicSide.publicRoutes()), internal, nil
+}
+
+// newGuard returns the guard of a path of the internal listener.
+func (r *replica) newGuard(path string) *authz.Guard {
+	return authz.New(authz.Options{
+		TokenReviews:         r.reviews.AuthenticationV1().TokenReviews(),
+		SubjectAccessReviews: r.reviews.AuthorizationV1().SubjectAccessReviews(),
+		Verb:                 "post",
+		Path:                 path,
+		Audience:             r.options.InternalAudience,
+		Lifetime:             r.options.InternalCacheTTL,
+		Now:                  r.options.Now,
+		Log:                  r.options.Log,
+	})
 }

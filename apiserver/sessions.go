@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -30,10 +31,10 @@ type createdSession struct {
 	Livemode   *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	request, err := readNewSession(w, r, from.TestMode)
 	if err != nil {
-		return a.admitInvalid(e, w, r, from, err)
+		return a.gate.AdmitInvalid(e, w, r, from, err)
 	}
 	request.MerchantName = from.Merchant.DisplayName
 	request.Currency = from.Merchant.Currency
@@ -41,7 +42,7 @@ func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.R
 	request.EmitCreated = from.Merchant.EmitCreated
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
-	admitted, created, err := a.store.CreateSession(r.Context(), from.admission(), request)
+	admitted, created, err := a.store.CreateSession(r.Context(), from.Admission(), request)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt):
@@ -131,12 +132,12 @@ type merchantSession struct {
 	Livemode    *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) getSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) getSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(e, w, r, from, err)
+		return a.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
+	admitted, read, err := a.store.Session(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
@@ -169,12 +170,12 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 
 // cancelSession ends a pending session. A repeated cancel succeeds again, so that a client can retry after a lost response.
 // The body is ignored.
-func (a *publicAPI) cancelSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) cancelSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(e, w, r, from, err)
+		return a.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, cancelled, err := a.store.Cancel(r.Context(), from.admission(), id)
+	admitted, cancelled, err := a.store.Cancel(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, store.ErrSessionEnded):

@@ -10,59 +10,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-var (
-	errPlainHTTP         = errors.New("an API key would be sent over plain HTTP")
-	errSettlementUnknown = errors.New("unknown whether the report was recorded")
-)
+var errSettlementUnknown = errors.New("unknown whether the report was recorded")
 
 // internalAPI has the handlers of the internal listener.
 type internalAPI struct {
-	log *slog.Logger
-	// newGuard returns a guard of a path.
-	newGuard    func(path string) *authz.Guard
+	accounts    *caller.Accounts
+	log         *slog.Logger
 	directory   *directory.Directory
 	store       *store.Store
 	rotator     rotator
 	records     *recordReads
 	settlements *prometheus.CounterVec
 	unstored    *prometheus.CounterVec
-	reasons     *prometheus.CounterVec
-	// confidential is true if nobody on the network can read a response.
-	confidential bool
-}
-
-// withToken authenticates and authorizes the caller for the path before next.
-func (r *internalAPI) withToken(path string, next web.Handler) web.Handler {
-	guard := r.newGuard(path)
-	return func(e *web.Event, w http.ResponseWriter, request *http.Request) error {
-		if err := guard.Check(request.Context(), request.RemoteAddr, bearerToken(request.Header)); err != nil {
-			return err
-		}
-		return next(e, w, request)
-	}
-}
-
-// finished counts refused callers.
-func (r *internalAPI) finished(e *web.Event) {
-	if reason := unauthorizedReason(e.Err); reason != "" {
-		r.reasons.WithLabelValues(reason).Inc()
-	}
-}
-
-// confidentially refuses requests whose response could be read on the network.
-func (r *internalAPI) confidentially(next web.Handler) web.Handler {
-	if r.confidential {
-		return next
-	}
-	return func(*web.Event, http.ResponseWriter, *http.Request) error { return errPlainHTTP }
 }
 
 // settlementResult is the response of POST /internal/v1/sessions/{id}/settlement.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -19,6 +20,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
+
+// noKeyHandler needs no Redis.
+type noKeyHandler struct{ directory.KeyHandler }
+
+func (noKeyHandler) KeyUnverified(published.KeyRecord) {}
 
 // A report counts even if the rail disconnects before the response.
 func TestSettlementOfADisconnectedRail(t *testing.T) {

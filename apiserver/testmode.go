@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -15,19 +16,19 @@ var errTestKeysOnly = errors.New("only test keys have this path")
 
 // settleTestSession plays the rail of a test session, for its merchant. It reads the session first, which decides about the key and
 // whose session it is: nobody is in a hurry here.
-func (a *publicAPI) settleTestSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller) error {
+func (a *publicAPI) settleTestSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	if !from.TestMode {
-		return a.admitInvalid(e, w, r, from, errTestKeysOnly)
+		return a.gate.AdmitInvalid(e, w, r, from, errTestKeysOnly)
 	}
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.admitInvalid(e, w, r, from, err)
+		return a.gate.AdmitInvalid(e, w, r, from, err)
 	}
 	payment, err := readTestPayment(w, r)
 	if err != nil {
-		return a.admitInvalid(e, w, r, from, err)
+		return a.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := a.store.Session(r.Context(), from.admission(), id)
+	admitted, read, err := a.store.Session(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err

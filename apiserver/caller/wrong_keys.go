@@ -1,9 +1,10 @@
-package apiserver
+package caller
 
 import (
 	"context"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -13,11 +14,11 @@ var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
 // wrongKeys limits the load on Redis of wrong keys with a known key id, and of those that have ended by the clock of this replica. Keys that
 // the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
-// sharedReadInterval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
+// coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
 type wrongKeys struct {
 	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
 	limit *ratelimit.Limiter // of key ids
-	reads *sharedReads[readOverride]
+	reads *coalesce.Reads[readOverride]
 }
 
 // readOverride is an override at a time of Redis.
@@ -29,16 +30,16 @@ type readOverride struct {
 
 func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: newSharedReads[readOverride](),
+		read: overrides.Overrides, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: coalesce.NewReads[readOverride](),
 	}
 }
 
 // check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
-func (k *wrongKeys) check(ctx context.Context, from caller) (charged bool, err error) {
+func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err error) {
 	if from.Live || k.charge(from.KeyID) {
 		return !from.Live, nil
 	}
-	override, err := k.reads.join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
+	override, err := k.reads.Join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
 		overrides, now, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
 		if err != nil {
 			return readOverride{}, err

@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
@@ -23,13 +24,15 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 	home, foreign := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 
 	add := func(keyID string, address netip.Addr) {
-		l.add(&web.Event{KeyID: keyID, ClientAddress: address}, reasonRotated)
+		l.add(&web.Event{KeyID: keyID, ClientAddress: address, Err: store.ErrKeyRejected})
 	}
 
 	for range 100 {
 		add("key", home)
 		add("key", foreign)
 		add("other", home)
+		l.add(&web.Event{KeyID: "found", ClientAddress: home, Err: store.ErrNotFound}) // the key was accepted
+		l.add(&web.Event{KeyID: "accepted", ClientAddress: home})
 	}
 	if lines() != 3 {
 		t.Errorf("%d lines about 3 pairs of key id and address:\n%s", lines(), buffer)
@@ -49,7 +52,7 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 		t.Errorf("%d pairs and %d lines, want at most %d pairs a second", len(l.logged), lines(), maxLoggedKeys)
 	}
 	var none *refusedKeyLog
-	none.add(&web.Event{KeyID: "key", ClientAddress: home}, reasonRotated)
+	none.add(&web.Event{KeyID: "key", ClientAddress: home, Err: store.ErrKeyRejected})
 }
 
 // Only a refused key has a reason.
@@ -61,9 +64,9 @@ func TestUnauthorizedReason(t *testing.T) {
 	}{
 		{"accepted", nil, ""},
 		{"accepted, but no such session", store.ErrNotFound, ""},
-		{"refused by Redis", fmt.Errorf("admit: %w", store.ErrKeyRejected), reasonRotated},
-		{"refused by the directory", unauthorizedError{reasonDisabled}, reasonDisabled},
-		{"expired, and refused by Redis", fmt.Errorf("%w: %w", unauthorizedError{reasonExpired}, store.ErrKeyRejected), reasonExpired},
+		{"refused by Redis", fmt.Errorf("admit: %w", store.ErrKeyRejected), directory.ReasonRotated},
+		{"refused by the directory", UnauthorizedError{directory.ReasonDisabled}, directory.ReasonDisabled},
+		{"expired, and refused by Redis", fmt.Errorf("%w: %w", UnauthorizedError{directory.ReasonExpired}, store.ErrKeyRejected), directory.ReasonExpired},
 		{"a token of the internal listener", authz.ErrUnauthenticated, reasonInternalToken},
 		{"a token without the right", authz.ErrForbidden, ""},
 	} {

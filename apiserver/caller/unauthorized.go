@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"errors"
@@ -16,53 +16,55 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// The reasons of a 401. They label a metric and a log line; callers never see them.
+// The reasons of a 401 beside those of the directory. They label a metric and a log line; callers never see them.
 const (
-	reasonMissing           = "missing"
-	reasonMalformed         = directory.ReasonMalformed
-	reasonUnknown           = directory.ReasonUnknown
-	reasonRotated           = directory.ReasonRotated // according to Redis or the published record
-	reasonExpired           = directory.ReasonExpired
-	reasonDisabled          = directory.ReasonDisabled
-	reasonMerchantMissing   = directory.ReasonMerchantMissing
-	reasonAddressNotAllowed = directory.ReasonAddressNotAllowed
-	reasonDigestClaimed     = directory.ReasonDigestClaimed
-	reasonWrongMode         = directory.ReasonWrongMode
-	reasonInternalToken     = "internal_token" // of the internal listener; the others are about API keys
+	reasonMissing       = "missing"
+	reasonInternalToken = "internal_token" // of the internal listener; the others are about API keys
 )
 
-// newReasons counts requests with response 401.
-func newReasons(registerer prometheus.Registerer) *prometheus.CounterVec {
-	reasons := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
-		Name: "merchant_operator_http_unauthorized_total",
-		Help: "Requests with response 401, by reason. Clients do not see the reason.",
-	}, []string{"reason"})
-	for _, reason := range []string{
-		reasonMissing, reasonMalformed, reasonUnknown, reasonRotated, reasonExpired, reasonDisabled,
-		reasonMerchantMissing, reasonAddressNotAllowed, reasonDigestClaimed, reasonWrongMode, reasonInternalToken,
-	} {
-		reasons.WithLabelValues(reason) // start at 0, so that rate() sees the first one
-	}
-	return reasons
-}
+// UnauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
+type UnauthorizedError struct{ Reason string }
 
-// unauthorizedError is a refused key. The store has an error of its own. The reason is for operators only.
-type unauthorizedError struct{ reason string }
-
-func (e unauthorizedError) Error() string { return "unauthorized: " + e.reason }
+func (e UnauthorizedError) Error() string { return "unauthorized: " + e.Reason }
 
 // unauthorizedReason returns why an error has the response 401; empty: it has another one.
 func unauthorizedReason(err error) string {
-	if refused, ok := errors.AsType[unauthorizedError](err); ok {
-		return refused.reason
+	if refused, ok := errors.AsType[UnauthorizedError](err); ok {
+		return refused.Reason
 	}
 	switch {
 	case errors.Is(err, store.ErrKeyRejected):
-		return reasonRotated
+		return directory.ReasonRotated
 	case errors.Is(err, authz.ErrUnauthenticated):
 		return reasonInternalToken
 	}
 	return ""
+}
+
+// Reasons counts requests with response 401, of both listeners.
+type Reasons struct{ total *prometheus.CounterVec }
+
+// NewReasons registers the count.
+func NewReasons(registerer prometheus.Registerer) *Reasons {
+	total := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_http_unauthorized_total",
+		Help: "Requests with response 401, by reason. Clients do not see the reason.",
+	}, []string{"reason"})
+	for _, reason := range []string{
+		reasonMissing, directory.ReasonMalformed, directory.ReasonUnknown, directory.ReasonRotated, directory.ReasonExpired,
+		directory.ReasonDisabled, directory.ReasonMerchantMissing, directory.ReasonAddressNotAllowed, directory.ReasonDigestClaimed,
+		directory.ReasonWrongMode, reasonInternalToken,
+	} {
+		total.WithLabelValues(reason) // start at 0, so that rate() sees the first one
+	}
+	return &Reasons{total}
+}
+
+// Count counts a request at its end, if its response is 401.
+func (r *Reasons) Count(e *web.Event) {
+	if reason := unauthorizedReason(e.Err); reason != "" && !e.TestMode {
+		r.total.WithLabelValues(reason).Inc()
+	}
 }
 
 const (
@@ -91,9 +93,12 @@ func newRefusedKeyLog(log *slog.Logger, now func() time.Time) *refusedKeyLog {
 	return &refusedKeyLog{log: log, now: now, logged: map[refusedKey]struct{}{}}
 }
 
-// add logs the refused key of a request.
-func (l *refusedKeyLog) add(e *web.Event, reason string) {
-	if l != nil && l.first(refusedKey{e.KeyID, e.ClientAddress}) {
+// add logs a request at its end, if its key was refused.
+func (l *refusedKeyLog) add(e *web.Event) {
+	if l == nil {
+		return
+	}
+	if reason := unauthorizedReason(e.Err); reason != "" && l.first(refusedKey{e.KeyID, e.ClientAddress}) {
 		l.log.Info("refused API key", "reason", reason, "keyID", e.KeyID, "clientAddress", e.ClientAddress.String())
 	}
 }

@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"context"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // asker is one who presents a key that the directory does not accept.
-func asker(keyID, plaintext string) caller {
-	return caller{Principal: directory.Principal{
+func asker(keyID, plaintext string) Caller {
+	return Caller{Principal: directory.Principal{
 		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.DigestOf(plaintext),
 		Merchant: &directory.Merchant{ID: "merchant2345"},
 	}}
@@ -26,7 +27,7 @@ func asker(keyID, plaintext string) caller {
 func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
-		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: newSharedReads[readOverride](),
+		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: coalesce.NewReads[readOverride](),
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error) {
 			*reads++
 			return []store.Override{override}, time.Now(), nil

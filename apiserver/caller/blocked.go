@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"context"
@@ -82,8 +82,17 @@ func (b *blockedAddresses) countBlock(merchantID, block string, requests int64) 
 
 // run writes the counts until ctx ends, and then what is left.
 func (b *blockedAddresses) run(ctx context.Context) {
-	every(ctx, blockedInterval, b.flush)
-	b.flush(context.WithoutCancel(ctx))
+	ticker := time.NewTicker(blockedInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			b.flush(context.WithoutCancel(ctx))
+			return
+		case <-ticker.C:
+			b.flush(ctx)
+		}
+	}
 }
 
 // flush writes the counts of all merchants. What Redis does not take is written later.

@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"log/slog"
@@ -44,10 +44,9 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &publicAPI{
-		directory: index, clients: clients, wrongKeys: newWrongKeys(nil, time.Now), now: time.Now,
-		blocked: newBlockedAddresses(nil, slog.New(slog.DiscardHandler), registry),
-	}
+	gate := NewGate(GateOptions{
+		Directory: index, Clients: clients, Now: time.Now, Reasons: NewReasons(registry), Log: slog.New(slog.DiscardHandler), Registerer: registry,
+	})
 	key, err := apikey.New(published.ID("key"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,12 +60,12 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 		t.Fatal(err)
 	}
 	_ = index.Informer("key").Add(secret)
-	admitted := func(_ *web.Event, w http.ResponseWriter, _ *http.Request, _ caller) error {
+	admitted := func(_ *web.Event, w http.ResponseWriter, _ *http.Request, _ Caller) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: answer}
-	routes := web.Routes{"/admitted": {http.MethodGet: a.withKey(admitted)}}
+	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: func(error) web.Answer { return web.Answer{Status: http.StatusUnauthorized} }}
+	routes := web.Routes{"/admitted": {http.MethodGet: gate.WithKey(admitted)}}
 	return allowlistHandler{web.New(options, web.NewMetrics(registry), routes), key.Reveal(), index}
 }
 

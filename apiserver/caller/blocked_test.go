@@ -1,4 +1,4 @@
-package apiserver
+package caller
 
 import (
 	"context"
@@ -53,13 +53,13 @@ func newBlockedFixture() (*blockedAddresses, *blockedFixture) {
 }
 
 // blockedCaller has a good key, and an address that is not on the list.
-func blockedCaller(merchantID string) caller {
+func blockedCaller(merchantID string) Caller {
 	merchant := &directory.Merchant{ID: merchantID, State: v1alpha1.MerchantActive, Allowlist: allowlist.List{netip.MustParsePrefix("203.0.113.7/32")}}
-	return caller{Principal: directory.Principal{Live: true, Merchant: merchant}, blocked: true}
+	return Caller{Principal: directory.Principal{Live: true, Merchant: merchant}, blocked: true}
 }
 
 // request counts a request as the handlers do.
-func (b *blockedAddresses) request(from caller, address netip.Addr, err error) {
+func (b *blockedAddresses) request(from Caller, address netip.Addr, err error) {
 	b.count(&web.Event{Blocked: from.blockedAddress(address), Err: err})
 }
 
@@ -71,11 +71,11 @@ func testAddress(i int) netip.Addr {
 func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
 	b, f := newBlockedFixture()
 	good := blockedCaller("acme")
-	refused, reported := unauthorizedError{reasonAddressNotAllowed}, blockedCaller("acme")
+	refused, reported := UnauthorizedError{directory.ReasonAddressNotAllowed}, blockedCaller("acme")
 	reported.Merchant.ReportOnly = true
 	suspended, listed, unknown := blockedCaller("acme"), blockedCaller("acme"), blockedCaller("acme")
 	suspended.Merchant.State, listed.blocked, unknown.Live = v1alpha1.MerchantSuspended, false, false
-	for _, from := range []caller{{}, suspended, listed, unknown} {
+	for _, from := range []Caller{{}, suspended, listed, unknown} {
 		b.request(from, testAddress(1), refused)
 	}
 	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // rotated a moment ago

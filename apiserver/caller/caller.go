@@ -1,0 +1,73 @@
+package caller
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// Caller is who sent a request, as far as the directory knows. The store makes the final decision about the key.
+type Caller struct {
+	directory.Principal
+
+	// blocked: the merchant's allowlist does not allow the address.
+	blocked bool
+	// currentOnly: Accepted and Live are about the current key only.
+	currentOnly bool
+	// expired: by this replica's clock.
+	expired bool
+}
+
+// Admission is what the store needs to decide about the key, and to charge the merchant's limit.
+func (c Caller) Admission() store.Admission {
+	limit := c.RateLimit()
+	return store.Admission{
+		MerchantID: c.Merchant.ID,
+		TestMode:   c.TestMode,
+		KeyID:      c.KeyID,
+		Order:      c.Order,
+		Digest:     c.Digest,
+		Live:       c.Accepted,
+		Until:      c.Until,
+		Inactive:   !c.Merchant.Active(),
+		Limit:      ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)},
+	}
+}
+
+// testRateLimit is the most that all test keys of a merchant get together: what they create is kept for a day, and takes Redis and its
+// processor from live traffic.
+var testRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 5, Burst: 100}
+
+// RateLimit is that of the merchant, in test mode no more than testRateLimit.
+func (c Caller) RateLimit() v1alpha1.RateLimit {
+	limit := c.Merchant.RateLimit
+	if c.TestMode {
+		limit.RequestsPerSecond = min(limit.RequestsPerSecond, testRateLimit.RequestsPerSecond)
+		limit.Burst = min(limit.Burst, testRateLimit.Burst)
+	}
+	return limit
+}
+
+// acceptedBy reports, as admission.lua does, whether the presented key is accepted at the time now of Redis.
+func (c Caller) acceptedBy(override store.Override, now time.Time) bool {
+	if override.Order.Compare(c.Order) < 0 { // or there is none
+		return c.Accepted && (c.Until.IsZero() || now.Before(c.Until))
+	}
+	if c.currentOnly {
+		return override.AcceptsOnly(c.Digest, now)
+	}
+	return override.Accepts(c.Digest, now)
+}
+
+// blockedAddress is for the count of good keys from addresses that the allowlist does not have.
+func (c Caller) blockedAddress(address netip.Addr) web.BlockedAddress {
+	if !c.blocked || !c.Live || !c.Merchant.Active() {
+		return web.BlockedAddress{}
+	}
+	return web.BlockedAddress{MerchantID: c.Merchant.ID, Block: c.Merchant.Allowlist.Block(address), ReportOnly: c.Merchant.ReportOnly}
+}
