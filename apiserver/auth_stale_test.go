@@ -23,7 +23,7 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
 	gate := caller.NewGate(caller.GateOptions{
-		Directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: &overrideWriter{}, Now: clock.Now}),
+		Directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: noKeyHandler{}, Now: clock.Now}),
 		Reasons:   caller.NewReasons(registry), Now: clock.Now, Log: log, Registerer: registry,
 	})
 	reached := false

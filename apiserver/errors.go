@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -54,12 +55,12 @@ var answers = []struct {
 	{is(errTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
 	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
-	{is(errNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
+	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
 
 	{as[endedError], http.StatusConflict, "session_ended", ownMessage},
 	{is(store.ErrTestSession), http.StatusConflict, "test_session", "session is of test mode, which no rail settles; refund the payment"},
 	{is(store.ErrPaymentConflict), http.StatusConflict, "payment_conflict", "report contradicts an earlier report with the same paymentRef"},
-	{as[generationError], http.StatusConflict, "generation_conflict", ownMessage},
+	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
 	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
 	{is(errPayersWaiting), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
@@ -68,12 +69,12 @@ var answers = []struct {
 
 	{is(errChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
 	{is(errSettlementUnknown), http.StatusServiceUnavailable, "report_unknown", reportAgain},
-	{is(errRotationUnknown), http.StatusServiceUnavailable, "rotation_unknown", rotateAgain},
-	{is(errRotationIncomplete), http.StatusServiceUnavailable, "rotation_incomplete", notCompleted},
+	{is(keys.ErrRotationUnknown), http.StatusServiceUnavailable, "rotation_unknown", rotateAgain},
+	{is(keys.ErrRotationIncomplete), http.StatusServiceUnavailable, "rotation_incomplete", notCompleted},
 	{is(redis.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(redis.ErrCorrupt), http.StatusServiceUnavailable, "unavailable", retryLater},
-	{is(errKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
-	{is(errUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(keys.ErrKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(keys.ErrUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(caller.ErrStale), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(directory.ErrNewerVersion), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(authz.ErrTooManyRefused), http.StatusServiceUnavailable, "unavailable", retryLater},

@@ -8,6 +8,7 @@ import (
 
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
@@ -22,7 +23,7 @@ type publicAPI struct {
 	gate        *caller.Gate
 	directory   *directory.Directory
 	store       *store.Store
-	rotator     rotator
+	keys        *keys.Handler
 	clients     clientaddr.Resolver
 	publicLimit ratelimit.Policy
 	publicReads *ratelimit.Limiter // of addresses, by publicLimit
@@ -43,7 +44,7 @@ func (a *publicAPI) publicRoutes() web.Routes {
 		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.gate.WithKey(a.settleTestSession)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: a.publicSession},
 		"/api/v1/merchant/me":               {http.MethodGet: a.gate.WithKey(a.gate.Me)},
-		"/api/v1/keys/rotate":               {http.MethodPost: a.gate.WithCurrentKey(a.rotateKey)},
+		"/api/v1/keys/rotate":               {http.MethodPost: a.gate.WithCurrentKey(a.keys.Rotate)},
 		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
 		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
 		"/pay/static/{version}/{file}":      {http.MethodGet: a.pageAsset},
@@ -63,7 +64,7 @@ const (
 func (r *internalAPI) internalRoutes() web.Routes {
 	return web.Routes{
 		settlementPath: {http.MethodPost: r.accounts.WithToken(settlementPath, r.settle)},
-		rotationPath:   {http.MethodPost: r.accounts.Confidentially(rotationPath, r.rotateKey)},
+		rotationPath:   {http.MethodPost: r.accounts.Confidentially(rotationPath, r.keys.Issue)},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -56,8 +57,8 @@ type replica struct {
 	options   Options
 	store     *store.Store
 	reviews   kubernetes.Interface
-	keys      publishedKeys
-	overrides *overrideWriter
+	published keys.Published
+	overrides *keys.Overrides
 	directory *directory.Directory
 	live      *live.Hub
 	streams   *streams
@@ -73,10 +74,10 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		return nil, err
 	}
 	log, registry := options.Log, process.Registry
-	keys := publishedKeys{secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace)}
-	overrides := newOverrideWriter(sessions, keys, log, registry)
+	published := keys.Published{Secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace)}
+	overrides := keys.NewOverrides(sessions, published, log, registry)
 	return &replica{
-		Role: process, options: options, store: sessions, reviews: reviews, keys: keys, overrides: overrides,
+		Role: process, options: options, store: sessions, reviews: reviews, published: published, overrides: overrides,
 		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: options.Now}),
 		live: live.New(process.Redis, live.Options{
 			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
@@ -111,7 +112,7 @@ func (r *replica) service() (role.Service, error) {
 	}
 	return role.Service{
 		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
-		Background: []func(context.Context){r.overrides.run, r.live.Run, gate.Run, func(ctx context.Context) {
+		Background: []func(context.Context){r.overrides.Run, r.live.Run, gate.Run, func(ctx context.Context) {
 			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
 		}},
 		Sync: role.Closed(r.directory.Synced()),
@@ -135,13 +136,15 @@ func (r *replica) handlers(clients clientaddr.Resolver, gate *caller.Gate, reaso
 		RequestsPerSecond: int64(r.options.PublicRateLimit.RequestsPerSecond), Burst: int64(r.options.PublicRateLimit.Burst),
 	}
 	unstored := newUnstored(r.Registry)
-	issuer := newRotator(r.keys, r.store, r.options.Log, r.Registry)
+	rotations := keys.New(keys.Options{
+		Published: r.published, Store: r.store, Directory: r.directory, Log: r.options.Log, Registerer: r.Registry,
+	})
 	publicSide := &publicAPI{
 		gate:        gate,
 		unstored:    unstored,
 		directory:   r.directory,
 		store:       r.store,
-		rotator:     issuer,
+		keys:        rotations,
 		clients:     clients,
 		publicLimit: limit,
 		publicReads: ratelimit.NewLimiter(limit, r.options.Now),
@@ -161,8 +164,7 @@ func (r *replica) handlers(clients clientaddr.Resolver, gate *caller.Gate, reaso
 		unstored:    unstored,
 		directory:   r.directory,
 		store:       r.store,
-		rotator:     issuer,
-		records:     newRecordReads(r.keys, r.directory),
+		keys:        rotations,
 		settlements: newSettlements(r.Registry),
 	}
 	options := web.Options{

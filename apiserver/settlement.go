@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -26,8 +27,7 @@ type internalAPI struct {
 	log         *slog.Logger
 	directory   *directory.Directory
 	store       *store.Store
-	rotator     rotator
-	records     *recordReads
+	keys        *keys.Handler
 	settlements *prometheus.CounterVec
 	unstored    *prometheus.CounterVec
 }

@@ -98,4 +98,3 @@ func allowlistStrings(allowlist []netip.Prefix) []string {
 	}
 	return out
 }
-

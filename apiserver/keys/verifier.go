@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type recordVerifier struct {
 	pending map[store.KeyRef]published.Order // of the records to verify
 }
 
-func newRecordVerifier(overrides *store.Store, keys publishedKeys, log *slog.Logger) *recordVerifier {
+func newRecordVerifier(overrides *store.Store, keys Published, log *slog.Logger) *recordVerifier {
 	return &recordVerifier{
 		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, log: log,
 		pending: map[store.KeyRef]published.Order{},
@@ -95,7 +95,7 @@ func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, st
 		}
 		result, err := v.supersedeWithTimeout(ctx, key.KeyID, stored)
 		if err != nil {
-			return ctx.Err() == nil && !errors.Is(err, errKubernetes)
+			return ctx.Err() == nil && !errors.Is(err, ErrKubernetes)
 		}
 		if result == keyGone {
 			err = v.revoke(ctx, key, known, stored)

@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func TestVerify(t *testing.T) {
 		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 1},
 		"Redis is unavailable":      {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
 		"Redis fails later":         {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
-		"Kubernetes is unavailable": {func(d *verifierFixture) { d.kubernetes = errKubernetes }, []string{marked}, 1},
+		"Kubernetes is unavailable": {func(d *verifierFixture) { d.kubernetes = ErrKubernetes }, []string{marked}, 1},
 		"the record has changed":    {func(d *verifierFixture) { d.kubernetes = errors.New("conflict") }, []string{marked}, 1},
 		"an end that lies ahead": {
 			func(d *verifierFixture) { d.stored = published.Order{Issued: checkTime.Add(time.Second).UnixMilli()} }, nil, 1,
@@ -121,7 +121,7 @@ func TestARecordThatIsNewerThanTheVerifiedOneStays(t *testing.T) {
 // A key whose published object is gone ends for all, also as Redis knows it of another replica. One that is published anew meanwhile stays.
 func TestVerify_Gone(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
-	keys := publishedKeys{secrets: fake.NewClientset().CoreV1().Secrets("credentials")}
+	keys := Published{Secrets: fake.NewClientset().CoreV1().Secrets("credentials")}
 	for name, anew := range map[string]bool{"gone": false, "published anew meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			key := newKeyRef(revised(name, 0))

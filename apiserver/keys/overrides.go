@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// overrideWriter writes every change of a key that this replica's watch brings as an override, so that a replica without
+// Overrides writes every change of a key that this replica's watch brings as an override, so that a replica without
 // the Kubernetes API learns of it from its peers (it is the directory's KeyHandler). What Redis does not take is retried:
 // until Redis is back, no request is answered anyway.
-type overrideWriter struct {
+type Overrides struct {
 	write    func(context.Context, store.Override) error
 	verifier *recordVerifier
 	log      *slog.Logger
@@ -32,8 +32,9 @@ type overrideWriter struct {
 // overrideRetryInterval is between two attempts to write, or to verify, what is pending.
 const overrideRetryInterval = time.Second
 
-func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Logger, registerer prometheus.Registerer) *overrideWriter {
-	w := &overrideWriter{
+// NewOverrides returns the writer of what the watch brings.
+func NewOverrides(overrides *store.Store, keys Published, log *slog.Logger, registerer prometheus.Registerer) *Overrides {
+	w := &Overrides{
 		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, log), log: log,
 		pending: map[store.KeyRef]store.Override{},
 	}
@@ -54,31 +55,31 @@ func newOverrideWriter(overrides *store.Store, keys publishedKeys, log *slog.Log
 }
 
 // KeyUpdated writes the digests that the record accepts.
-func (w *overrideWriter) KeyUpdated(record published.KeyRecord) {
+func (w *Overrides) KeyUpdated(record published.KeyRecord) {
 	w.writeOrEnqueue(newOverride(record))
 }
 
 // KeyRevoked writes that no digest of the key is accepted.
-func (w *overrideWriter) KeyRevoked(record published.KeyRecord) {
+func (w *Overrides) KeyRevoked(record published.KeyRecord) {
 	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: record.Order()})
 }
 
 // KeyEnded writes that no digest of the key is accepted, whatever was ever published of it: the operator published it before the time in
 // the tombstone, and a replica by the clock of Redis.
-func (w *overrideWriter) KeyEnded(record published.KeyRecord, ended time.Time) {
+func (w *Overrides) KeyEnded(record published.KeyRecord, ended time.Time) {
 	order := record.Order()
 	order.Issued = max(order.Issued, ended.UnixMilli())
 	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true})
 }
 
 // KeyUnverified has the record compared with what Redis knows of its key, soon.
-func (w *overrideWriter) KeyUnverified(record published.KeyRecord) {
+func (w *Overrides) KeyUnverified(record published.KeyRecord) {
 	w.verifier.add(newKeyRef(record), record.Order())
 }
 
 // writeOrEnqueue blocks the watch while Redis answers. While it does not, thousands of changes must not wait for one
 // timeout each.
-func (w *overrideWriter) writeOrEnqueue(override store.Override) {
+func (w *Overrides) writeOrEnqueue(override store.Override) {
 	w.mu.Lock()
 	behind := len(w.pending) > 0
 	w.mu.Unlock()
@@ -97,7 +98,7 @@ func (w *overrideWriter) writeOrEnqueue(override store.Override) {
 }
 
 // tryWrite writes an override and reports whether to retry.
-func (w *overrideWriter) tryWrite(ctx context.Context, override store.Override) (retry bool) {
+func (w *Overrides) tryWrite(ctx context.Context, override store.Override) (retry bool) {
 	err := w.write(ctx, override)
 	switch {
 	case err == nil:
@@ -114,9 +115,9 @@ func (w *overrideWriter) tryWrite(ctx context.Context, override store.Override) 
 	return false
 }
 
-// run writes and verifies what is pending until ctx ends. In two loops: verifying waits for the Kubernetes API, which must
+// Run writes and verifies what is pending until ctx ends. In two loops: verifying waits for the Kubernetes API, which must
 // not delay the overrides.
-func (w *overrideWriter) run(ctx context.Context) {
+func (w *Overrides) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { every(ctx, overrideRetryInterval, w.retryPending) })
 	loops.Go(func() { every(ctx, overrideRetryInterval, w.verifier.run) })
@@ -137,7 +138,7 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 }
 
 // retryPending writes what is pending until Redis fails again.
-func (w *overrideWriter) retryPending(ctx context.Context) {
+func (w *Overrides) retryPending(ctx context.Context) {
 	for _, override := range w.pendingOverrides() {
 		if w.tryWrite(ctx, override) {
 			return
@@ -146,14 +147,14 @@ func (w *overrideWriter) retryPending(ctx context.Context) {
 	}
 }
 
-func (w *overrideWriter) pendingOverrides() []store.Override {
+func (w *Overrides) pendingOverrides() []store.Override {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Values(w.pending))
 }
 
 // forget removes what was written, unless the key has changed since.
-func (w *overrideWriter) forget(written store.Override) {
+func (w *Overrides) forget(written store.Override) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	newest := w.pending[written.KeyRef]

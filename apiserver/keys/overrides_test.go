@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"context"
@@ -42,9 +42,9 @@ func (r *redisFixture) write(_ context.Context, override store.Override) error {
 	return nil
 }
 
-func newOverrideFixture() (*overrideWriter, *redisFixture, *strings.Builder) {
+func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 	stored, log := &redisFixture{}, &strings.Builder{}
-	return &overrideWriter{
+	return &Overrides{
 		write:    stored.write,
 		verifier: &recordVerifier{pending: map[store.KeyRef]published.Order{}},
 		log:      slog.New(slog.NewTextHandler(log, nil)),
@@ -116,7 +116,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	overrides := newOverrideWriter(sessions, publishedKeys{}, log, registry)
+	overrides := NewOverrides(sessions, Published{}, log, registry)
 	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
@@ -173,7 +173,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 func TestOverride_ClockAhead(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	now := time.Now()
-	w := newOverrideWriter(client, publishedKeys{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	record := revised("abcdefgh2345", 2)
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires
@@ -201,7 +201,7 @@ func TestOverride_ClockAhead(t *testing.T) {
 // Whoever wants a key dead writes a time long ago. A zero in an override means no end, so no end becomes one.
 func TestOverride_ExpiredLongAgo(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
-	w := newOverrideWriter(client, publishedKeys{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for name, expires := range map[string]time.Time{
 		"year 1": {}, "1960": time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC), "1970": time.Unix(0, 0), "a second later": time.Unix(1, 0),
 	} {
@@ -233,7 +233,7 @@ func TestRotate_ClockAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := publishedKeys{secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials")}
+	keys := Published{Secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials")}
 	_, rotated, err := keys.rotate(t.Context(), record.KeyID, rotation{
 		permit: func(published.KeyRecord) error { return nil }, overlap: 30 * time.Minute, at: now,
 	})

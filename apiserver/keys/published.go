@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"context"
@@ -16,29 +16,23 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-var (
-	errKubernetes    = errors.New("the Kubernetes API is unavailable")
-	errNoKey         = errors.New("there is no published key of that id")
-	errUnreadableKey = errors.New("the published key cannot be read")
-)
-
-// publishedKeys reads and writes the published key Secrets at the Kubernetes API, not in the directory.
-type publishedKeys struct {
-	secrets typedcorev1.SecretInterface // of the credentials namespace
+// Published reads and writes the published key Secrets at the Kubernetes API, not in the directory.
+type Published struct {
+	Secrets typedcorev1.SecretInterface // of the credentials namespace
 }
 
 // swapAttempts limits the attempts of a rotation while others write the same Secret.
 const swapAttempts = 5
 
 // rotate replaces the key by a new one, if the rotation permits it, and returns the new record. The error is that of permit,
-// with the published record, or one of read. After errKubernetes the Secret may have been replaced all the same.
-func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation) (apikey.Key, published.KeyRecord, error) {
+// with the published record, or one of read. After ErrKubernetes the Secret may have been replaced all the same.
+func (p Published) rotate(ctx context.Context, keyID string, change rotation) (apikey.Key, published.KeyRecord, error) {
 	var next apikey.Key // the same for all attempts
 	var lastErr error
 	for range swapAttempts {
 		secret, record, err := p.read(ctx, keyID)
 		switch {
-		case errors.Is(err, errKubernetes):
+		case errors.Is(err, ErrKubernetes):
 			lastErr = err
 			continue
 		case err != nil:
@@ -53,33 +47,33 @@ func (p publishedKeys) rotate(ctx context.Context, keyID string, wanted rotation
 			return next, record, nil // an earlier attempt succeeded, and its response was lost
 		}
 		if record.Superseded {
-			return apikey.Key{}, record, fmt.Errorf("%w: the record of key %s was restored from a backup; the operator will issue a new key", errKubernetes, keyID)
+			return apikey.Key{}, record, fmt.Errorf("%w: the record of key %s was restored from a backup; the operator will issue a new key", ErrKubernetes, keyID)
 		}
-		if err := wanted.permit(record); err != nil {
+		if err := change.permit(record); err != nil {
 			return apikey.Key{}, record, err
 		}
-		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: wanted.at}
-		rotated := record.Rotated(current, v1alpha1.RotationAPI, wanted.overlap, wanted.at)
-		rotated.LastRotation.Actor = wanted.actor
+		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: change.at}
+		rotated := record.Rotated(current, v1alpha1.RotationAPI, change.overlap, change.at)
+		rotated.LastRotation.Actor = change.actor
 		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
 			return next, rotated, nil
 		}
 	}
-	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", errKubernetes, keyID, lastErr)
+	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", ErrKubernetes, keyID, lastErr)
 }
 
-// read returns the published Secret of the key id, and its record. Errors: errNoKey, errUnreadableKey, errKubernetes.
-func (p publishedKeys) read(ctx context.Context, keyID string) (*corev1.Secret, published.KeyRecord, error) {
-	secret, err := p.secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
+// read returns the published Secret of the key id, and its record. Errors: ErrNoKey, ErrUnreadableKey, ErrKubernetes.
+func (p Published) read(ctx context.Context, keyID string) (*corev1.Secret, published.KeyRecord, error) {
+	secret, err := p.Secrets.Get(ctx, published.KeyName(keyID), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, published.KeyRecord{}, errNoKey
+		return nil, published.KeyRecord{}, ErrNoKey
 	case err != nil:
-		return nil, published.KeyRecord{}, fmt.Errorf("%w: read key %s: %w", errKubernetes, keyID, err)
+		return nil, published.KeyRecord{}, fmt.Errorf("%w: read key %s: %w", ErrKubernetes, keyID, err)
 	}
 	record, err := published.DecodeKey(secret)
 	if err != nil {
-		return nil, published.KeyRecord{}, fmt.Errorf("%w: key %s: %w", errUnreadableKey, keyID, err)
+		return nil, published.KeyRecord{}, fmt.Errorf("%w: key %s: %w", ErrUnreadableKey, keyID, err)
 	}
 	return secret, record, nil
 }
@@ -94,13 +88,13 @@ const (
 )
 
 // supersede marks the published record of the key id as superseded if it is older than newer, so that the operator issues a
-// new key. An error wraps errKubernetes unless the record has changed in between.
-func (p publishedKeys) supersede(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
+// new key. An error wraps ErrKubernetes unless the record has changed in between.
+func (p Published) supersede(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 	secret, record, err := p.read(ctx, keyID)
 	switch {
-	case errors.Is(err, errNoKey):
+	case errors.Is(err, ErrNoKey):
 		return keyGone, nil
-	case errors.Is(err, errUnreadableKey):
+	case errors.Is(err, ErrUnreadableKey):
 		return keyCurrent, nil // it opens nothing
 	case err != nil:
 		return keyCurrent, err
@@ -113,20 +107,20 @@ func (p publishedKeys) supersede(ctx context.Context, keyID string, newer publis
 	case apierrors.IsConflict(err):
 		return keyCurrent, err
 	case err != nil:
-		return keyCurrent, fmt.Errorf("%w: mark key %s: %w", errKubernetes, keyID, err)
+		return keyCurrent, fmt.Errorf("%w: mark key %s: %w", ErrKubernetes, keyID, err)
 	}
 	return keySuperseded, nil
 }
 
 // replace writes the record into the Secret it was read from, unless the Secret has changed since. The rest of the Secret
 // stays.
-func (p publishedKeys) replace(ctx context.Context, secret *corev1.Secret, record published.KeyRecord) error {
+func (p Published) replace(ctx context.Context, secret *corev1.Secret, record published.KeyRecord) error {
 	encoded, err := published.EncodeKey(secret.Namespace, record)
 	if err != nil {
 		return fmt.Errorf("encode the rotated key: %w", err)
 	}
 	changed := secret.DeepCopy()
 	maps.Copy(changed.Data, encoded.Data)
-	_, err = p.secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: "merchant-operator-apiserver"})
+	_, err = p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: "merchant-operator-apiserver"})
 	return err
 }

@@ -1,4 +1,4 @@
-package apiserver
+package keys
 
 import (
 	"errors"
@@ -17,14 +17,14 @@ type rotatedKey struct {
 	Warning string `json:"warning"`
 }
 
-// rotateKey replaces the presented key, if it is the current one.
-func (a *publicAPI) rotateKey(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
-	admitted, err := a.store.AdmitRotation(r.Context(), from.Admission(), rotationLimit)
+// Rotate replaces the presented key, if it is the current one.
+func (h *Handler) Rotate(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+	admitted, err := h.store.AdmitRotation(r.Context(), from.Admission(), rotationLimit)
 	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	key, _, err := a.rotator.rotate(r.Context(), from.KeyID, rotation{at: admitted.Now, permit: func(record published.KeyRecord) error {
+	key, _, err := h.rotator.rotate(r.Context(), from.KeyID, rotation{at: admitted.Now, permit: func(record published.KeyRecord) error {
 		if !record.Usable(admitted.Now) || !record.Current.Digest.Equal(from.Digest) {
 			// Another rotation was first, or the key is in its overlap and must not end its successor.
 			return caller.UnauthorizedError{Reason: directory.ReasonRotated}
@@ -32,9 +32,9 @@ func (a *publicAPI) rotateKey(e *web.Event, w http.ResponseWriter, r *http.Reque
 		return nil
 	}})
 	switch {
-	case errors.Is(err, errNoKey):
+	case errors.Is(err, ErrNoKey):
 		return caller.UnauthorizedError{Reason: directory.ReasonRotated}
-	case errors.Is(err, errUnreadableKey): // the directory would not know it either
+	case errors.Is(err, ErrUnreadableKey): // the directory would not know it either
 		return caller.UnauthorizedError{Reason: directory.ReasonUnknown}
 	case err != nil:
 		return err
