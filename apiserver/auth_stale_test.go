@@ -16,6 +16,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
+// noKeyHandler needs no Redis.
+type noKeyHandler struct{ directory.KeyHandler }
+
 // Connections that are kept open go on to bring requests to a replica that is not ready. One whose watch is older than overrides
 // are kept may have missed a revocation for good, so it answers none of them.
 func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {

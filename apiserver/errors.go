@@ -8,6 +8,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/rail"
+	"github.com/merchant-operator/merchant-operator/apiserver/sessions"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -52,23 +55,23 @@ var answers = []struct {
 
 	{is(web.ErrNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
 	{as[web.MethodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
-	{is(errTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
+	{is(rail.ErrTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
 	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
 	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
 
-	{as[endedError], http.StatusConflict, "session_ended", ownMessage},
+	{as[sessions.EndedError], http.StatusConflict, "session_ended", ownMessage},
 	{is(store.ErrTestSession), http.StatusConflict, "test_session", "session is of test mode, which no rail settles; refund the payment"},
 	{is(store.ErrPaymentConflict), http.StatusConflict, "payment_conflict", "report contradicts an earlier report with the same paymentRef"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
 	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
-	{is(errPayersWaiting), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
+	{is(payer.ErrCrowded), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
 	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},
 	{is(live.ErrTooManyFromAddress), http.StatusServiceUnavailable, "too_many_streams", "too many open streams of your address; close some, or poll"},
 
-	{is(errChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
-	{is(errSettlementUnknown), http.StatusServiceUnavailable, "report_unknown", reportAgain},
+	{is(sessions.ErrChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
+	{is(rail.ErrReportUnknown), http.StatusServiceUnavailable, "report_unknown", reportAgain},
 	{is(keys.ErrRotationUnknown), http.StatusServiceUnavailable, "rotation_unknown", rotateAgain},
 	{is(keys.ErrRotationIncomplete), http.StatusServiceUnavailable, "rotation_incomplete", notCompleted},
 	{is(redis.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},
@@ -82,7 +85,7 @@ var answers = []struct {
 }
 
 // overloads are the errors of which one client can cause any number.
-var overloads = []error{errPayersWaiting, live.ErrTooMany, live.ErrTooManyFromAddress}
+var overloads = []error{payer.ErrCrowded, live.ErrTooMany, live.ErrTooManyFromAddress}
 
 func is(target error) func(error) error {
 	return func(err error) error {

@@ -181,7 +181,7 @@ func TestDocuments_EveryField(t *testing.T) {
 	}
 	fields := 0
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		pages := strings.HasPrefix(path, "payer/") // HTML
+		pages := path == filepath.Join("payer", "text.go") // HTML
 		if err != nil || pages || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -43,7 +43,7 @@ type Options struct {
 	MaxConnections int
 
 	// Streams are the streams and long polls of public statuses.
-	Streams StreamOptions
+	Streams payer.StreamOptions
 
 	// QRScheme is the URI scheme of QR payloads, <scheme>://qr/<session id>. Default pay.
 	QRScheme string
@@ -77,21 +77,6 @@ type Options struct {
 	LogRefusedKeys bool
 }
 
-// StreamOptions configure streams and long polls.
-type StreamOptions struct {
-	// Max is the maximum of concurrent ones, and MaxPerAddress that of one client address. They are not among MaxConnections. One takes
-	// about 12 KiB, a long poll 30 KiB. Default 10,000 and 100.
-	Max, MaxPerAddress int
-	// Reread is the most time until a stream shows a change of which no message came. Default a minute.
-	Reread time.Duration
-	// Heartbeat is the time between the events of a stream on which nothing happens. Default 15 s.
-	Heartbeat time.Duration
-	// WriteTimeout is the most time that a client may take to make room for the next event. Default 10 s.
-	WriteTimeout time.Duration
-	// Drain is the time over which a draining replica ends its streams, at random. Default 10 s.
-	Drain time.Duration
-}
-
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
 	return Options{
@@ -102,7 +87,7 @@ func DefaultOptions() Options {
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",
 		MaxConnections:       10_000,
-		Streams: StreamOptions{
+		Streams: payer.StreamOptions{
 			Max: 10_000, MaxPerAddress: 100,
 			Reread: time.Minute, Heartbeat: 15 * time.Second, WriteTimeout: 10 * time.Second, Drain: 10 * time.Second,
 		},

@@ -4,51 +4,40 @@ import (
 	_ "embed" // the document is a file that people read, too
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
-	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/rail"
+	"github.com/merchant-operator/merchant-operator/apiserver/sessions"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
-	"github.com/merchant-operator/merchant-operator/internal/directory"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// publicAPI has the handlers of the public listener.
-type publicAPI struct {
-	gate        *caller.Gate
-	directory   *directory.Directory
-	store       *store.Store
-	keys        *keys.Handler
-	clients     clientaddr.Resolver
-	publicLimit ratelimit.Policy
-	publicReads *ratelimit.Limiter // of addresses, by publicLimit
-	payers      *payerQueues
-	live        *live.Hub
-	streams     *streams
-	pages       *payerPages
-	unstored    *prometheus.CounterVec // see newUnstored
-	qrScheme    string
+// rooms have the handlers of both listeners.
+type rooms struct {
+	gate     *caller.Gate
+	accounts *caller.Accounts
+	sessions *sessions.Handler
+	keys     *keys.Handler
+	rail     *rail.Handler
+	payer    *payer.Handler
 }
 
-// publicRoutes are those of the public listener.
-func (a *publicAPI) publicRoutes() web.Routes {
+// publicRoutes are those of the public listener: path, who may call, handler. A route without a right is for whoever has the session id.
+func (r *rooms) publicRoutes() web.Routes {
+	withKey, withCurrentKey, page := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
 	return web.Routes{
-		"/api/v1/sessions":                  {http.MethodPost: a.gate.WithKey(a.createSession)},
-		"/api/v1/sessions/{id}":             {http.MethodGet: a.gate.WithKey(a.getSession)},
-		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: a.gate.WithKey(a.cancelSession)},
-		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: a.gate.WithKey(a.settleTestSession)},
-		"/api/v1/public/sessions/{id}":      {http.MethodGet: a.publicSession},
-		"/api/v1/merchant/me":               {http.MethodGet: a.gate.WithKey(a.gate.Me)},
-		"/api/v1/keys/rotate":               {http.MethodPost: a.gate.WithCurrentKey(a.keys.Rotate)},
-		"/pay/{id}":                         {http.MethodGet: a.page(a.paymentPage)},
-		"/pay/{id}/qr.svg":                  {http.MethodGet: a.page(a.qrCode)},
-		"/pay/static/{version}/{file}":      {http.MethodGet: a.pageAsset},
-		payer.WidgetPath:                    {http.MethodGet: a.widget},
+		"/api/v1/sessions":                  {http.MethodPost: withKey(r.sessions.Create)},
+		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(r.sessions.Get)},
+		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(r.sessions.Cancel)},
+		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(r.rail.SettleTest)},
+		"/api/v1/merchant/me":               {http.MethodGet: withKey(r.gate.Me)},
+		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(r.keys.Rotate)},
+		"/api/v1/public/sessions/{id}":      {http.MethodGet: r.payer.Status},
+		"/pay/{id}":                         {http.MethodGet: page(r.payer.Payment)},
+		"/pay/{id}/qr.svg":                  {http.MethodGet: page(r.payer.QRCode)},
+		"/pay/static/{version}/{file}":      {http.MethodGet: r.payer.Asset},
+		payer.WidgetPath:                    {http.MethodGet: r.payer.Widget},
 		"/openapi.yaml":                     {http.MethodGet: openAPI},
 	}
 }
@@ -61,9 +50,9 @@ const (
 )
 
 // internalRoutes are those of the internal listener, for rails and for those who issue keys.
-func (r *internalAPI) internalRoutes() web.Routes {
+func (r *rooms) internalRoutes() web.Routes {
 	return web.Routes{
-		settlementPath: {http.MethodPost: r.accounts.WithToken(settlementPath, r.settle)},
+		settlementPath: {http.MethodPost: r.accounts.WithToken(settlementPath, r.rail.Settle)},
 		rotationPath:   {http.MethodPost: r.accounts.Confidentially(rotationPath, r.keys.Issue)},
 	}
 }

@@ -1,17 +1,22 @@
 // Package apiserver serves the payment session API to merchants and payers, and the settlement API to rails. routes.go has
-// every route. Handlers decode the request, call the store and encode the result; response.go has the response to each error.
+// every route with its right and handler, errors.go the response to each error; each other package below is a room with handlers of one
+// subject. Handlers decode the request, call the store and encode the result.
 package apiserver
 
 import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/rail"
+	"github.com/merchant-operator/merchant-operator/apiserver/sessions"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -42,7 +47,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	defer r.streams.close()
+	defer r.payer.Close()
 	service, err := r.service()
 	if err != nil {
 		return err
@@ -50,69 +55,82 @@ func Run(ctx context.Context, options Options) error {
 	return process.Serve(ctx, service)
 }
 
-// replica is this process.
+// replica is this process: the rooms, what they share, and what runs beside them.
 type replica struct {
 	*role.Role
+	rooms
 
 	options   Options
-	store     *store.Store
 	reviews   kubernetes.Interface
-	published keys.Published
+	clients   clientaddr.Resolver
 	overrides *keys.Overrides
 	directory *directory.Directory
 	live      *live.Hub
-	streams   *streams
 }
 
 func newReplica(process *role.Role, options Options) (*replica, error) {
-	sessions, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention})
-	if err != nil {
-		return nil, err
-	}
-	reviews, err := kube.Client(kube.Apart(process.Cluster))
-	if err != nil {
-		return nil, err
-	}
 	log, registry := options.Log, process.Registry
+	state, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention})
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{Role: process, options: options}
+	if r.reviews, err = kube.Client(kube.Apart(process.Cluster)); err != nil {
+		return nil, err
+	}
+	if r.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
 	published := keys.Published{Secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace)}
-	overrides := keys.NewOverrides(sessions, published, log, registry)
-	return &replica{
-		Role: process, options: options, store: sessions, reviews: reviews, published: published, overrides: overrides,
-		directory: directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: options.Now}),
-		live: live.New(process.Redis, live.Options{
-			Read: sessions.WatchedSession, Interval: options.Streams.Reread,
-			MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
-		}),
-		streams: newStreams(options.Streams, process.Draining()),
-	}, nil
+	r.overrides = keys.NewOverrides(state, published, log, registry)
+	r.directory = directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: r.overrides, Now: options.Now})
+	r.live = live.New(process.Redis, live.Options{
+		Read: state.WatchedSession, Interval: options.Streams.Reread,
+		MaxWatches: options.Streams.Max, MaxWatchesPerAddress: options.Streams.MaxPerAddress, Log: log, Registerer: registry,
+	})
+	reasons := caller.NewReasons(registry)
+	r.gate = caller.NewGate(caller.GateOptions{
+		Directory: r.directory, Store: state, Clients: r.clients, Reasons: reasons, Now: options.Now,
+		Log: log, Registerer: registry, LogRefusedKeys: options.LogRefusedKeys,
+	})
+	r.accounts = &caller.Accounts{
+		NewGuard:     r.newGuard,
+		Confidential: options.InternalCertificateDir != "" || httpserver.Loopback(options.InternalAddress),
+		Reasons:      reasons,
+	}
+	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme}
+	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
+	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry})
+	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
+	limit := options.PublicRateLimit
+	r.payer, err = payer.NewHandler(payer.Options{
+		Store: state, Directory: r.directory, Clients: r.clients, Live: r.live,
+		Links: links, LinkInQR: options.QRContent == QRContentLink,
+		Limit: ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)}, Now: options.Now,
+		MaxConnections: options.MaxConnections, Clustered: process.Redis.Clustered(),
+		Streams: options.Streams, Draining: process.Draining(), Registerer: registry,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pages of payers: %w", err)
+	}
+	return r, nil
 }
 
 // service has the two listeners, and what runs beside them.
 func (r *replica) service() (role.Service, error) {
-	clients, err := clientaddr.NewResolver(r.options.TrustedProxies)
-	if err != nil {
-		return role.Service{}, fmt.Errorf("options: %w", err)
-	}
-	reasons := caller.NewReasons(r.Registry)
-	gate := caller.NewGate(caller.GateOptions{
-		Directory: r.directory, Store: r.store, Clients: clients, Reasons: reasons, Now: r.options.Now,
-		Log: r.options.Log, Registerer: r.Registry, LogRefusedKeys: r.options.LogRefusedKeys,
-	})
-	public, internal, err := r.handlers(clients, gate, reasons)
-	if err != nil {
-		return role.Service{}, err
-	}
+	public, internal := r.handlers()
 	internalListener := httpserver.Options{
 		Name: "internal", Address: r.options.InternalAddress, Handler: internal, Log: r.options.Log, Registerer: r.Registry,
 	}
 	if r.options.InternalCertificateDir != "" {
+		var err error
 		if internalListener.TLS, err = httpserver.TLS(r.options.InternalCertificateDir); err != nil {
 			return role.Service{}, fmt.Errorf("--internal-cert-dir: %w", err)
 		}
 	}
 	return role.Service{
 		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
-		Background: []func(context.Context){r.overrides.Run, r.live.Run, gate.Run, func(ctx context.Context) {
+		Background: []func(context.Context){r.overrides.Run, r.live.Run, r.gate.Run, func(ctx context.Context) {
 			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
 		}},
 		Sync: role.Closed(r.directory.Synced()),
@@ -123,60 +141,21 @@ func (r *replica) service() (role.Service, error) {
 			},
 			internalListener,
 		},
-		Finish: r.streams.finish,
+		Finish: r.payer.Finish,
 	}, nil
 }
 
-func (r *replica) handlers(clients clientaddr.Resolver, gate *caller.Gate, reasons *caller.Reasons) (public, internal http.Handler, err error) {
-	pages, err := newPayerPages(r.options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("pages of payers: %w", err)
-	}
-	limit := ratelimit.Policy{
-		RequestsPerSecond: int64(r.options.PublicRateLimit.RequestsPerSecond), Burst: int64(r.options.PublicRateLimit.Burst),
-	}
-	unstored := newUnstored(r.Registry)
-	rotations := keys.New(keys.Options{
-		Published: r.published, Store: r.store, Directory: r.directory, Log: r.options.Log, Registerer: r.Registry,
-	})
-	publicSide := &publicAPI{
-		gate:        gate,
-		unstored:    unstored,
-		directory:   r.directory,
-		store:       r.store,
-		keys:        rotations,
-		clients:     clients,
-		publicLimit: limit,
-		publicReads: ratelimit.NewLimiter(limit, r.options.Now),
-		payers:      newPayerQueues(r.options.MaxConnections, r.Redis.Clustered(), r.Registry),
-		live:        r.live,
-		streams:     r.streams,
-		pages:       pages,
-		qrScheme:    r.options.QRScheme,
-	}
-	internalSide := &internalAPI{
-		accounts: &caller.Accounts{
-			NewGuard:     r.newGuard,
-			Confidential: r.options.InternalCertificateDir != "" || httpserver.Loopback(r.options.InternalAddress),
-			Reasons:      reasons,
-		},
-		log:         r.options.Log,
-		unstored:    unstored,
-		directory:   r.directory,
-		store:       r.store,
-		keys:        rotations,
-		settlements: newSettlements(r.Registry),
-	}
+func (r *replica) handlers() (public, internal http.Handler) {
+	metrics := web.NewMetrics(r.Registry)
 	options := web.Options{
 		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: answer,
 		Trusted:  func(*http.Request) bool { return true }, // only the platform's own programs reach the internal listener
-		Finished: internalSide.accounts.Finished,
+		Finished: r.accounts.Finished,
 	}
-	metrics := web.NewMetrics(r.Registry)
-	internal = web.New(options, metrics, internalSide.internalRoutes())
-	options.Trusted = func(request *http.Request) bool { return clients.TrustsPeer(request.RemoteAddr) }
-	options.Finished, options.CrossOrigin = gate.Finished, "/api/v1/"
-	return web.New(options, metrics, publicSide.publicRoutes()), internal, nil
+	internal = web.New(options, metrics, r.internalRoutes())
+	options.Trusted = func(request *http.Request) bool { return r.clients.TrustsPeer(request.RemoteAddr) }
+	options.Finished, options.CrossOrigin = r.gate.Finished, "/api/v1/"
+	return web.New(options, metrics, r.publicRoutes()), internal
 }
 
 // newGuard returns the guard of a path of the internal listener.

@@ -1,4 +1,4 @@
-package apiserver
+package payer
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // crowd fills the places of a queue, and has so many more payers wait, whose errors the channel gets.
-func crowd(t *testing.T, q *payerQueue, waiting int) <-chan error {
+func crowd(t *testing.T, q *serverQueue, waiting int) <-chan error {
 	t.Helper()
 	for range cap(q.places) {
 		if err := q.enter(t.Context()); err != nil {
@@ -30,7 +30,7 @@ func crowd(t *testing.T, q *payerQueue, waiting int) <-chan error {
 	return entered
 }
 
-func (q *payerQueue) wantWaiting(t *testing.T, want int) {
+func (q *serverQueue) wantWaiting(t *testing.T, want int) {
 	t.Helper()
 	await.Until(t, 20*time.Second, fmt.Sprint(want, " payers wait"), func() bool {
 		q.all.mu.Lock()
@@ -40,8 +40,8 @@ func (q *payerQueue) wantWaiting(t *testing.T, want int) {
 }
 
 // However many payers come, only some are served at a time, and each of the others in turn.
-func TestPayerQueue_Crowd(t *testing.T) {
-	q := newPayerQueues(2000, false, prometheus.NewRegistry()).to("")
+func TestQueue_Crowd(t *testing.T) {
+	q := newQueues(2000, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 500)
 	for left := 499; left >= 0; left-- {
 		q.leave(nil)
@@ -56,8 +56,8 @@ func TestPayerQueue_Crowd(t *testing.T) {
 }
 
 // Nobody waits for a Redis that does not answer: the error of one read is that of all who wait.
-func TestPayerQueue_Outage(t *testing.T) {
-	q := newPayerQueues(2000, false, prometheus.NewRegistry()).to("")
+func TestQueue_Outage(t *testing.T) {
+	q := newQueues(2000, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 200)
 	q.leave(fmt.Errorf("read: %w", redis.ErrUnavailable))
 	unavailable := 0
@@ -74,8 +74,8 @@ func TestPayerQueue_Outage(t *testing.T) {
 }
 
 // A server that does not answer empties its own queue: who waits for another one is served.
-func TestPayerQueue_OutageOfOneServer(t *testing.T) {
-	all := newPayerQueues(2000, true, prometheus.NewRegistry())
+func TestQueue_OutageOfOneServer(t *testing.T) {
+	all := newQueues(2000, true, prometheus.NewRegistry())
 	gone, healthy := all.to("gone"), all.to("healthy")
 	if all.to("gone") != gone || gone == healthy {
 		t.Fatal("want one queue to each server")
@@ -105,11 +105,11 @@ func TestPayerQueue_OutageOfOneServer(t *testing.T) {
 }
 
 // Half of the connections are left for tills: a payer beyond the other half is refused at once.
-func TestPayerQueue_Full(t *testing.T) {
-	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
+func TestQueue_Full(t *testing.T) {
+	q := newQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 10)
-	if err := q.enter(t.Context()); !errors.Is(err, errPayersWaiting) {
-		t.Errorf("the eleventh who waits: %v, want errPayersWaiting", err)
+	if err := q.enter(t.Context()); !errors.Is(err, ErrCrowded) {
+		t.Errorf("the eleventh who waits: %v, want ErrCrowded", err)
 	}
 	for range 10 {
 		q.leave(nil)
@@ -120,8 +120,8 @@ func TestPayerQueue_Full(t *testing.T) {
 }
 
 // A client that leaves during its read costs nobody else an answer: it was no outage.
-func TestPayerQueue_ServedClientLeaves(t *testing.T) {
-	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
+func TestQueue_ServedClientLeaves(t *testing.T) {
+	q := newQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 3)
 	q.leave(fmt.Errorf("%w: %w", redis.ErrUnavailable, context.Canceled))
 	for range 2 {
@@ -134,8 +134,8 @@ func TestPayerQueue_ServedClientLeaves(t *testing.T) {
 	}
 }
 
-func TestPayerQueue_ClientLeaves(t *testing.T) {
-	q := newPayerQueues(20, false, prometheus.NewRegistry()).to("")
+func TestQueue_ClientLeaves(t *testing.T) {
+	q := newQueues(20, false, prometheus.NewRegistry()).to("")
 	entered := crowd(t, q, 1)
 	ctx, leave := context.WithCancel(t.Context())
 	var left sync.WaitGroup

@@ -1,4 +1,4 @@
-package apiserver
+package rail
 
 import (
 	"context"
@@ -37,13 +37,13 @@ func TestSettlementOfADisconnectedRail(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	index := directory.New(directory.Options{Log: log, Registerer: prometheus.NewRegistry(), KeyHandler: noKeyHandler{}, Now: time.Now})
-	r := &internalAPI{log: log, directory: index, store: sessions, settlements: newSettlements(prometheus.NewRegistry())}
+	h := New(Options{Store: sessions, Directory: index, Log: log, Registerer: prometheus.NewRegistry()})
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1}`))
 	request.SetPathValue("id", created.Session.ID.String())
-	if err := r.settle(&web.Event{}, httptest.NewRecorder(), request); err != nil {
+	if err := h.Settle(&web.Event{}, httptest.NewRecorder(), request); err != nil {
 		t.Errorf("settle: %v", err)
 	}
 	_, settled, err := sessions.Session(t.Context(), merchant, created.Session.ID)

@@ -1,36 +1,19 @@
-package apiserver
+package rail
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/caller"
-	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
-
-var errSettlementUnknown = errors.New("unknown whether the report was recorded")
-
-// internalAPI has the handlers of the internal listener.
-type internalAPI struct {
-	accounts    *caller.Accounts
-	log         *slog.Logger
-	directory   *directory.Directory
-	store       *store.Store
-	keys        *keys.Handler
-	settlements *prometheus.CounterVec
-	unstored    *prometheus.CounterVec
-}
 
 // settlementResult is the response of POST /internal/v1/sessions/{id}/settlement.
 type settlementResult struct {
@@ -44,29 +27,29 @@ type settlementResult struct {
 // refundRequired tells the rail to refund the payment.
 const refundRequired = "REFUND_REQUIRED"
 
-// settle records the report of a payment.
-func (r *internalAPI) settle(e *web.Event, w http.ResponseWriter, request *http.Request) error {
-	id, err := session.ParseID(request.PathValue("id"))
+// Settle records the report of a payment.
+func (h *Handler) Settle(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	payment, err := readPayment(w, request)
+	payment, err := readPayment(w, r)
 	if err != nil {
 		return err
 	}
 	// A report counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
-	settle := r.store.Settle
-	if r.directory.MerchantDeleted(id.MerchantID()) {
-		settle = r.store.SettleDeleted
+	settle := h.store.Settle
+	if h.directory.MerchantDeleted(id.MerchantID()) {
+		settle = h.store.SettleDeleted
 	}
-	settlement, err := settle(context.WithoutCancel(request.Context()), id, payment)
-	r.count(payment, settlement, err)
+	settlement, err := settle(context.WithoutCancel(r.Context()), id, payment)
+	h.count(payment, settlement, err)
 	if settlement.MerchantDeleted {
-		r.log.Warn("a payment for a deleted merchant is to be refunded", "merchantID", settlement.Session.MerchantID, "paymentRef", payment.Ref)
+		h.log.Warn("a payment for a deleted merchant is to be refunded", "merchantID", settlement.Session.MerchantID, "paymentRef", payment.Ref)
 	}
 	switch {
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
+		return fmt.Errorf("%w: %w", ErrReportUnknown, err)
 	case err != nil:
 		return err
 	}
@@ -139,26 +122,8 @@ func newSettlements(registerer prometheus.Registerer) *prometheus.CounterVec {
 	return settlements
 }
 
-// The modes of sessions, as metric labels.
-const (
-	modeLive = "live"
-	modeTest = "test"
-)
-
-// newUnstored counts refused payments of which a session keeps no more.
-func newUnstored(registerer prometheus.Registerer) *prometheus.CounterVec {
-	unstored := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
-		Name: "merchant_operator_refused_payments_unstored_total",
-		Help: "Reports of refused payments that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
-	}, []string{"mode"})
-	for _, mode := range []string{modeLive, modeTest} {
-		unstored.WithLabelValues(mode)
-	}
-	return unstored
-}
-
 // count counts a report. A repeated report counts as such, and not as another refund.
-func (r *internalAPI) count(payment session.Payment, settlement store.Settlement, err error) {
+func (h *Handler) count(payment session.Payment, settlement store.Settlement, err error) {
 	result := settlementNotApplied
 	switch {
 	case errors.Is(err, store.ErrPaymentConflict):
@@ -178,8 +143,8 @@ func (r *internalAPI) count(payment session.Payment, settlement store.Settlement
 	case settlement.Applied:
 		result = settlementApplied
 	}
-	r.settlements.WithLabelValues(string(payment.Outcome), result).Inc()
+	h.settlements.WithLabelValues(string(payment.Outcome), result).Inc()
 	if settlement.Unstored {
-		r.unstored.WithLabelValues(modeLive).Inc()
+		h.unstored.WithLabelValues(modeLive).Inc()
 	}
 }

@@ -1,4 +1,5 @@
-package apiserver
+// Package sessions has a merchant create, read and cancel its sessions.
+package sessions
 
 import (
 	"errors"
@@ -14,12 +15,38 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-var errChargeUnknown = errors.New("unknown whether the session was created")
+// ErrChargeUnknown: the session may have been created. To send the charge again with its Idempotency-Key is safe.
+var ErrChargeUnknown = errors.New("unknown whether the session was created")
 
-// endedError is a session that has ended in another state than requested.
-type endedError struct{ status session.Status }
+// EndedError is a session that has ended in another state than requested.
+type EndedError struct{ Status session.Status }
 
-func (e endedError) Error() string { return "session is already " + string(e.status) }
+func (e EndedError) Error() string { return "session is already " + string(e.Status) }
+
+// Links are what a payer gets of a session.
+type Links interface {
+	// Header is the value of the header Link.
+	Header(id session.ID) string
+	// Payload is the text of the QR code.
+	Payload(id session.ID) string
+}
+
+// Options are those of a Handler.
+type Options struct {
+	Store *store.Store
+	Gate  *caller.Gate
+	Links Links
+}
+
+// Handler has a merchant create, read and cancel sessions.
+type Handler struct {
+	store *store.Store
+	gate  *caller.Gate
+	links Links
+}
+
+// New returns a Handler.
+func New(o Options) *Handler { return &Handler{store: o.Store, gate: o.Gate, links: o.Links} }
 
 // createdSession is the response of POST /api/v1/sessions.
 type createdSession struct {
@@ -31,10 +58,11 @@ type createdSession struct {
 	Livemode   *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+// Create creates a session, or returns the one of an earlier request with the same Idempotency-Key.
+func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	request, err := readNewSession(w, r, from.TestMode)
 	if err != nil {
-		return a.gate.AdmitInvalid(e, w, r, from, err)
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
 	request.MerchantName = from.Merchant.DisplayName
 	request.Currency = from.Merchant.Currency
@@ -42,11 +70,11 @@ func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.R
 	request.EmitCreated = from.Merchant.EmitCreated
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
-	admitted, created, err := a.store.CreateSession(r.Context(), from.Admission(), request)
+	admitted, created, err := h.store.CreateSession(r.Context(), from.Admission(), request)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", errChargeUnknown, err)
+		return fmt.Errorf("%w: %w", ErrChargeUnknown, err)
 	case err != nil:
 		return err
 	}
@@ -56,12 +84,12 @@ func (a *publicAPI) createSession(e *web.Event, w http.ResponseWriter, r *http.R
 	if created.Mismatch {
 		w.Header().Set("Idempotency-Mismatch", "true")
 	}
-	w.Header()["Link"] = []string{a.pages.link(created.Session.ID)}
+	w.Header()["Link"] = []string{h.links.Header(created.Session.ID)}
 	return web.Respond(w, http.StatusCreated, createdSession{
 		SessionID:  created.Session.ID.String(),
 		Status:     created.Session.Status,
 		ExpiresAt:  created.Session.ExpiresAt.UnixMilli(),
-		QRPayload:  a.qrPayload(created.Session.ID),
+		QRPayload:  h.links.Payload(created.Session.ID),
 		Idempotent: created.Replayed,
 		Livemode:   web.Livemode(created.Session.ID.TestMode()),
 	})
@@ -132,20 +160,21 @@ type merchantSession struct {
 	Livemode    *bool          `json:"livemode,omitempty"`
 }
 
-func (a *publicAPI) getSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+// Get responds with a session of the merchant.
+func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.gate.AdmitInvalid(e, w, r, from, err)
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := a.store.Session(r.Context(), from.Admission(), id)
+	admitted, read, err := h.store.Session(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	return web.Respond(w, http.StatusOK, a.merchantView(read))
+	return web.Respond(w, http.StatusOK, h.merchantView(read))
 }
 
-func (a *publicAPI) merchantView(read session.Session) merchantSession {
+func (h *Handler) merchantView(read session.Session) merchantSession {
 	view := merchantSession{
 		SessionID:   read.ID.String(),
 		Status:      read.Status,
@@ -156,7 +185,7 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 		CreatedAt:   read.CreatedAt.UnixMilli(),
 		ExpiresAt:   read.ExpiresAt.UnixMilli(),
 		PaymentRef:  read.PaymentRef,
-		QRPayload:   a.qrPayload(read.ID),
+		QRPayload:   h.links.Payload(read.ID),
 		Livemode:    web.Livemode(read.ID.TestMode()),
 	}
 	if read.Status.Final() {
@@ -168,23 +197,20 @@ func (a *publicAPI) merchantView(read session.Session) merchantSession {
 	return view
 }
 
-// cancelSession ends a pending session. A repeated cancel succeeds again, so that a client can retry after a lost response.
+// Cancel ends a pending session. A repeated cancel succeeds again, so that a client can retry after a lost response.
 // The body is ignored.
-func (a *publicAPI) cancelSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+func (h *Handler) Cancel(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.gate.AdmitInvalid(e, w, r, from, err)
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, cancelled, err := a.store.Cancel(r.Context(), from.Admission(), id)
+	admitted, cancelled, err := h.store.Cancel(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	switch {
 	case errors.Is(err, store.ErrSessionEnded):
-		return endedError{cancelled.Status}
+		return EndedError{cancelled.Status}
 	case err != nil:
 		return err
 	}
-	return web.Respond(w, http.StatusOK, a.merchantView(cancelled))
+	return web.Respond(w, http.StatusOK, h.merchantView(cancelled))
 }
-
-// qrPayload is the text of the payer's QR code.
-func (a *publicAPI) qrPayload(id session.ID) string { return a.qrScheme + "://qr/" + id.String() }

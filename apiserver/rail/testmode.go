@@ -1,4 +1,4 @@
-package apiserver
+package rail
 
 import (
 	"context"
@@ -12,36 +12,34 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-var errTestKeysOnly = errors.New("only test keys have this path")
-
-// settleTestSession plays the rail of a test session, for its merchant. It reads the session first, which decides about the key and
+// SettleTest plays the rail of a test session, for its merchant. It reads the session first, which decides about the key and
 // whose session it is: nobody is in a hurry here.
-func (a *publicAPI) settleTestSession(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+func (h *Handler) SettleTest(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	if !from.TestMode {
-		return a.gate.AdmitInvalid(e, w, r, from, errTestKeysOnly)
+		return h.gate.AdmitInvalid(e, w, r, from, ErrTestKeysOnly)
 	}
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
-		return a.gate.AdmitInvalid(e, w, r, from, err)
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
 	payment, err := readTestPayment(w, r)
 	if err != nil {
-		return a.gate.AdmitInvalid(e, w, r, from, err)
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := a.store.Session(r.Context(), from.Admission(), id)
+	admitted, read, err := h.store.Session(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	settlement, err := a.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.complete(read))
+	settlement, err := h.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.complete(read))
 	switch {
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", errSettlementUnknown, err)
+		return fmt.Errorf("%w: %w", ErrReportUnknown, err)
 	case err != nil:
 		return err
 	}
 	if settlement.Unstored {
-		a.unstored.WithLabelValues(modeTest).Inc()
+		h.unstored.WithLabelValues(modeTest).Inc()
 	}
 	return web.Respond(w, http.StatusOK, newSettlementResult(settlement))
 }

@@ -1,4 +1,4 @@
-package apiserver
+package payer
 
 import (
 	"context"
@@ -12,22 +12,22 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// payerQueues are the queues of payers, one to each Redis server. Payers cost nothing to invent and return all at once after a restart, so
+// queues are the queues of payers, one to each Redis server. Payers cost nothing to invent and return all at once after a restart, so
 // only a few of their requests are served at a time; charges never wait behind the others, neither for Redis nor for a processor. A server
 // that is slow or gone delays no payer of another one.
-type payerQueues struct {
+type queues struct {
 	places  int // of each queue
 	most    int // that wait in all of them
 	refused prometheus.Counter
 
 	mu      sync.Mutex
 	waiting int
-	queues  map[string]*payerQueue // by server
+	queues  map[string]*serverQueue // by server
 }
 
-// payerQueue is the queue of the payers whose sessions are on one Redis server.
-type payerQueue struct {
-	all    *payerQueues
+// serverQueue is the queue of the payers whose sessions are on one Redis server.
+type serverQueue struct {
+	all    *queues
 	places chan struct{} // has room for the requests that are served
 	outage chan struct{} // closed when Redis does not serve a payer: then nobody waits for it. The mutex of all guards changes
 }
@@ -41,11 +41,12 @@ const (
 	payerPatience = 5 * time.Second
 )
 
-var errPayersWaiting = errors.New("too many payers are waiting")
+// ErrCrowded: too many payers wait for Redis.
+var ErrCrowded = errors.New("too many payers are waiting")
 
-// newPayerQueues returns queues in which at most half of all connections wait: the others are for tills.
-func newPayerQueues(maxConnections int, clustered bool, registerer prometheus.Registerer) *payerQueues {
-	q := &payerQueues{places: payersServed, most: max(1, maxConnections/2), queues: map[string]*payerQueue{}}
+// newQueues returns queues in which at most half of all connections wait: the others are for tills.
+func newQueues(maxConnections int, clustered bool, registerer prometheus.Registerer) *queues {
+	q := &queues{places: payersServed, most: max(1, maxConnections/2), queues: map[string]*serverQueue{}}
 	if clustered {
 		q.places = payersServedClustered
 	}
@@ -66,20 +67,20 @@ func newPayerQueues(maxConnections int, clustered bool, registerer prometheus.Re
 }
 
 // to returns the queue to a server. Servers come and go with failovers, so there are few.
-func (q *payerQueues) to(server string) *payerQueue {
+func (q *queues) to(server string) *serverQueue {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	queue := q.queues[server]
 	if queue == nil {
-		queue = &payerQueue{all: q, places: make(chan struct{}, q.places), outage: make(chan struct{})}
+		queue = &serverQueue{all: q, places: make(chan struct{}, q.places), outage: make(chan struct{})}
 		q.queues[server] = queue
 	}
 	return queue
 }
 
-// enter waits for the turn of a payer's request, which must end with leave. The errors are errPayersWaiting, that of ctx, and
+// enter waits for the turn of a payer's request, which must end with leave. The errors are ErrCrowded, that of ctx, and
 // redis.ErrUnavailable: if one payer's read finds that, those who wait for the same server have it at once.
-func (q *payerQueue) enter(ctx context.Context) error {
+func (q *serverQueue) enter(ctx context.Context) error {
 	select {
 	case q.places <- struct{}{}:
 		return nil
@@ -89,7 +90,7 @@ func (q *payerQueue) enter(ctx context.Context) error {
 }
 
 // leave ends a turn, with the error of its read. A client that left says nothing about Redis.
-func (q *payerQueue) leave(err error) {
+func (q *serverQueue) leave(err error) {
 	<-q.places
 	if !errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return
@@ -101,7 +102,7 @@ func (q *payerQueue) leave(err error) {
 }
 
 // wait waits for a place.
-func (q *payerQueue) wait(ctx context.Context) error {
+func (q *serverQueue) wait(ctx context.Context) error {
 	outage, err := q.all.join(q)
 	if err != nil {
 		return err
@@ -118,23 +119,23 @@ func (q *payerQueue) wait(ctx context.Context) error {
 		return ctx.Err()
 	case <-timer.C:
 		q.all.refused.Inc()
-		return errPayersWaiting
+		return ErrCrowded
 	}
 }
 
-// join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is errPayersWaiting.
-func (q *payerQueues) join(queue *payerQueue) (outage <-chan struct{}, err error) {
+// join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is ErrCrowded.
+func (q *queues) join(queue *serverQueue) (outage <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting >= q.most {
 		q.refused.Inc()
-		return nil, errPayersWaiting
+		return nil, ErrCrowded
 	}
 	q.waiting++
 	return queue.outage, nil
 }
 
-func (q *payerQueues) exit() {
+func (q *queues) exit() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting--

@@ -1,4 +1,4 @@
-package apiserver
+package payer
 
 import (
 	"bytes"
@@ -15,6 +15,21 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
+
+// StreamOptions configure streams and long polls.
+type StreamOptions struct {
+	// Max is the maximum of concurrent ones, and MaxPerAddress that of one client address. They are not among MaxConnections. One takes
+	// about 12 KiB, a long poll 30 KiB. Default 10,000 and 100.
+	Max, MaxPerAddress int
+	// Reread is the most time until a stream shows a change of which no message came. Default a minute.
+	Reread time.Duration
+	// Heartbeat is the time between the events of a stream on which nothing happens. Default 15 s.
+	Heartbeat time.Duration
+	// WriteTimeout is the most time that a client may take to make room for the next event. Default 10 s.
+	WriteTimeout time.Duration
+	// Drain is the time over which a draining replica ends its streams, at random. Default 10 s.
+	Drain time.Duration
+}
 
 // streams are the open streams. Each has left net/http, whose buffers and stacks take three times the memory of the rest, and with it the
 // connections that the server counts and closes.

@@ -1,4 +1,4 @@
-package apiserver
+package payer
 
 import (
 	"context"
@@ -44,8 +44,8 @@ func publicID(e *web.Event, r *http.Request) (session.ID, error) {
 	return id, nil
 }
 
-// publicSession needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
-func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+// Status needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
+func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	id, err := publicID(e, r)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.R
 	if err != nil {
 		return err
 	}
-	address, err := a.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	address, err := h.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.R
 	var watch *live.Watch
 	if r.Method != http.MethodHead && (stream || wait > 0) {
 		// Before the read, so that no change is missed. A refusal costs Redis nothing.
-		if watch, err = a.live.Watch(id, subject); err != nil {
+		if watch, err = h.live.Watch(id, subject); err != nil {
 			return err
 		}
 		defer func() {
@@ -71,7 +71,7 @@ func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.R
 			}
 		}()
 	}
-	read, err := a.readPublic(e, w, r, subject, id)
+	read, err := h.readPublic(e, w, r, subject, id)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.R
 		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
 		return nil
 	case !stream && watch != nil && read.Status == session.Pending:
-		if read, err = a.awaitEnd(e, w, r, watch, &read, wait); err != nil {
+		if read, err = h.awaitEnd(e, w, r, watch, &read, wait); err != nil {
 			return err
 		}
 	}
@@ -96,22 +96,22 @@ func (a *publicAPI) publicSession(e *web.Event, w http.ResponseWriter, r *http.R
 	}
 	watched := watch
 	watch = nil // the stream stops it
-	return a.streamStatus(e, w, watched, &read, expires)
+	return h.streamStatus(e, w, watched, &read, expires)
 }
 
 // readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but
 // only for the sessions of one bucket, because a script has one. The tighter one is in the headers.
-func (a *publicAPI) readPublic(e *web.Event, w http.ResponseWriter, r *http.Request, subject string, id session.ID) (store.PublicSession, error) {
+func (h *Handler) readPublic(e *web.Event, w http.ResponseWriter, r *http.Request, subject string, id session.ID) (store.PublicSession, error) {
 	caller := session.Account(subject, id.TestMode())
-	quota, allowed := a.publicReads.Allow(caller)
+	quota, allowed := h.reads.Allow(caller)
 	if !allowed {
 		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
 		return store.PublicSession{}, store.ErrRateLimited
 	}
-	inBucket, read, err := a.readInTurn(r, subject, id)
+	inBucket, read, err := h.readInTurn(r, subject, id)
 	admitted := err == nil || errors.Is(err, store.ErrNotFound)
 	if !admitted && !errors.Is(err, context.Canceled) { // of a client that left, Redis may have read it
-		a.publicReads.Refund(caller)
+		h.reads.Refund(caller)
 	}
 	if !admitted || inBucket.Remaining < quota.Remaining {
 		quota = inBucket
@@ -121,23 +121,23 @@ func (a *publicAPI) readPublic(e *web.Event, w http.ResponseWriter, r *http.Requ
 }
 
 // readInTurn reads a session in turn with other payers of the same Redis server.
-func (a *publicAPI) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, read store.PublicSession, err error) {
-	payers := a.payers.to(a.store.Server(r.Context(), id))
+func (h *Handler) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, read store.PublicSession, err error) {
+	payers := h.queues.to(h.store.Server(r.Context(), id))
 	if err := payers.enter(r.Context()); err != nil {
 		return ratelimit.Quota{}, store.PublicSession{}, err
 	}
 	defer func() { payers.leave(err) }() // before the answer: a client that does not read it keeps nobody waiting
-	return a.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: a.publicLimit}, id)
+	return h.store.PublicSession(r.Context(), store.PublicAdmission{Subject: subject, Limit: h.limit}, id)
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.
-func (a *publicAPI) streamStatus(e *web.Event, w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+func (h *Handler) streamStatus(e *web.Event, w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
 	w.Header().Set("Content-Type", eventStreamContent)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
 	if watch == nil {
 		return nil
 	}
-	return a.streams.serve(w, watch, read, expires)
+	return h.streams.serve(w, watch, read, expires)
 }
 
 // expiresInHeader is how many seconds a pending session has left, by the clock of the server.
@@ -186,7 +186,7 @@ func wantsStream(header http.Header) bool {
 }
 
 // awaitEnd returns the session when it has ended, or as it was read when the wait or this replica ends before.
-func (a *publicAPI) awaitEnd(
+func (h *Handler) awaitEnd(
 	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
 ) (ended store.PublicSession, err error) {
 	count := httpserver.Uncount(r.Context())
@@ -198,7 +198,7 @@ func (a *publicAPI) awaitEnd(
 	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	draining, ended := a.streams.drained, *read
+	draining, ended := h.streams.drained, *read
 	e.Hold(func() {
 		for waiting := true; waiting; {
 			waiting = false
@@ -209,11 +209,11 @@ func (a *publicAPI) awaitEnd(
 				err = r.Context().Err()
 			case <-draining:
 				draining, waiting = nil, true
-				timer.Reset(min(time.Until(end), jitter.UpTo(a.streams.options.Drain)))
+				timer.Reset(min(time.Until(end), jitter.UpTo(h.streams.options.Drain)))
 			case <-timer.C:
 			}
 		}
 	})
-	_ = control.SetWriteDeadline(time.Now().Add(a.streams.options.WriteTimeout)) // an error comes with the write
+	_ = control.SetWriteDeadline(time.Now().Add(h.streams.options.WriteTimeout)) // an error comes with the write
 	return ended, err
 }

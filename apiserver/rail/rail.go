@@ -1,0 +1,67 @@
+// Package rail takes reports of payments: from a payment network's connector inside the cluster, or from a merchant that plays it with a
+// test key.
+package rail
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+var (
+	// ErrReportUnknown: the report may have been recorded. To send it again is safe.
+	ErrReportUnknown = errors.New("unknown whether the report was recorded")
+	// ErrTestKeysOnly is a live key on a path of test mode.
+	ErrTestKeysOnly = errors.New("only test keys have this path")
+)
+
+// Options are those of a Handler.
+type Options struct {
+	Store      *store.Store
+	Directory  *directory.Directory
+	Gate       *caller.Gate
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Handler settles sessions: Settle for a rail, SettleTest for a test key.
+type Handler struct {
+	store       *store.Store
+	directory   *directory.Directory
+	gate        *caller.Gate
+	log         *slog.Logger
+	settlements *prometheus.CounterVec
+	unstored    *prometheus.CounterVec
+}
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	return &Handler{
+		store: o.Store, directory: o.Directory, gate: o.Gate, log: o.Log,
+		settlements: newSettlements(o.Registerer), unstored: newUnstored(o.Registerer),
+	}
+}
+
+// The modes of sessions, as metric labels.
+const (
+	modeLive = "live"
+	modeTest = "test"
+)
+
+// newUnstored counts refused payments of which a session keeps no more.
+func newUnstored(registerer prometheus.Registerer) *prometheus.CounterVec {
+	unstored := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "merchant_operator_refused_payments_unstored_total",
+		Help: "Reports of refused payments that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
+	}, []string{"mode"})
+	for _, mode := range []string{modeLive, modeTest} {
+		unstored.WithLabelValues(mode)
+	}
+	return unstored
+}
