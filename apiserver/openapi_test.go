@@ -18,7 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 )
 
 // The documents of the public and of the internal listener.
@@ -116,7 +116,7 @@ func checkUndocumented(t *testing.T, request *http.Request, got result) {
 }
 
 // served finds the routes of routes.go: what is served is what is written there.
-var served = regexp.MustCompile(`(?m)^\s*(?:((?:payer\.)?[A-Za-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
+var served = regexp.MustCompile(`(?m)^\s*(?:((?:page\.)?[A-Za-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
 
 var methodOfRoute = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
 
@@ -130,7 +130,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath, "payer.WidgetPath": payer.WidgetPath}[found[1]]
+			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
@@ -181,7 +181,7 @@ func TestDocuments_EveryField(t *testing.T) {
 	}
 	fields := 0
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		pages := path == filepath.Join("payer", "text.go") // HTML
+		pages := path == filepath.Join("payer", "page", "text.go") // HTML
 		if err != nil || pages || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -251,7 +251,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 			if sniff := got.header.Get("X-Content-Type-Options"); sniff != "nosniff" {
 				t.Errorf("%s: %d has X-Content-Type-Options %q", operation, got.status, sniff)
 			}
-			if kept := got.header.Get("Cache-Control"); kept != "no-store" && path != "/openapi.yaml" && path != payer.WidgetPath {
+			if kept := got.header.Get("Cache-Control"); kept != "no-store" && path != "/openapi.yaml" && path != page.WidgetPath {
 				t.Errorf("%s: %d has Cache-Control %q", operation, got.status, kept)
 			}
 			for _, telling := range []string{"Server", "X-Powered-By", "Set-Cookie", "Access-Control-Allow-Credentials"} {

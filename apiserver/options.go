@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -107,7 +108,7 @@ const (
 
 // validateQR checks what QR codes are made of.
 func (o Options) validateQR() error {
-	if err := payer.CheckScheme(o.QRScheme); err != nil {
+	if err := page.CheckScheme(o.QRScheme); err != nil {
 		return fmt.Errorf("--qr-scheme: %w", err)
 	}
 	if o.QRContent != QRContentPayload && o.QRContent != QRContentLink {

@@ -8,6 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/apiserver/rail"
 	"github.com/merchant-operator/merchant-operator/apiserver/sessions"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
@@ -25,7 +26,7 @@ type rooms struct {
 
 // publicRoutes are those of the public listener: path, who may call, handler. A route without a right is for whoever has the session id.
 func (r *rooms) publicRoutes() web.Routes {
-	withKey, withCurrentKey, page := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
+	withKey, withCurrentKey, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
 	return web.Routes{
 		"/api/v1/sessions":                  {http.MethodPost: withKey(r.sessions.Create)},
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(r.sessions.Get)},
@@ -34,10 +35,10 @@ func (r *rooms) publicRoutes() web.Routes {
 		"/api/v1/merchant/me":               {http.MethodGet: withKey(r.gate.Me)},
 		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(r.keys.Rotate)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: r.payer.Status},
-		"/pay/{id}":                         {http.MethodGet: page(r.payer.Payment)},
-		"/pay/{id}/qr.svg":                  {http.MethodGet: page(r.payer.QRCode)},
+		"/pay/{id}":                         {http.MethodGet: forPayer(r.payer.Payment)},
+		"/pay/{id}/qr.svg":                  {http.MethodGet: forPayer(r.payer.QRCode)},
 		"/pay/static/{version}/{file}":      {http.MethodGet: r.payer.Asset},
-		payer.WidgetPath:                    {http.MethodGet: r.payer.Widget},
+		page.WidgetPath:                     {http.MethodGet: r.payer.Widget},
 		"/openapi.yaml":                     {http.MethodGet: openAPI},
 	}
 }

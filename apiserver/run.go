@@ -103,7 +103,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
 	limit := options.PublicRateLimit
-	r.payer, err = payer.NewHandler(payer.Options{
+	r.payer, err = payer.New(payer.Options{
 		Store: state, Directory: r.directory, Clients: r.clients, Live: r.live,
 		Links: links, LinkInQR: options.QRContent == QRContentLink,
 		Limit: ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)}, Now: options.Now,

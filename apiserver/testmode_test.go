@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 )
 
 // testKey publishes a test key of the merchant and returns it in plaintext.
@@ -97,7 +97,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		// About a key: TestATestKeyStaysOne.
 		"POST /api/v1/keys/rotate", "POST " + rotationPath,
 		// The same for all.
-		"GET /pay/static/{version}/{file}", "GET " + payer.WidgetPath, "GET /openapi.yaml",
+		"GET /pay/static/{version}/{file}", "GET " + page.WidgetPath, "GET /openapi.yaml",
 	}
 	for _, operation := range slices.Concat(operations(t, "openapi.yaml"), operations(t, "internal-openapi.yaml")) {
 		if route := strings.ReplaceAll(operation, "{sessionId}", "{id}"); !slices.Contains(covered, route) {

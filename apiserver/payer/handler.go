@@ -1,19 +1,17 @@
+// Package payer shows a session to whoever has its id: as a page, a QR code, a status, or a stream of it. Payers wait in a queue of their own
+// before Redis.
 package payer
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
-	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -35,7 +33,7 @@ func (l Links) Header(id session.ID) string {
 	return "<" + l.page(id) + `>; rel="payment"`
 }
 
-func (l Links) page(id session.ID) string { return l.Base + Path(id) }
+func (l Links) page(id session.ID) string { return l.Base + page.Path(id) }
 
 // Payload is the text of the payer's QR code.
 func (l Links) Payload(id session.ID) string { return l.Scheme + "://qr/" + id.String() }
@@ -73,14 +71,14 @@ type Handler struct {
 	reads     *ratelimit.Limiter // of addresses, by limit
 	queues    *queues
 	streams   *streams
-	pages     *Pages
+	pages     *page.Pages
 
 	compressors sync.Pool // of *gzip.Writer, each of which takes 800 KB to make
 }
 
-// NewHandler returns a Handler. End its streams with Finish or Close.
-func NewHandler(o Options) (*Handler, error) {
-	pages, err := New()
+// New returns a Handler. End its streams with Finish or Close.
+func New(o Options) (*Handler, error) {
+	pages, err := page.New()
 	if err != nil {
 		return nil, err
 	}
@@ -97,185 +95,3 @@ func (h *Handler) Finish(ctx context.Context) { h.streams.finish(ctx) }
 
 // Close ends all streams.
 func (h *Handler) Close() { h.streams.close() }
-
-// pagePolicy allows a page its own assets, and to ask for its own status.
-const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
-	"form-action 'none'; frame-ancestors 'none'"
-
-// page is a web.Handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
-func (h *Handler) Page(serve web.Handler) web.Handler {
-	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-		header := w.Header()
-		header.Set("Content-Security-Policy", pagePolicy)
-		header.Set("Referrer-Policy", "no-referrer")
-		header.Set("X-Frame-Options", "DENY")
-		header.Set("Cross-Origin-Opener-Policy", "same-origin")
-		failure := serve(e, w, r)
-		if failure == nil {
-			return nil
-		}
-		status := e.Answer(failure).Status
-		if status < http.StatusInternalServerError && status != http.StatusNotFound && status != http.StatusTooManyRequests {
-			return failure
-		}
-		problem, err := h.pages.Problem(acceptLanguage(r), status)
-		if err != nil {
-			return err
-		}
-		if _, gone := e.BeginError(w, r, failure); !gone {
-			h.write(w, r, status, htmlContent, problem)
-		}
-		return nil
-	}
-}
-
-const (
-	htmlContent = "text/html; charset=utf-8"
-	svgContent  = "image/svg+xml"
-)
-
-// Payment serves the page on which a payer pays. Whoever has the session id may see it.
-func (h *Handler) Payment(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-	payment, err := h.payment(e, w, r)
-	if err != nil {
-		return err
-	}
-	return h.respondPayment(e, w, r, http.StatusOK, payment)
-}
-
-func (h *Handler) respondPayment(e *web.Event, w http.ResponseWriter, r *http.Request, status int, payment *Payment) error {
-	rendered, err := h.pages.Payment(acceptLanguage(r), payment)
-	if err != nil {
-		return err
-	}
-	h.write(w, r, status, htmlContent, rendered)
-	return nil
-}
-
-// QRCode serves the QR code of a session by itself. One that has ended has none, so that nobody pays it: the answer is its page.
-func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-	width := DefaultCodeWidth
-	if size := r.URL.Query().Get("size"); size != "" {
-		var err error
-		width, err = strconv.Atoi(size)
-		if err != nil || width < MinCodeWidth || width > MaxCodeWidth {
-			return web.RequestError("size must be an integer from " + strconv.Itoa(MinCodeWidth) + " to " + strconv.Itoa(MaxCodeWidth))
-		}
-	}
-	payment, err := h.payment(e, w, r)
-	if err != nil {
-		return err
-	}
-	if payment.Status != session.Pending {
-		return h.respondPayment(e, w, r, http.StatusGone, payment)
-	}
-	code, err := NewCode(payment.QRText)
-	if err != nil {
-		return err
-	}
-	h.write(w, r, http.StatusOK, svgContent, code.SVG(width))
-	return nil
-}
-
-// payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
-func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) (*Payment, error) {
-	id, err := publicID(e, r)
-	if err != nil {
-		return nil, err
-	}
-	address, err := h.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return nil, err
-	}
-	read, err := h.readPublic(e, w, r, clientaddr.LimitKey(address), id)
-	if err != nil {
-		return nil, err
-	}
-	payment := &Payment{
-		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
-		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id),
-	}
-	payment.QRText = payment.Payload
-	if h.linkInQR {
-		payment.QRText = h.links.page(id)
-	}
-	if merchant := h.directory.Merchant(read.MerchantID); merchant != nil {
-		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL
-	}
-	return payment, nil
-}
-
-// Asset serves the stylesheet and the script of pages.
-func (h *Handler) Asset(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-	asset, current, found := h.pages.Asset(r.PathValue("version"), r.PathValue("file"), r.URL.Query().Get("accent"))
-	if !found {
-		return web.ErrNoRoute
-	}
-	header := w.Header()
-	if current {
-		header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	header.Set("Vary", "Accept-Encoding")
-	if asset.Gzipped == nil || !acceptsGzip(r) {
-		h.write(w, r, http.StatusOK, asset.ContentType, asset.Content)
-		return nil
-	}
-	header.Set("Content-Type", asset.ContentType)
-	header.Set("Content-Encoding", "gzip")
-	_, _ = w.Write(asset.Gzipped)
-	return nil
-}
-
-// Widget serves the script that shops include in pages of other origins. Browsers keep it for five minutes, so that a fix reaches
-// every shop soon.
-func (h *Handler) Widget(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-	asset := h.pages.Widget()
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", "*")
-	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // for pages with Cross-Origin-Embedder-Policy
-	header.Set("Cache-Control", "public, max-age=300")
-	header.Set("Vary", "Accept-Encoding")
-	header.Set("ETag", `W/"`+asset.Tag+`"`) // weak: it is of both encodings
-	header.Set("Content-Type", asset.ContentType)
-	content := asset.Content
-	if acceptsGzip(r) {
-		header.Set("Content-Encoding", "gzip")
-		content = asset.Gzipped
-	}
-	r.Header.Del("Range") // a script is loaded as a whole
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-	return nil
-}
-
-// write answers with a body, compressed if the client accepts that.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	if !acceptsGzip(r) {
-		w.WriteHeader(status)
-		_, _ = w.Write(body) //nolint:gosec // html/template has escaped what is not ours; an error: the client has disconnected
-		return
-	}
-	w.Header().Set("Content-Encoding", "gzip")
-	w.WriteHeader(status)
-	compressor, _ := h.compressors.Get().(*gzip.Writer)
-	defer h.compressors.Put(compressor)
-	compressor.Reset(w)
-	_, _ = compressor.Write(body)
-	_ = compressor.Close()
-}
-
-// acceptsGzip reports whether the client names gzip among the encodings it accepts.
-func acceptsGzip(r *http.Request) bool {
-	for _, line := range r.Header["Accept-Encoding"] {
-		for encoding := range strings.SplitSeq(line, ",") {
-			name, parameters, _ := strings.Cut(encoding, ";")
-			quality, given := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
-			if weight, err := strconv.ParseFloat(quality, 64); strings.EqualFold(strings.TrimSpace(name), "gzip") && (!given || (err == nil && weight > 0)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func acceptLanguage(r *http.Request) string { return strings.Join(r.Header["Accept-Language"], ",") }

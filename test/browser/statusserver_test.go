@@ -41,7 +41,7 @@ const (
 func newStatusServer(t *testing.T) *statusServer {
 	t.Helper()
 	s := &statusServer{t: t, status: "PENDING", changed: make(chan struct{})}
-	client := repository.Read(t, "apiserver/payer/statusclient.js")
+	client := repository.Read(t, "apiserver/payer/page/statusclient.js")
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")

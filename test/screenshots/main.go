@@ -1,4 +1,4 @@
-// Command screenshots is a part of `make screenshots`: it writes the pictures of the payer's page in README and docs/payer.md.
+// Command screenshots is a part of `make screenshots`: it writes the pictures of the payer's page in README and docs/page.md.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 )
@@ -31,7 +31,7 @@ func main() {
 const sessionID = "ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"
 
 func run(directory string) error {
-	pages, err := payer.New()
+	pages, err := page.New()
 	if err != nil {
 		return err
 	}
@@ -53,9 +53,9 @@ func run(directory string) error {
 }
 
 // handler serves the page of a session in the state that is the path, without its script: the page shows what is not live.
-func handler(pages *payer.Pages) http.Handler {
+func handler(pages *page.Pages) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path, isAsset := strings.CutPrefix(r.URL.Path, payer.AssetPrefix); isAsset {
+		if path, isAsset := strings.CutPrefix(r.URL.Path, page.AssetPrefix); isAsset {
 			version, file, _ := strings.Cut(path, "/")
 			asset, _, _ := pages.Asset(version, file, r.URL.Query().Get("accent"))
 			w.Header().Set("Content-Type", asset.ContentType)
@@ -67,7 +67,7 @@ func handler(pages *payer.Pages) http.Handler {
 			panic(err)
 		}
 		payload := "pay://qr/" + sessionID
-		page, err := pages.Payment("en", &payer.Payment{
+		rendered, err := pages.Payment("en", &page.Payment{
 			ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: session.Status(r.URL.Path[1:]),
 			ExpiresIn: 14*time.Minute + 32*time.Second, Payload: payload, QRText: payload,
 			AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks",
@@ -77,7 +77,7 @@ func handler(pages *payer.Pages) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "script-src 'none'")
-		_, _ = w.Write(page)
+		_, _ = w.Write(rendered)
 	})
 }
 

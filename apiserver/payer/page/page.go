@@ -1,6 +1,6 @@
-// Package payer shows a session to whoever has its id: a page in the payer's language, its QR code, its status, and a stream of it.
-// Handler reads the session, in turn with other payers, and responds; Pages renders, and knows neither Redis nor requests.
-package payer
+// Package page renders what a payer sees: the page of a payment in the payer's language, its stylesheet and script, and the QR code.
+// It knows neither Redis nor requests.
+package page
 
 import (
 	"bytes"
