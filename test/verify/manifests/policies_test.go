@@ -1,0 +1,72 @@
+package manifests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+)
+
+// policed are manifests, and what a policy of docs/examples/policies.yaml says against them; empty: nothing.
+var policed = map[string]struct{ kind, metadata, spec, refused string }{
+	"a Merchant without an allowlist":    {"Merchant", "", "displayName: Shop", "spec.ipAllowlist: a live Merchant needs the addresses"},
+	"an empty allowlist":                 {"Merchant", "", "displayName: Shop, ipAllowlist: []", "spec.ipAllowlist: a live Merchant needs the addresses"},
+	"an allowlist":                       {"Merchant", "", "displayName: Shop, ipAllowlist: [203.0.113.7]", ""},
+	"an allowlist that reports":          {"Merchant", "", "displayName: Shop, ipAllowlist: [203.0.113.7], ipAllowlistMode: Report", ""},
+	"a suspended Merchant":               {"Merchant", "", "displayName: Shop, state: Suspended", ""},
+	"a Merchant for tests":               {"Merchant", "labels: {example.com/merchant: test}", "displayName: Shop", ""},
+	"a Merchant with another label":      {"Merchant", "labels: {team: shops}", "displayName: Shop", "spec.ipAllowlist"},
+	"a key without a schedule":           {"ApiKey", "", "merchantRef: {name: shop}", "spec.rotation.everySeconds: a live key has to be replaced"},
+	"a key with a trigger only":          {"ApiKey", "", "merchantRef: {name: shop}, rotation: {trigger: a}", "spec.rotation.everySeconds"},
+	"a schedule of 91 days":              {"ApiKey", "", "merchantRef: {name: shop}, rotation: {everySeconds: 7862400}", "spec.rotation.everySeconds"},
+	"a schedule of 90 days":              {"ApiKey", "", "merchantRef: {name: shop}, rotation: {everySeconds: 7776000}", ""},
+	"a test key":                         {"ApiKey", "", "merchantRef: {name: shop}, mode: Test", ""},
+	"a disabled key":                     {"ApiKey", "", "merchantRef: {name: shop}, state: Disabled", ""},
+	"a key from a vault":                 {"ApiKey", "", "merchantRef: {name: shop}, keyDigest: " + strings.Repeat("0f", 32), "spec.expiresAt: a live key without a schedule needs an end"},
+	"a key from a vault, with an end":    {"ApiKey", "", "merchantRef: {name: shop}, expiresAt: '2099-01-01T00:00:00Z', keyDigest: " + strings.Repeat("0f", 32), ""},
+	"a key without a Secret":             {"ApiKey", "", "merchantRef: {name: shop}, delivery: {policy: None}", "spec.expiresAt: a live key without a schedule needs an end"},
+	"a key without a Secret, and an end": {"ApiKey", "", "merchantRef: {name: shop}, delivery: {policy: None}, expiresAt: '2099-01-01T00:00:00Z'", ""},
+}
+
+func TestExamplePolicies(t *testing.T) {
+	install(t, "crd")
+	const namespace = "policed"
+	kubectl(t, "", "create", "namespace", namespace)
+	manifest := func(kind, name, metadata, spec string) string {
+		return fmt.Sprintf("apiVersion: merchant-operator.io/v1alpha1\nkind: %s\nmetadata: {name: %s, namespace: %s, %s}\nspec: {%s}\n", kind, name, namespace, metadata, spec)
+	}
+	// What is there before the policies.
+	kubectl(t, manifest("Merchant", "old", "finalizers: [example.com/kept]", "displayName: Shop"), "apply", "-f", "-")
+	kubectl(t, manifest("ApiKey", "old", "finalizers: [example.com/kept]", "merchantRef: {name: old}"), "apply", "-f", "-")
+	file := repository.Path("docs", "examples", "policies.yaml")
+	kubectl(t, "", "apply", "-f", file)
+	t.Cleanup(func() { kubectl(t, "", "delete", "-f", file) })
+	for _, kind := range []string{"Merchant", "ApiKey"} {
+		await.Seeing(t, time.Minute, "the policy of "+kind+" is in force", func() (string, bool) {
+			_, err := cluster.Kubectl(manifest(kind, "probe", "", map[string]string{"Merchant": "displayName: Shop", "ApiKey": "merchantRef: {name: shop}"}[kind]), "create", "--dry-run=server", "-f", "-")
+			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+		})
+	}
+	for name, test := range policed {
+		t.Run(name, func(t *testing.T) {
+			_, err := cluster.Kubectl(manifest(test.kind, "shop", test.metadata, test.spec), "create", "--dry-run=server", "-f", "-")
+			if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("%v, want %q", err, test.refused)
+			}
+		})
+	}
+	// What a controller or an incident needs is not refused.
+	for _, kind := range []string{"merchant", "apikey"} {
+		kubectl(t, "", "annotate", kind, "old", "-n", namespace, "example.com/note=a")
+		kubectl(t, "", "patch", kind, "old", "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	}
+	kubectl(t, "", "patch", "apikey", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Disabled"}}`)
+	kubectl(t, "", "patch", "merchant", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Suspended"}}`)
+	if _, err := cluster.Kubectl("", "patch", "apikey", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Active"}}`); err == nil || !strings.Contains(err.Error(), "spec.rotation.everySeconds") {
+		t.Errorf("enabled without a schedule: %v", err)
+	}
+	kubectl(t, "", "delete", "merchants,apikeys", "--all", "-n", namespace)
+}
