@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
-# Builds programs of a Go module that requires k8s.io/kubernetes, unless they are built already, and prints the directory
-# that holds them: hack/build-once.sh MODULE-DIRECTORY PROGRAM=PACKAGE ...
+# Builds programs in a Go module of this repository, unless they are built already, and prints the directory that holds them:
+# hack/build-once.sh MODULE-DIRECTORY REQUIRED-MODULE PROGRAM=PACKAGE ...
 #
-# Progress goes to stderr. The programs are kept outside the repository, in one directory per version of the sources, so that
+# The programs have the version of the required module. Progress goes to stderr. The programs are kept outside the repository, in one directory per version of the sources, so that
 # clones share them: $XDG_CACHE_HOME (or ~/.cache)/merchant-operator/<name of the module directory>.
 set -euo pipefail
 cd "$1"
-module=${PWD##*/}
-shift
+module=${PWD##*/} required=$2
+shift 2
 
 say() { printf '%s: %s\n' "$module" "$*" >&2; }
 
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
 unset GOOS GOARCH # the programs run on this machine, also when something else is cross-compiled
 
-version=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' go.mod)
-IFS=. read -r major minor _ <<<"${version#v}"
-stamp=k8s.io/component-base/version
-ldflags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor -X $stamp.gitTreeState=clean"
+version=$(awk -v required="$required" '$1 == required { print $2 }' go.mod)
+ldflags="-s -w"
+if [[ $required == k8s.io/kubernetes ]]; then
+  IFS=. read -r major minor _ <<<"${version#v}"
+  stamp=k8s.io/component-base/version
+  ldflags+=" -X $stamp.gitVersion=$version -X $stamp.gitMajor=$major -X $stamp.gitMinor=$minor -X $stamp.gitTreeState=clean"
+fi
 
 shopt -s nullglob
 sources=$({ cat go.mod go.sum ./*/*.go; go env GOOS GOARCH; echo "$ldflags"; } | git hash-object --stdin)
@@ -57,7 +60,7 @@ show_progress() {
     END                 { if (tty && fetched + compiled) printf "\r\033[K" }' >&2
 }
 
-say "building ${*%%=*} of Kubernetes $version once, into $programs (some minutes)"
+say "building ${*%%=*} of $required $version once, into $programs (some minutes)"
 for program; do
   name=${program%%=*} since=$SECONDS
   say "building $name ..."

@@ -36,7 +36,7 @@ if [[ -d $newest && -z $(missing "$newest") ]]; then
   echo "$newest"
   exit
 fi
-exec ../build-once.sh . \
+exec ../build-once.sh . k8s.io/kubernetes \
   etcd=go.etcd.io/etcd/server/v3 \
   kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver \
   kubectl=k8s.io/kubernetes/cmd/kubectl
