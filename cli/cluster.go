@@ -26,8 +26,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// fieldOwner owns what these commands write.
+// fieldOwner owns what these commands write, but for the state of a key.
 const fieldOwner = "kubectl-merchant"
+
+// stateOwner owns the state of a key. Flux undoes each change of a manager whose name begins with "kubectl": a leaked key that was
+// disabled in an incident would work again after the next sync.
+const stateOwner = "merchant-operator-kubectl"
 
 // cluster is the Kubernetes API, with the rights of the person.
 type cluster struct {

@@ -259,7 +259,7 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 				return err
 			}
 		}
-		return write.change(cmd.Context(), p, kube, key, verb+"d", func() { key.Spec.State = state })
+		return write.change(cmd.Context(), p, kube, key, verb+"d", func() { key.Spec.State = state }, client.FieldOwner(stateOwner))
 	}
 	return cmd
 }

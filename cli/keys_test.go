@@ -171,6 +171,16 @@ func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
 	run(t, n.Namespace, "keys disable git --force").want(t, exitDone, "Warning: ", "managed by Flux (Kustomization flux-system/shops)", "in Git too", "disabled")
 	run(t, n.Namespace, "keys enable git").want(t, exitError, "Change spec.state to Active in Git.")
 	run(t, n.Namespace, "keys enable git --force").want(t, exitUsage, "unknown flag")
+
+	// The next sync of Flux takes away what a manager called kubectl and something owns.
+	if err := installation.Client.Get(t.Context(), client.ObjectKeyFromObject(git), git); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range git.ManagedFields {
+		if strings.HasPrefix(entry.Manager, "kubectl") && strings.Contains(string(entry.FieldsV1.Raw), `"f:state"`) {
+			t.Errorf("Flux undoes what %s owns: the key would work again", entry.Manager)
+		}
+	}
 }
 
 func TestRevealSaysWhatToDoWithoutASecret(t *testing.T) {

@@ -86,8 +86,8 @@ func (w *writeFlags) print(p *plugin, object client.Object, done string) error {
 }
 
 // change writes a change of an ApiKey, and finishes.
-func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey, done string, edit func()) error {
-	if err := w.patch(ctx, kube, key, edit); err != nil {
+func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey, done string, edit func(), options ...client.PatchOption) error {
+	if err := w.patch(ctx, kube, key, edit, options...); err != nil {
 		return fmt.Errorf("change ApiKey %s/%s: %w", key.Namespace, key.Name, err)
 	}
 	manifest := newApiKey(key.Name, "", "", defaultOverlap)
@@ -100,8 +100,7 @@ func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *
 
 // patch writes a change of an ApiKey. A change of its spec since it was read is a conflict: two rotations must not become one. Status
 // changes all the time.
-func (w *writeFlags) patch(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey, edit func()) error {
-	var options []client.PatchOption
+func (w *writeFlags) patch(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey, edit func(), options ...client.PatchOption) error {
 	if w.dryRun.server {
 		options = append(options, client.DryRunAll)
 	}
