@@ -57,7 +57,7 @@ fmt: ## Format the Go code
 	$(TOOL) golangci-lint fmt
 
 .PHONY: clean
-clean: ## Remove bin and dist; keep the cached control plane
+clean: ## Remove bin and dist; keep the cached control plane and Flux
 	rm -rf bin dist
 
 ##@ Check
@@ -185,6 +185,11 @@ faults: redis ## Try to break the promises of docs/guarantees.md; write bin/faul
 .PHONY: soak
 soak: redis ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, and for what the roles take
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
+
+.PHONY: gitops
+gitops: redis ## Run the product with the real kustomize-controller of Flux; PAGE=yes updates the table of docs/gitops.md
+	@assets=$(assets); flux=$$(hack/flux/build.sh); \
+	KUBEBUILDER_ASSETS=$$assets FLUX_ASSETS=$$flux go test -tags=gitops -count=1 -timeout 20m ./test/gitops -v $(ARGS) $(if $(PAGE),-page)
 
 .PHONY: fuzz
 fuzz: redis ## Fuzz every parser of external input, each for FUZZTIME

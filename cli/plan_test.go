@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -423,7 +422,8 @@ func TestPlan_StrangeObjects(t *testing.T) {
 
 // The plan writes nothing and reads no Secret, says the API server's own log. Its account may do nothing but dry runs.
 func TestPlan_WritesNothing(t *testing.T) {
-	cluster, auditLog := kubetest.StartAudited(t)
+	auditLog := must(kubetest.NewAuditLog(t.TempDir(), kubetest.AuditRequests))(t)
+	cluster := kubetest.Start(t, auditLog.Record)
 	kube := must(client.New(cluster.Config, client.Options{Scheme: installation.Client.Scheme()}))(t)
 	g := git{tenant{fixture.Tenant{T: t, Kube: kube, Namespace: "shops"}}, t, t.TempDir()}
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace}}); err != nil {
@@ -444,7 +444,7 @@ func TestPlan_WritesNothing(t *testing.T) {
 	kubeconfig := planAccount(t, g, cluster)
 	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, exitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
 	// The second list of ApiKeys is of all namespaces, which this account may not.
-	want := map[string]int{"list merchants": 1, "list apikeys": 2, "patch merchants All": 1, "patch apikeys All": 2, "delete apikeys All": 1}
+	want := map[string]int{"list merchants": 1, "list apikeys": 2, "dry run: patch merchants": 1, "dry run: patch apikeys": 2, "dry run: delete apikeys": 1}
 	if diff := cmp.Diff(want, planRequests(t, auditLog)); diff != "" {
 		t.Errorf("requests in the audit log (-want +got):\n%s", diff)
 	}
@@ -483,25 +483,19 @@ func planAccount(t *testing.T, g git, cluster *envtest.Environment) (kubeconfig 
 	return kubeconfig
 }
 
-// planRequests counts what the plugin asked the API server: verb, resource, and All for a dry run.
-func planRequests(t *testing.T, auditLog string) map[string]int {
+// planRequests counts what the plugin asked the API server.
+func planRequests(t *testing.T, auditLog *kubetest.AuditLog) map[string]int {
 	t.Helper()
 	requests := map[string]int{}
-	for line := range strings.Lines(string(must(os.ReadFile(auditLog))(t))) {
-		var event struct {
-			Verb          string                    `json:"verb"`
-			RequestURI    string                    `json:"requestURI"`
-			UserAgent     string                    `json:"userAgent"`
-			ObjectRef     struct{ Resource string } `json:"objectRef"`
-			RequestObject struct{ DryRun []string } `json:"requestObject"` // of a deletion
+	for _, request := range must(auditLog.Requests())(t) {
+		if !strings.HasPrefix(request.UserAgent, fieldOwner) {
+			continue
 		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			t.Fatal(err)
+		what := request.Verb + " " + request.Resource
+		if request.DryRun {
+			what = "dry run: " + what
 		}
-		if strings.HasPrefix(event.UserAgent, fieldOwner) {
-			dryRun := must(url.ParseRequestURI(event.RequestURI))(t).Query().Get("dryRun") + strings.Join(event.RequestObject.DryRun, ",")
-			requests[strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource+" "+dryRun)]++
-		}
+		requests[what]++
 	}
 	return requests
 }

@@ -40,9 +40,9 @@ type Cluster struct {
 }
 
 // NewCluster starts a Cluster that belongs to no test, for TestMain: the caller runs the returned stop function when the
-// tests are over, also if there was an error.
-func NewCluster() (c *Cluster, stop func() error, err error) {
-	environment, stopEnvironment, err := New()
+// tests are over, also if there was an error. change edits the environment before it starts.
+func NewCluster(change ...func(*envtest.Environment)) (c *Cluster, stop func() error, err error) {
+	environment, stopEnvironment, err := New(change...)
 	if err != nil {
 		return nil, func() error { return nil }, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,10 +18,11 @@ import (
 const patience = 90 * time.Second
 
 // Start starts a control plane that belongs to t (a Ginkgo suite passes GinkgoTB() in BeforeSuite) and stops
-// with it. Its Config is the administrator's; AddUser makes others. It fails t when it cannot be started.
-func Start(t testing.TB) *envtest.Environment {
+// with it. Its Config is the administrator's; AddUser makes others. It fails t when it cannot be started. change edits the
+// environment before that.
+func Start(t testing.TB, change ...func(*envtest.Environment)) *envtest.Environment {
 	t.Helper()
-	environment, stop, err := New()
+	environment, stop, err := New(change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,38 +34,10 @@ func Start(t testing.TB) *envtest.Environment {
 	return environment
 }
 
-// StartAudited is Start with an audit log: each request to the API server is a line of JSON in the file, a deletion with its options.
-func StartAudited(t testing.TB) (environment *envtest.Environment, auditLog string) {
-	t.Helper()
-	directory := t.TempDir()
-	auditLog = filepath.Join(directory, "audit.log")
-	policy := filepath.Join(directory, "policy.yaml")
-	const rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Request, verbs: [delete]}, {level: Metadata}]\n"
-	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	environment, stop, err := start(func(server *envtest.APIServer) {
-		server.Configure().Set("audit-log-path", auditLog).Set("audit-policy-file", policy).Set("audit-log-mode", "blocking")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return environment, auditLog
-}
-
 // New starts a control plane that belongs to no test, for TestMain: the caller runs the returned stop function
-// when the tests are over. Connections that are still open then, watches above all, make stop slow.
-func New() (environment *envtest.Environment, stop func() error, err error) {
-	return start(func(*envtest.APIServer) {})
-}
-
-// start starts a control plane whose API server is changed before.
-func start(change func(*envtest.APIServer)) (environment *envtest.Environment, stop func() error, err error) {
+// when the tests are over. Connections that are still open then, watches above all, make stop slow. change edits the
+// environment before it starts.
+func New(change ...func(*envtest.Environment)) (environment *envtest.Environment, stop func() error, err error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, nil, errors.New("this test needs a kube-apiserver; run `make test`, or " +
 			"export KUBEBUILDER_ASSETS=$(hack/controlplane/build.sh)")
@@ -83,7 +55,9 @@ func start(change func(*envtest.APIServer)) (environment *envtest.Environment, s
 	etcd := &envtest.Etcd{}
 	etcd.Configure().Set("quota-backend-bytes", "8589934592")
 	environment.ControlPlane.Etcd = etcd
-	change(environment.ControlPlane.GetAPIServer())
+	for _, c := range change {
+		c(environment)
+	}
 	if _, err := environment.Start(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the control plane: %w", err), environment.Stop())
 	}

@@ -93,6 +93,8 @@ func TestJobsHaveTheRightsTheyNeed(t *testing.T) {
 		"ci.yml ci":            nil,
 		"ci.yml dockerfile":    nil,
 		"ci.yml redis":         nil,
+		"gitops.yml":           read,
+		"gitops.yml gitops":    nil,
 		"release.yml":          {},
 		"release.yml test":     read,
 		"release.yml assemble": read,
