@@ -18,7 +18,7 @@ import (
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'"
 
-// page is a web.Handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
+// Page wraps a handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
 func (h *Handler) Page(serve web.Handler) web.Handler {
 	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 		header := w.Header()
@@ -56,10 +56,10 @@ func (h *Handler) Payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	if err != nil {
 		return err
 	}
-	return h.respondPayment(e, w, r, http.StatusOK, payment)
+	return h.respondPayment(w, r, http.StatusOK, payment)
 }
 
-func (h *Handler) respondPayment(e *web.Event, w http.ResponseWriter, r *http.Request, status int, payment *page.Payment) error {
+func (h *Handler) respondPayment(w http.ResponseWriter, r *http.Request, status int, payment *page.Payment) error {
 	rendered, err := h.pages.Payment(acceptLanguage(r), payment)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) e
 		return err
 	}
 	if payment.Status != session.Pending {
-		return h.respondPayment(e, w, r, http.StatusGone, payment)
+		return h.respondPayment(w, r, http.StatusGone, payment)
 	}
 	code, err := page.NewCode(payment.QRText)
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 }
 
 // Asset serves the stylesheet and the script of pages.
-func (h *Handler) Asset(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) Asset(_ *web.Event, w http.ResponseWriter, r *http.Request) error {
 	asset, current, found := h.pages.Asset(r.PathValue("version"), r.PathValue("file"), r.URL.Query().Get("accent"))
 	if !found {
 		return web.ErrNoRoute
@@ -144,7 +144,7 @@ func (h *Handler) Asset(e *web.Event, w http.ResponseWriter, r *http.Request) er
 
 // Widget serves the script that shops include in pages of other origins. Browsers keep it for five minutes, so that a fix reaches
 // every shop soon.
-func (h *Handler) Widget(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) Widget(_ *web.Event, w http.ResponseWriter, r *http.Request) error {
 	asset := h.pages.Widget()
 	header := w.Header()
 	header.Set("Access-Control-Allow-Origin", "*")

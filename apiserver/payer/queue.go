@@ -41,7 +41,7 @@ const (
 	payerPatience = 5 * time.Second
 )
 
-// ErrCrowded: too many payers wait for Redis.
+// ErrCrowded means that too many payers wait for Redis.
 var ErrCrowded = errors.New("too many payers are waiting")
 
 // newQueues returns queues in which at most half of all connections wait: the others are for tills.

@@ -96,7 +96,7 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	}
 	watched := watch
 	watch = nil // the stream stops it
-	return h.streamStatus(e, w, watched, &read, expires)
+	return h.streamStatus(w, watched, &read, expires)
 }
 
 // readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but
@@ -131,7 +131,7 @@ func (h *Handler) readInTurn(r *http.Request, subject string, id session.ID) (qu
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.
-func (h *Handler) streamStatus(e *web.Event, w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+func (h *Handler) streamStatus(w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
 	w.Header().Set("Content-Type", eventStreamContent)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
 	if watch == nil {

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrReportUnknown: the report may have been recorded. To send it again is safe.
+	// ErrReportUnknown means that the report may have been recorded. To send it again is safe.
 	ErrReportUnknown = errors.New("unknown whether the report was recorded")
 	// ErrTestKeysOnly is a live key on a path of test mode.
 	ErrTestKeysOnly = errors.New("only test keys have this path")

@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// ErrChargeUnknown: the session may have been created. To send the charge again with its Idempotency-Key is safe.
+// ErrChargeUnknown means that the session may have been created. To send the charge again with its Idempotency-Key is safe.
 var ErrChargeUnknown = errors.New("unknown whether the session was created")
 
 // EndedError is a session that has ended in another state than requested.

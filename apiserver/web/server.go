@@ -114,8 +114,8 @@ func (s *Server) allow(pattern string, methods Methods) string {
 
 func noRoute(*Event, http.ResponseWriter, *http.Request) error { return ErrNoRoute }
 
-func (s *Server) crossOrigin(path string) bool {
-	return s.CrossOrigin != "" && strings.HasPrefix(path, s.CrossOrigin)
+func (s *Server) crossOrigin(requested string) bool {
+	return s.CrossOrigin != "" && strings.HasPrefix(requested, s.CrossOrigin)
 }
 
 // ServeHTTP handles preflights and refuses paths that ServeMux would redirect: a redirected POST is a lost charge.

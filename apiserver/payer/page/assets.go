@@ -35,14 +35,14 @@ type Asset struct {
 }
 
 func newAsset(file, contentType string, content []byte) (Asset, error) {
-	asset := Asset{Path: AssetPrefix + hashOf(content) + "/" + file, ContentType: contentType, Content: content}
+	asset := Asset{Path: AssetPrefix + contentHash(content) + "/" + file, ContentType: contentType, Content: content}
 	var err error
 	asset.Gzipped, err = compress(content)
 	return asset, err
 }
 
-// hashOf is different for different contents.
-func hashOf(content []byte) string {
+// contentHash is different for different contents.
+func contentHash(content []byte) string {
 	sum := sha256.Sum256(content)
 	const digits = 12
 	return hex.EncodeToString(sum[:])[:digits]
@@ -133,7 +133,7 @@ func newWidget(translations []translation) (Asset, error) {
 	content := slices.Concat([]byte("const WIDGET_TEXTS = "), encoded, []byte(";\nconst MINOR_DIGITS = "), digits, []byte(";\n"), scripts)
 	compressed, err := compress(content)
 	return Asset{
-		Path: WidgetPath, Tag: hashOf(content), ContentType: "text/javascript; charset=utf-8", Content: content, Gzipped: compressed,
+		Path: WidgetPath, Tag: contentHash(content), ContentType: "text/javascript; charset=utf-8", Content: content, Gzipped: compressed,
 	}, err
 }
 

@@ -117,7 +117,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Merchant:  payment.MerchantName,
 		Amount:    in.amounts.Format(payment.AmountCents, payment.Currency),
 		Status:    payment.Status,
-		States:    statesOf(in, payment),
+		States:    newStates(in, payment),
 		Test:      payment.ID.TestMode(),
 		ExpiresIn: int64((payment.ExpiresIn + time.Second - 1) / time.Second),
 	}
@@ -138,8 +138,8 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 	return p.render("payment", page)
 }
 
-// statesOf are the sections of a page: all of them while the session is pending, so that the page needs no reload; then only its own.
-func statesOf(in translation, payment *Payment) []state {
+// newStates are the sections of a page: all of them while the session is pending, so that the page needs no reload; then only its own.
+func newStates(in translation, payment *Payment) []state {
 	all := []state{
 		{Status: session.Pending, Heading: in.Scan, Texts: []string{in.ScanText}},
 		{Status: session.Completed, Heading: in.Paid, Texts: []string{in.PaidText}, Icon: "done"},
