@@ -38,6 +38,11 @@ func addOps(flags *pflag.FlagSet, options *ops.Options) {
 	flags.BoolVar(&options.Profiles, "pprof", false, "serve Go profiles at /debug/pprof/ on the ops port; needs --secure-metrics or a loopback --ops-address")
 }
 
+func addHistory(flags *pflag.FlagSet, age *time.Duration, entries *int64) {
+	flags.DurationVar(age, "history", *age, "time that events stay in a merchant's feed, GET /api/v1/events; the same for API and dispatcher")
+	flags.Int64Var(entries, "history-entries", *entries, "most events in the feed of a merchant, about 250 bytes of Redis each; the oldest are dropped")
+}
+
 func addRedisURL(flags *pflag.FlagSet, url *string) {
 	flags.StringVar(url, "redis-url", "", "URL of Redis; empty: $REDIS_URL, which keeps a password out of the process list")
 }

@@ -97,6 +97,8 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--trusted-proxies=10.0.0.1", `--trusted-proxies: "10.0.0.1" is not a CIDR block; use a form like 10.0.0.0/8`},
 		{"--session-retention=72", `--session-retention must be a time such as 500ms, 30s, 15m or 24h, not "72"`},
 		{"--session-retention=1h", "--session-retention: must be at least 24h"},
+		{"--history=1h", "--history must be from 24h to 2160h"},
+		{"--history-entries=10", "--history-entries must be from 1000 to 100000000"},
 		{"--public-rate=0", "--public-rate and --public-burst must be at least 1"},
 		{"--public-burst=99999999999", "--public-burst must be a whole number up to 2147483647"},
 		{"--settlement-replicas=-1", "--settlement-replicas must not be negative"},
@@ -119,6 +121,8 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--webhook-max-in-flight=0", "--webhook-max-in-flight must be at least 1"},
 		{"--lease=1s", "--lease must be at least 18s: an attempt takes up to 15s"},
 		{"--webhook-failing-limit=0s", "--webhook-failing-limit must be positive"},
+		{"--history=0s", "--history must be from 24h to 2160h"},
+		{"--history-entries=0", "--history-entries must be from 1000 to 100000000"},
 	},
 	"console": {
 		{"--redis-url=", "set --redis-url or REDIS_URL"},

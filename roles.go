@@ -59,6 +59,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.PublicURL, "public-url", "", "https URL under which payers reach the public API, such as https://pay.example.com; begins the Link of each created session, required with --qr-content=Link")
 	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
+	addHistory(flags, &options.History.Age, &options.History.Entries)
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address, at each replica")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address, at each replica")
 	flags.StringVar(&options.InternalAudience, "internal-audience", "", "audience required in tokens on the internal port; empty: the Kubernetes API")
@@ -89,6 +90,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "maximum concurrent attempts of this dispatcher")
 	flags.DurationVar(&options.Lease, "lease", options.Lease, "time after which another dispatcher takes over the events of a crashed one; more than 15s, the timeout of an attempt")
 	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
+	addHistory(flags, &options.History.Age, &options.History.Entries)
 	return cmd
 }
 

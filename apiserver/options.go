@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/role"
@@ -30,6 +31,8 @@ type Options struct {
 	RedisTimeout time.Duration
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
+	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
+	History feed.History
 
 	// PublicAddress is the API's listen address, the one an ingress routes to. Default :8080.
 	PublicAddress string
@@ -85,6 +88,7 @@ func DefaultOptions() Options {
 		CredentialsNamespace: "merchant-operator-credentials",
 		RedisTimeout:         300 * time.Millisecond,
 		SessionRetention:     72 * time.Hour,
+		History:              feed.History{}.WithDefaults(),
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",
 		MaxConnections:       10_000,
@@ -161,6 +165,6 @@ func (o Options) Validate() error {
 		kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace),
 		httpserver.CheckAddress("--public-address", o.PublicAddress),
 		httpserver.CheckAddress("--internal-address", o.InternalAddress),
-		o.validateQR(),
+		o.validateQR(), o.History.Validate(),
 	)
 }

@@ -70,7 +70,7 @@ type replica struct {
 
 func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
-	state, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention})
+	state, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention, History: options.History})
 	if err != nil {
 		return nil, err
 	}

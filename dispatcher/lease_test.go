@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,9 +48,7 @@ func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
 func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()
 	long := time.Now().Add(-time.Hour).UnixMilli()
-	if err := f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"event:"+id, "d", long).Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.ChangeEvent(t, f.Redis(t), storetest.TagOf(7)+"event:"+id, storetest.EventTime, strconv.FormatInt(long, 10))
 }
 
 // What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
@@ -135,9 +134,7 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	record := storetest.TagOf(7) + "event:" + id
-	if err := f.Redis(t).HSet(t.Context(), record, "k", "session.refunded").Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.refunded")
 	d := f.dispatcher(t)
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
@@ -145,9 +142,7 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	if n := len(shop.ids()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
-	if err := f.Redis(t).HSet(t.Context(), record, "k", "session.cancelled").Err(); err != nil { // as if the dispatcher were newer
-		t.Fatal(err)
-	}
+	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.cancelled") // as if the dispatcher were newer
 	f.MakeDue(t, 7, id)
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/role"
@@ -37,6 +38,9 @@ type Options struct {
 	// FailingLimit is how long an endpoint may only fail before it is disabled. Default 120 h.
 	FailingLimit time.Duration
 
+	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
+	History feed.History
+
 	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
 	LastUseInterval time.Duration
 }
@@ -51,6 +55,7 @@ func DefaultOptions() Options {
 		MaxInFlight:          512,
 		Schedule:             DefaultSchedule(),
 		FailingLimit:         120 * time.Hour,
+		History:              feed.History{}.WithDefaults(),
 		LastUseInterval:      time.Minute,
 	}
 }
@@ -75,7 +80,7 @@ func (o Options) Validate() error {
 	case o.LastUseInterval <= 0:
 		return errors.New("LastUseInterval must be positive")
 	}
-	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate())
+	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate(), o.History.Validate())
 }
 
 // Schedule is when an event is tried: the first entry is 0, each other one the time after the previous attempt. When it

@@ -60,7 +60,7 @@ func (r *rotations) remove(event feed.Event) {
 // recordRotations records the events of rotations, until Redis fails.
 func (d *dispatcher) recordRotations(ctx context.Context) (more bool, err error) {
 	for _, event := range d.rotations.list() {
-		_, err := d.outbox.RecordRotation(ctx, event, d.now())
+		_, err := d.outbox.RecordRotation(ctx, event, d.now(), d.options.History)
 		if errors.Is(err, redis.ErrUnavailable) {
 			return false, err
 		}

@@ -38,7 +38,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer r.Close()
-	sessions, err := store.New(r.Redis, store.Options{})
+	sessions, err := store.New(r.Redis, store.Options{History: options.History})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -249,7 +250,8 @@ func (h subscriber) Subscribed(of session.Bucket) {
 
 // Received reads the session that has ended.
 func (h subscriber) Received(of session.Bucket, message string) {
-	id, err := session.ParseID(message)
+	sessionID, _, _ := strings.Cut(message, " ")
+	id, err := session.ParseID(sessionID)
 	if err != nil {
 		return
 	}

@@ -128,7 +128,7 @@ func (t *texts) optionalMillis() time.Time {
 
 // session reads what all events of a session have, and its id. How its own payment went is not in the event of a refused one.
 func (t *texts) session(event *Event, account string) {
-	id, err := session.ParseRandom(account, t.next())
+	id, err := session.ParseID(session.IDPrefix(session.ParseAccount(account)) + t.next())
 	change := &SessionChange{Sequence: t.count()}
 	event.Session = change
 	read := &change.Session

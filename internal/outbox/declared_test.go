@@ -22,8 +22,8 @@ func everyBranch(t *testing.T, s fixture) {
 	t.Helper()
 	ctx := t.Context()
 	for generation := range int64(3) {
-		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt.Add(time.Duration(generation)))))
-		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt)))
+		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt.Add(time.Duration(generation)), feed.History{})))
+		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt, feed.History{})))
 	}
 
 	must(t, second(s.PendingWork(ctx)))

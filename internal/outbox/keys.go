@@ -4,6 +4,8 @@ package outbox
 const (
 	// EventKey + event id is the hash of one event.
 	EventKey = "event:"
+	// FeedKey + account is the stream of what happened to a merchant, the oldest first.
+	FeedKey = "feed:"
 	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see lib/queue.lua.
 	QueueKey = "queue"
 	DueKey   = "due"

@@ -157,7 +157,7 @@ func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]Endpo
 		return lease, there, redis.ErrCorrupt
 	}
 	event, err := ParseEvent(id, fields)
-	if errors.Is(err, errUnsupported) {
+	if errors.Is(err, feed.ErrUnsupported) {
 		lease.Event, lease.Unsupported = event, true
 		return lease, there, nil
 	}

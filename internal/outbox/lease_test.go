@@ -185,8 +185,8 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 	vanished, odd, foreign, unreadable, nameless := s.event(t), s.event(t), s.event(t), s.event(t), s.event(t)
 	must(t, s.redis.Del(ctx, s.tag+"event:"+vanished, s.tag+"event:"+odd).Err())
 	must(t, s.redis.Set(ctx, s.tag+"event:"+odd, "not a hash", 0).Err())
-	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "x", "soon").Err())
-	must(t, s.redis.HSet(ctx, s.tag+"event:"+nameless, "V", "one").Err())
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "b", "1\tsession.cancelled\tsoon").Err())
+	must(t, s.redis.HSet(ctx, s.tag+"event:"+nameless, "b", "one").Err())
 	elsewhere := storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+foreign, "m", elsewhere.MerchantID).Err())
 	good := s.event(t)
@@ -215,14 +215,14 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 
 // In a rolling upgrade dispatchers of both versions lease the same events.
 func TestEventsOfANewerVersionAreNoDeadLetters(t *testing.T) {
-	for desc, change := range map[string][]any{
-		"a new kind":   {"k", "session.refunded"},
-		"a new format": {"V", "2", "k", "", "f", "of another form"},
+	for desc, stored := range map[string]string{
+		"a new kind":   "1\tsession.refunded\t1795253496000\tand what not",
+		"a new format": "2\tsession.completed\t1795253496000\tof another form",
 	} {
 		t.Run(desc, func(t *testing.T) {
 			s := newFixture(t)
 			newer := s.event(t)
-			must(t, s.redis.HSet(t.Context(), s.tag+"event:"+newer, change...).Err())
+			must(t, s.redis.HSet(t.Context(), s.tag+"event:"+newer, "b", stored).Err())
 			for range 2 { // it is due again as often as it is put off
 				lease := s.one(t)
 				if lease.Event.ID != newer || !lease.Unsupported || lease.Event.OccurredAt.IsZero() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -33,7 +34,10 @@ func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 var files embed.FS
 
 // Queue is the part of a script that records events; see lib/queue.lua.
-var Queue = strings.ReplaceAll(redis.Part(files, "lib/queue"), "RECORD_VERSION", strconv.Itoa(recordVersion))
+var Queue = redis.Part(files, "lib/queue")
+
+// Feed is the part of a script that appends events to the feed; see lib/feed.lua.
+var Feed = strings.ReplaceAll(redis.Part(files, "lib/feed"), "TEST_ENTRIES", strconv.Itoa(feed.TestEntries))
 
 // Budget is the part of a script that takes a report to a Merchant's status from the merchant's budget; see lib/budget.lua.
 var Budget = part("lib/endpoint") + part("lib/budget")
@@ -47,7 +51,7 @@ var (
 
 // The scripts and their parts. Each ends with a file of its own. A part uses what those before it define.
 var (
-	rotationScript          = script("record_rotation", redis.Clock, queue)
+	rotationScript          = script("record_rotation", redis.Clock, queue, Feed)
 	testScript              = script("record_test", redis.Clock, queue)
 	leaseScript             = script("lease_events", redis.Clock, queue, endpoint)
 	forgetScript            = script("forget_event", redis.Clock, queue)

@@ -63,7 +63,7 @@ func TestRecordRotation(t *testing.T) {
 	} {
 		rotation := feed.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: step.generation, Cause: v1alpha1.RotationRecovery}
 		event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, storetest.RotatedAt.Add(step.issued))
-		recorded, err := s.RecordRotation(t.Context(), event, now)
+		recorded, err := s.RecordRotation(t.Context(), event, now, feed.History{})
 		if err != nil || recorded != step.recorded {
 			t.Errorf("step %d, generation %d: recorded %v, %v; want %v", i, step.generation, recorded, err, step.recorded)
 		}
@@ -89,15 +89,15 @@ func TestOldRotationsAreNotTold(t *testing.T) {
 	}{{month - time.Millisecond, true}, {month, false}, {300 * 24 * time.Hour, false}, {-time.Hour, true}} {
 		asks := storetest.Merchant()
 		event := storetest.Rotation(asks, 7)
-		recorded, err := s.RecordRotation(t.Context(), event, event.OccurredAt.Add(test.age))
+		recorded, err := s.RecordRotation(t.Context(), event, event.OccurredAt.Add(test.age), feed.History{})
 		if err != nil || recorded != test.recorded || len(recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")) > 0 != test.recorded {
 			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
 		}
 		// Either way it is known now: the next one is told however old it is, this one never again.
-		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt); err != nil || recorded {
+		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt, feed.History{}); err != nil || recorded {
 			t.Errorf("%s old: recorded %v again, %v", test.age, recorded, err)
 		}
-		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt.Add(2*month)); err != nil || !recorded {
+		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt.Add(2*month), feed.History{}); err != nil || !recorded {
 			t.Errorf("%s old: the next one is recorded: %v, %v", test.age, recorded, err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 	const want = 400 * 24 * time.Hour
 	for range 2 {
 		event := storetest.Rotation(asks, 7)
-		_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
+		_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt, feed.History{})
 		must(t, err)
 		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-storetest.Timeout {
 			t.Errorf("it is remembered for %s, want %s", left, want)
@@ -121,7 +121,7 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 		must(t, c.PExpire(t.Context(), key, time.Hour).Err())
 	}
 	must(t, c.Set(t.Context(), key, "garbage", 0).Err())
-	if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt); !errors.Is(err, redis.ErrCorrupt) || recorded {
+	if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 8), storetest.RotatedAt, feed.History{}); !errors.Is(err, redis.ErrCorrupt) || recorded {
 		t.Errorf("with garbage: %v, %v; want ErrCorrupt", recorded, err)
 	}
 }
@@ -131,7 +131,7 @@ func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 	asks := storetest.Merchant()
 	news := feed.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
 	event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
-	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt)
+	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt, feed.History{})
 	must(t, err)
 	if diff := cmp.Diff(map[string]feed.Event{event.ID: event}, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -146,7 +146,7 @@ func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
 	var seeing sync.WaitGroup
 	for i := range 40 {
 		seeing.Go(func() {
-			first, err := replicas[i%2].RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt)
+			first, err := replicas[i%2].RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt, feed.History{})
 			if err != nil {
 				t.Error(err)
 			}

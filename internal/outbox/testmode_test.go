@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -77,7 +78,7 @@ func TestARotatedTestKey(t *testing.T) {
 	s := newFixture(t)
 	rotation := storetest.Rotation(s.asks, 2)
 	rotation.TestMode = true
-	if recorded, err := s.RecordRotation(t.Context(), rotation, storetest.RotatedAt); err != nil || !recorded {
+	if recorded, err := s.RecordRotation(t.Context(), rotation, storetest.RotatedAt, feed.History{}); err != nil || !recorded {
 		t.Fatal(recorded, err)
 	}
 	if lease := s.one(t); !lease.Event.TestMode || lease.Event.MerchantID != s.asks.MerchantID || lease.Event.Key.KeyID != s.asks.KeyID {

@@ -55,15 +55,6 @@ func ParseID(s string) (ID, error) {
 	return ID{s}, nil
 }
 
-// ParseRandom reads the ID of a session of an account from its random part. The error is ErrMalformedID whatever is wrong.
-func ParseRandom(account, random string) (ID, error) {
-	merchantID, testMode := ParseAccount(account)
-	if testMode {
-		return ParseID(testIDLabel + merchantID + random)
-	}
-	return ParseID(idLabel + merchantID + random)
-}
-
 // String returns the ID as callers see it, empty for the zero ID.
 func (id ID) String() string { return id.text }
 

@@ -129,10 +129,11 @@ func (a *Admission) keys(call *merchantCall) {
 	call.Key(space, overrideKey, a.KeyID)
 }
 
-// endKeys writes the keys of a session that the script may have to expire or end: its own, and those that record the event.
+// endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 	call.Key(space, sessionKey, id.String())
 	outbox.WriteKeys(call, space, id, feed.MarkEnded)
+	call.Key(space, outbox.FeedKey, id.Account())
 }
 
 // admissionArgs writes the last key, if there is one more, and then the arguments of lib/admission.lua; the operation's

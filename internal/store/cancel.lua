@@ -1,11 +1,12 @@
 -- Cancels a session for its merchant.
--- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants; ARGV[5] the rules.
+-- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants, KEYS[7] the
+-- feed; ARGV[5] the rules, ARGV[6] the history of the feed.
 
 if result then
   return result .. moment
 end
-local s = sessions(KEYS[5], KEYS[6])
-local fields = s.read(KEYS[3], KEYS[4])
+local s = sessions(KEYS[5], KEYS[6], ARGV[6])
+local fields = s.read(KEYS[3], KEYS[4], KEYS[7])
 if not fields[RECORD] then
   return 'NOT_FOUND' .. moment
 end
@@ -14,7 +15,7 @@ if not decision then
   return 'CORRUPT' .. moment
 end
 if decision == 'applied' then
-  s.finish(KEYS[3], KEYS[4], {s = 'CANCELLED', e = now_ms})
-  fields = s.read(KEYS[3], KEYS[4])
+  s.finish(KEYS[3], KEYS[4], KEYS[7], {s = 'CANCELLED'})
+  fields = s.read(KEYS[3], KEYS[4], KEYS[7])
 end
 return {'OK' .. moment, decision, fields}

@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -99,7 +100,7 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 	if swept := sweepAll(t, s, expiring.ID.Bucket(), 10); swept.Expired != 1 {
 		t.Errorf("sweep: %+v", swept)
 	}
-	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
+	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
 		t.Errorf("record a rotation: %v, %v", recorded, err)
 	}
 	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {

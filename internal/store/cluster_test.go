@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -43,7 +44,7 @@ func TestARedisCluster(t *testing.T) {
 		if late, err := s.Settle(t.Context(), cancelled.ID, paid("a")); err != nil || !late.RefundRequired {
 			t.Errorf("bucket %d: a late payment: %+v, %v", bucket, late, err)
 		}
-		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt); err != nil || !recorded {
+		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
 			t.Errorf("bucket %d: a rotation: %v, %v", bucket, recorded, err)
 		}
 		due(t, s, expiring)

@@ -157,6 +157,7 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.ID) (session.Session, error) {
 	var call redis.Call
 	endKeys(&call, space, id)
+	call.Text(s.trimming)
 	reply, err := s.redis.RunCall(ctx, readOriginalScript, &call)
 	if err != nil {
 		return session.Session{}, fmt.Errorf("read the original session: %w", err)

@@ -44,11 +44,11 @@ if ARGV[8] then
   if ARGV[10] == '1' then
     -- MGET, as the charge must not fail for a key of another type. See orders.go.
     local others = call('MGET', KEYS[next_key])[1] or ''
-    call('SET', KEYS[next_key], string.sub(KEYS[3], -ORDER_ENTRY) .. string.sub(others, 1, MAX_ORDER_SESSIONS * ORDER_ENTRY), 'PX', ARGV[6])
+    call('SET', KEYS[next_key], string.sub(KEYS[3], -RANDOM_LENGTH) .. string.sub(others, 1, MAX_ORDER_SESSIONS * RANDOM_LENGTH), 'PX', ARGV[6])
     next_key = next_key + 1
   end
   if ARGV[8] == '1' then
-    sessions(KEYS[next_key + 1], KEYS[next_key + 2]).change(KEYS[3], KEYS[next_key], 'session.created', {}, {})
+    sessions(KEYS[next_key + 1], KEYS[next_key + 2]).change(KEYS[3], KEYS[next_key], false, 'session.created', {}, {})
   end
 end
 return 'CREATED' .. moment

@@ -23,6 +23,7 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
 	call.Text(cancelRules)
+	call.Text(s.trimming)
 	reply, err := s.redis.RunCall(ctx, cancelScript, &call.Call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
@@ -100,13 +101,13 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	for _, mark := range []feed.Mark{feed.MarkEnded, feed.MarkLate(payment.Ref), feed.MarkMismatch(payment.Ref)} {
 		keys = append(keys, space.Key(outbox.EventKey, feed.SessionEventID(id, mark)))
 	}
-	keys = append(keys, space.Key(outbox.QueueKey), space.Key(outbox.DueKey))
+	keys = append(keys, space.Key(outbox.QueueKey), space.Key(outbox.DueKey), space.Key(outbox.FeedKey, id.Account()))
 	keep, most := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), maxRefusedPayments
 	if id.TestMode() {
 		keep, most = "", maxRefusedTestPayments
 	}
 	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules[payment.Outcome], string(payment.Outcome), payment.Ref, payment.AmountCents,
-		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()))
+		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()), s.trimming)
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}

@@ -21,8 +21,8 @@ func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages
 	return messages
 }
 
-// Whoever ends a session says so once, and nobody else says anything: on one server and in a cluster.
-func TestEachEndIsPublishedOnce(t *testing.T) {
+// Whoever ends a session, or refuses its payment, says so once, and nobody else says anything: on one server and in a cluster.
+func TestPublish_EndsAndRefusedPayments(t *testing.T) {
 	single, cluster := redistest.Start(t), startCluster(t)
 	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.TagOf(7)).Val())
 	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
@@ -51,7 +51,8 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 				each(id)
 			}
 		})
-		if want := []string{"{b07n}:ended " + id.String()}; !slices.Equal(messages, want) {
+		message := "{b07n}:ended " + id.String() + " " + asks.MerchantID
+		if want := []string{message, message}; !slices.Equal(messages, want) { // the end, and a late payment
 			t.Errorf("%s: published %q, want %q", end, messages, want)
 		}
 	}
@@ -61,7 +62,11 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 		created := mustCreate(t, s, asks, with(newSession(), short)).Session
 		due(t, s, created)
 		messages := messagesDuring(t, server, func() { do(created.ID); do(created.ID) })
-		if want := []string{"{b07n}:ended " + created.ID.String()}; !slices.Equal(messages, want) {
+		want := []string{"{b07n}:ended " + created.ID.String() + " " + asks.MerchantID}
+		if end == "paid too late" {
+			want = append(want, want[0])
+		}
+		if !slices.Equal(messages, want) {
 			t.Errorf("expired, %s: published %q, want %q", end, messages, want)
 		}
 	}

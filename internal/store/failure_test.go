@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -34,7 +35,7 @@ func assertUnavailable(t *testing.T, s *services) {
 		},
 		"create with a key": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
 		"record a rotation": func(ctx context.Context) error {
-			_, err := s.RecordRotation(ctx, rotationOf(asks, 2), rotatedAt)
+			_, err := s.RecordRotation(ctx, rotationOf(asks, 2), rotatedAt, feed.History{})
 			return err
 		},
 		"write an override": func(ctx context.Context) error {

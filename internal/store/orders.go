@@ -21,7 +21,7 @@ import (
 // kept as long as its newest session, unless a rail reports on that. A list took as much time and 100 bytes more for an order.
 const MaxOrderSessions = 20
 
-var orderSizes = strings.NewReplacer("MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "ORDER_ENTRY", decimal(session.RandomLength))
+var orderSizes = strings.NewReplacer("MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength))
 
 // orderHashLength is enough to tell the orders of one account apart.
 const orderHashLength = 22
@@ -91,11 +91,14 @@ const orderAttempts = 4
 func (s *Store) expireOrder(ctx context.Context, account Account, orderRef string, known []session.ID) (OrderSessions, error) {
 	space := account.space()
 	for range orderAttempts {
-		keys := []string{space.Key(orderKey, account.name(), ":", orderHash(orderRef)), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
+		keys := []string{
+			space.Key(orderKey, account.name(), ":", orderHash(orderRef)), space.Key(outbox.QueueKey), space.Key(outbox.DueKey),
+			space.Key(outbox.FeedKey, account.name()),
+		}
 		for _, id := range known {
 			keys = append(keys, space.Key(sessionKey, id.String()), space.Key(outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded)))
 		}
-		reply, err := s.redis.Run(ctx, expireOrderScript, keys, account.sessionKeys())
+		reply, err := s.redis.Run(ctx, expireOrderScript, keys, account.sessionKeys(), s.trimming)
 		if err != nil {
 			return OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
 		}

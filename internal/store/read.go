@@ -21,6 +21,7 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
+	call.Text(s.trimming)
 	reply, err := s.redis.RunCall(ctx, readScript, &call.Call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
@@ -80,6 +81,7 @@ func (s *Store) PublicSession(
 	call.Key(space, rateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
 	limitArgs(&call, admission.Limit)
+	call.Text(s.trimming)
 	reply, err := s.redis.RunCall(ctx, publicReadScript, &call)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
@@ -100,6 +102,7 @@ func (s *Store) PublicSession(
 func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
 	var call redis.Call
 	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	call.Text(s.trimming)
 	reply, err := s.redis.RunCall(ctx, watchedReadScript, &call)
 	if err != nil {
 		return PublicSession{}, fmt.Errorf("read a watched session: %w", err)

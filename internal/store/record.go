@@ -2,7 +2,9 @@ package store
 
 import (
 	"strconv"
+	"strings"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -28,9 +30,10 @@ const (
 	recordAt = 3
 	// publicFields are those of them that a payer's request needs.
 	publicFields = "'s', 'x', 'f'"
-	// eventFields are those of an event of a session, under the same names. v is of a refused payment: no session has it.
-	eventFields = "'f', 's', 'x', 'e', 'r', 'y', 'v', 'w'"
 )
+
+// eventFields are those of an event of a session.
+var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"
 
 // found reports whether there is a session, whatever is wrong with it.
 func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }

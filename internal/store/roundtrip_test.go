@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -42,7 +43,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 		"sweep of nothing": func(ctx context.Context) error { _, err := sweep(ctx, s.Store, id.Bucket(), 10); return err },
 		"record a rotation": func(ctx context.Context) error {
 			generation++
-			_, err := s.RecordRotation(ctx, rotationOf(asks, generation), rotatedAt)
+			_, err := s.RecordRotation(ctx, rotationOf(asks, generation), rotatedAt, feed.History{})
 			return err
 		},
 		"write an override": func(ctx context.Context) error {

@@ -1,14 +1,14 @@
 -- Settles a session with a payment, for a rail.
 -- KEYS[1] is the session, KEYS[2] the event of its end, KEYS[3] that of a late and KEYS[4] that of a mismatching payment, KEYS[5] the
--- bucket's queue, KEYS[6] its due merchants.
+-- bucket's queue, KEYS[6] its due merchants, KEYS[7] the feed.
 -- rules are those for the outcome; paid_at is in ms, and paid_at and reason are empty if not given. keep is how long to keep the session
 -- from a report on in ms, empty: no longer than it is. most is how many refused payments a session keeps. replicated is '1' if the answer
 -- waits for replicas.
-local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated = unpack(ARGV)
+local rules, outcome, payment_ref, amount, paid_at, reason, keep, most, replicated, history = unpack(ARGV)
 
-local s = sessions(KEYS[5], KEYS[6])
+local s = sessions(KEYS[5], KEYS[6], history)
 local refused = 'l:' .. payment_ref
-local fields = s.read(KEYS[1], KEYS[2], refused, 'n')
+local fields = s.read(KEYS[1], KEYS[2], KEYS[7], refused, 'n')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
@@ -29,17 +29,17 @@ if not decision then
 end
 
 local event = decision == 'late' and {'session.late_payment', KEYS[3]} or decision == 'mismatched' and {'session.payment_mismatch', KEYS[4]}
-local refund = event or decision == 'merchant_deleted' -- without an event: nobody could receive it
+local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: nobody could receive it
 -- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
 local stored = not refund or kept < tonumber(most) or decision == 'merchant_deleted' and not fields[STATUS]
 if decision == 'applied' then
   local why = reason ~= '' and reason or nil
-  s.finish(KEYS[1], KEYS[2], {s = outcome, e = now_ms, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})
-  fields = s.read(KEYS[1], KEYS[2])
+  s.finish(KEYS[1], KEYS[2], KEYS[7], {s = outcome, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})
+  fields = s.read(KEYS[1], KEYS[2], KEYS[7])
 elseif refund and stored then
   local record = decision .. ' ' .. amount .. ' ' .. (paid_at ~= '' and paid_at or '0')
   if event then
-    s.change(KEYS[1], event[2], event[1], {[refused] = record, n = kept + 1}, {r = payment_ref, v = amount, w = paid_at ~= '' and paid_at})
+    s.change(KEYS[1], event[2], KEYS[7], event[1], {[refused] = record, n = kept + 1}, {r = payment_ref, v = amount, w = paid_at ~= '' and paid_at})
   else
     call('HSET', KEYS[1], refused, record, 'n', kept + 1)
   end

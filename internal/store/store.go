@@ -8,9 +8,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -75,12 +77,16 @@ type Options struct {
 	// session must outlive the Idempotency-Key that names it. What a rail has reported on is kept for 30 days at least.
 	// Sessions of test mode are kept for 24 h.
 	SessionRetention time.Duration
+	// History is how much of each feed is kept.
+	History feed.History
 }
 
 // Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
 type Store struct {
 	redis     *redis.Client
 	retention time.Duration
+	history   feed.History
+	trimming  string // the history as scripts read it
 	uses      *lastUses
 }
 
@@ -89,7 +95,8 @@ func New(client *redis.Client, options Options) (*Store, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention), uses: newLastUses()}, nil
+	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
+		history: options.History.WithDefaults(), trimming: options.History.String(), uses: newLastUses()}, nil
 }
 
 // Validate checks the options.
@@ -113,7 +120,7 @@ func script(operation string, parts ...string) *redis.Script {
 }
 
 func part(name string) string {
-	return sessionFields.In(orderSizes.Replace(strings.NewReplacer("EVENT_FIELDS", eventFields, "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name))))
+	return sessionFields.In(orderSizes.Replace(strings.NewReplacer("EVENT_FIELDS", eventFields, "EVENT_VERSION", strconv.Itoa(feed.Version), "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name))))
 }
 
 // What a request reads at once, before lib/admission.lua.
@@ -121,9 +128,9 @@ const (
 	readKeyState    = "local stored = call('MGET', KEYS[1], KEYS[2])\n" + keyState
 	readKeyStateAnd = "local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])\n" + keyState
 	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n" +
-		"local session_key, event_key, queue_key, due_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]\n"
+		"local session_key, event_key, queue_key, due_key, feed_key, history = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3]\n"
 	// unlimited stands for lib/admission.lua where nobody is to be refused.
-	unlimited = "local session_key, event_key, queue_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n" +
+	unlimited = "local session_key, event_key, queue_key, due_key, feed_key, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]\n" +
 		"local result, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
 	// readCreateState: KEYS[6] is the Idempotency-Key.
 	readCreateState = "local stored = ARGV[11] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
@@ -141,7 +148,7 @@ var testDelay = strings.NewReplacer("TEST_OUTCOME_DELAY", decimal(session.TestOu
 
 var (
 	admission = part("lib/admission")
-	change    = redis.Function("sessions(queue_key, due_key)", "s", outbox.Queue, part("lib/sessions"))
+	change    = redis.Function("sessions(queue_key, due_key, history)", "s", outbox.Queue, outbox.Feed, part("lib/sessions"))
 	sweep     = part("lib/sweep")
 	listOrder = part("lib/list_order")
 )

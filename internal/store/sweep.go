@@ -88,7 +88,7 @@ func (s *Store) Sweep(ctx context.Context, overdue Overdue) (Swept, error) {
 
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry overdueEntry) (swept Swept, examined int64, err error) {
 	keys := []string{space.Key(outbox.ExpiryKey), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
-	script, args := sweepSessionScript, []any{entry.name}
+	script, args := sweepSessionScript, []any{entry.name, s.trimming}
 	if entry.isQueue() {
 		script, args = sweepQueueScript, append(args, entry.since)
 		keys = append(keys, space.Key(expiryQueueKey, entry.name))
@@ -109,9 +109,14 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 	return swept, examined, reply.Err()
 }
 
-// appendSession appends the keys of a session and of the event of its end. The name is its key, or whatever else somebody left in the
-// index.
+// appendSession appends the keys of a session, of the event of its end and of its feed. The name is its key, or whatever else somebody left
+// in the index.
 func appendSession(keys []string, space redis.Keyspace, name string) []string {
 	id := strings.TrimPrefix(name, space.Key(sessionKey))
-	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded)))
+	account := id // of whatever else: it has no session, and so no feed
+	if parsed, err := session.ParseID(id); err == nil {
+		account = parsed.Account()
+	}
+	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded)),
+		space.Key(outbox.FeedKey, account))
 }

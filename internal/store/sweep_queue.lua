@@ -1,8 +1,8 @@
 -- Expires the overdue sessions of an expiry queue.
--- KEYS[4] is the expiry queue, from KEYS[5] on in turn its first sessions and the events of their end. ARGV[1] is the queue's name in
--- KEYS[1], ARGV[2] since when it is due, from ARGV[3] on its first entries as they were listed.
+-- KEYS[4] is the expiry queue, from KEYS[5] on in turn its first sessions, the events of their end and their feeds. ARGV[1] is the queue's
+-- name in KEYS[1], ARGV[3] since when it is due, from ARGV[4] on its first entries as they were listed.
 
-local listed = #ARGV - 2
+local listed = #ARGV - 3
 local entries, done, due_at = redis.pcall('LRANGE', KEYS[4], 0, listed), 0, false -- one more than was listed
 if entries.err then
   must_be_of_another_type(entries)
@@ -11,11 +11,11 @@ if entries.err then
   return {'OK', expired, corrupt, examined, oldest}
 end
 for i, entry in ipairs(entries) do
-  if entry ~= ARGV[2 + i] then
-    due_at = ARGV[2] -- the queue has moved on since it was listed
+  if entry ~= ARGV[3 + i] then
+    due_at = ARGV[3] -- the queue has moved on since it was listed
     break
   end
-  local outcome, expires = examine(entry, KEYS[3 + 2 * i], KEYS[4 + 2 * i])
+  local outcome, expires = examine(entry, KEYS[2 + 3 * i], KEYS[3 + 3 * i], KEYS[4 + 3 * i])
   if outcome == 'waits' then
     due_at = expires
     break

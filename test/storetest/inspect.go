@@ -61,6 +61,25 @@ func Queued(t Checker, c *goredis.Client, tag, id string) (member string, at tim
 	return "", time.Time{}, false
 }
 
+// The places of what ChangeEvent changes.
+const (
+	EventKind = 1
+	EventTime = 2
+)
+
+// ChangeEvent changes a text of a recorded event, by its place.
+func ChangeEvent(t Checker, c *goredis.Client, key string, place int, text string) {
+	t.Helper()
+	texts := strings.Split(c.HGet(t.Context(), key, "b").Val(), "\t")
+	if len(texts) <= place {
+		t.Fatal(key, "is no event")
+	}
+	texts[place] = text
+	if err := c.HSet(t.Context(), key, "b", strings.Join(texts, "\t")).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Events returns all events of a session in the order of their sequence. Each must be on its way.
 func Events(t Checker, c *goredis.Client, id session.ID) []feed.Event {
 	t.Helper()

@@ -85,10 +85,10 @@ func Monitored(t *testing.T, server *redistest.Server, do func()) []Command {
 
 // Every command a script runs reads, or writes the key that follows its name.
 var (
-	reading = strings.Fields("time get mget exists type hget hmget hgetall lrange zcard zcount zlexcount zrange zrangebyscore zrangebylex zrevrange zrevrangebyscore zscore")
+	reading = strings.Fields("time get mget exists type hget hmget hgetall lrange zcard zcount zlexcount zrange zrangebyscore zrangebylex zrevrange zrevrangebyscore zscore xlen xrange xrevrange")
 	// A message is no key; its channel is in the slot of the keys.
 	publishing = strings.Fields("publish spublish")
-	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zincrby zrem zremrangebyscore zpopmin zinterstore")
+	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zincrby zrem zremrangebyscore zpopmin zinterstore xadd xdel xtrim")
 )
 
 // CheckDeclared runs do and compares what each script writes with the keys it declares. All the scripts must be run. The pages must have

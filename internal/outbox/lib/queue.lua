@@ -55,9 +55,9 @@ function events.release(leased)
   return true
 end
 
--- Records an event under its key, due now and kept for 30 days. Takes its fields, name and value in turn.
-function events.record(key, merchant, fields)
-  call('HSET', key, 'V', 'RECORD_VERSION', unpack(fields))
+-- Records an event under its key, due now and kept for 30 days. Takes its account, and the event as it is stored.
+function events.record(key, merchant, event)
+  call('HSET', key, 'm', merchant, 'b', event)
   call('PEXPIRE', key, 2592000000)
   events.add(merchant, now_ms, string.match(key, ':event:(.*)'))
 end

@@ -4,10 +4,10 @@
 local function list_order(order_key, session_keys)
   local entries = call('MGET', order_key)[1] or '' -- MGET, as create.lua
   local rows = {}
-  for first = 1, math.min(#entries, MAX_ORDER_SESSIONS * ORDER_ENTRY), ORDER_ENTRY do
-    local entry = string.sub(entries, first, first + ORDER_ENTRY - 1)
+  for first = 1, math.min(#entries, MAX_ORDER_SESSIONS * RANDOM_LENGTH), RANDOM_LENGTH do
+    local entry = string.sub(entries, first, first + RANDOM_LENGTH - 1)
     rows[#rows + 1] = entry
     rows[#rows + 1] = call('HMGET', session_keys .. entry, SESSION_FIELDS)
   end
-  return #entries > MAX_ORDER_SESSIONS * ORDER_ENTRY and 1 or 0, rows
+  return #entries > MAX_ORDER_SESSIONS * RANDOM_LENGTH and 1 or 0, rows
 end

@@ -1,14 +1,14 @@
 -- Expires sessions whose time is over. Expects clock, queue() and sessions(). Defines s, counts, examine() and put_off().
--- KEYS[1] says when the sweep must look, KEYS[2] is the bucket's queue, KEYS[3] its due merchants.
+-- KEYS[1] says when the sweep must look, KEYS[2] is the bucket's queue, KEYS[3] its due merchants; ARGV[2] the history of feeds.
 -- KEYS[1] and the expiry queues are an index only: what the session itself says counts.
 
-local s = sessions(KEYS[2], KEYS[3])
+local s = sessions(KEYS[2], KEYS[3], ARGV[2])
 local expired, corrupt, examined, oldest = 0, 0, 0, 0
 
 -- Reads one session that should be overdue, and says what became of it. Its expiresAt is returned too, if it counts.
-local function expire(key, event_key)
+local function expire(key, event_key, feed_key)
   local fields = call('HMGET', key, SESSION_FIELDS)
-  if s.expire_if_due(key, event_key, fields) then
+  if s.expire_if_due(key, event_key, feed_key, fields) then
     return 'expired', tonumber(fields[EXPIRES_AT])
   end
   local expires = tonumber(fields[EXPIRES_AT])
@@ -36,9 +36,9 @@ local function put_off(name)
 end
 
 -- Examines one session; its name is how the index calls it.
-local function examine(name, key, event_key)
+local function examine(name, key, event_key, feed_key)
   examined = examined + 1
-  local ok, outcome, expires = pcall(expire, key, event_key)
+  local ok, outcome, expires = pcall(expire, key, event_key, feed_key)
   if not ok then
     must_be_of_another_type(outcome)
     outcome = 'corrupt'

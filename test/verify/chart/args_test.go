@@ -13,6 +13,7 @@ import (
 // every value that becomes an argument, with numbers that are easily printed as 1e+06.
 const allArguments = `
 logLevel: DEBUG
+history: {age: 48h, entries: 20000000}
 watchNamespaces: [shops, more-shops]
 apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
@@ -69,12 +70,13 @@ func TestValuesBecomeArguments(t *testing.T) {
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
 			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--public-url=https://pay.example.com", "--session-retention=96h30m",
+			"--history=48h", "--history-entries=20000000",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
 		},
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",
-			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h",
+			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h", "--history=48h", "--history-entries=20000000",
 		},
 		"merchant-operator-console": {
 			"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--external-url=https://console.example.com", "--api-url=https://pay.example.com",

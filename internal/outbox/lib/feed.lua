@@ -1,0 +1,22 @@
+-- Expects clock. Defines append_to_feed().
+
+-- Appends an event to the feed of its account, and makes the change that it tells of: both or none. Takes the key of the feed, its history as
+-- '<ms> <entries>', the event as it is stored, the session it is about or '-', the account, and a function that makes the change. The event
+-- comes first: a server that refuses it has changed nothing. Whoever waits for the feed or for the session is told. A server that refuses that
+-- only delays them, as they also look by themselves: it must not fail a payment that is recorded.
+local function append_to_feed(feed_key, history, event, session_id, account, change)
+  local age, entries = string.match(history, '^(%d+) (%d+)$')
+  local oldest = format('%d', now_ms - age)
+  local entry = call('XADD', feed_key, 'MINID', '~', oldest, '*', 'e', event)
+  redis.pcall('PEXPIRE', feed_key, age)
+  if not pcall(change) then
+    call('XDEL', feed_key, entry)
+    change() -- it fails as before, and says why
+    call('XADD', feed_key, 'MINID', '~', oldest, '*', 'e', event)
+  end
+  if micros % 16 == 0 then -- often enough for a bound
+    local most = string.find(account, '.test', -5, true) and math.min(entries, TEST_ENTRIES) or entries
+    redis.pcall('XTRIM', feed_key, 'MAXLEN', '~', most)
+  end
+  redis.pcall(PUBLISH_COMMAND, string.match(feed_key, '^.-:') .. 'ended', session_id .. ' ' .. account)
+end

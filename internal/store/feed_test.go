@@ -1,0 +1,180 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+func feedKey(account string) string {
+	merchantID, _ := session.ParseAccount(account)
+	return bucketTag(merchantID) + "feed:" + account
+}
+
+// storedFeed returns what Redis holds of a feed.
+func storedFeed(t testing.TB, c *goredis.Client, account string) (events []feed.Event) {
+	t.Helper()
+	entries, err := c.XRange(t.Context(), feedKey(account), "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		event, err := feed.Parse(account, entry.Values["e"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// Each end and each refused payment is there once, in order, whoever made it; nothing of a creation.
+func TestFeed_Appends(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	create := func(change ...func(*store.NewSession)) session.Session {
+		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })
+		for _, c := range change {
+			c(&wanted)
+		}
+		return mustCreate(t, s, asks, wanted).Session
+	}
+	overdue := func() session.ID {
+		created := create(short)
+		due(t, s, created)
+		return created.ID
+	}
+	settle := func(id session.ID, payment session.Payment) { must(t, second(s.Settle(t.Context(), id, payment))) }
+	completed, expired := v1alpha1.EventSessionCompleted, v1alpha1.EventSessionExpired
+	for _, row := range []struct {
+		name string
+		do   func()
+		want []v1alpha1.WebhookEvent
+	}{
+		{"created", func() { create() }, nil},
+		{"completed", func() { settle(create().ID, paid("a")) }, []v1alpha1.WebhookEvent{completed}},
+		{"reported twice", func() { id := create().ID; settle(id, paid("a")); settle(id, paid("a")) }, []v1alpha1.WebhookEvent{completed}},
+		{"failed", func() { settle(create().ID, failed("a")) }, []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}},
+		{"cancelled", func() { _, _, err := s.Cancel(t.Context(), asks, create().ID); must(t, err) }, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled}},
+		{"mismatch", func() { settle(create().ID, of(7, paid("a"))) }, []v1alpha1.WebhookEvent{v1alpha1.EventPaymentMismatch}},
+		{"late", func() { settle(overdue(), paid("a")) }, []v1alpha1.WebhookEvent{expired, v1alpha1.EventLatePayment}},
+		{"read", func() { _, _, err := s.Session(t.Context(), asks, overdue()); must(t, err) }, []v1alpha1.WebhookEvent{expired}},
+		{"read publicly", func() { _, _, err := s.PublicSession(t.Context(), payer(), overdue()); must(t, err) }, []v1alpha1.WebhookEvent{expired}},
+		{"watched", func() { must(t, second(s.WatchedSession(t.Context(), overdue()))) }, []v1alpha1.WebhookEvent{expired}},
+		{"swept", func() { overdue(); sweepAll(t, s, 7, 10) }, []v1alpha1.WebhookEvent{expired}},
+		{"merchant deleted", func() { must(t, second(s.SettleDeleted(t.Context(), create().ID, paid("a")))) }, nil},
+		{"rotated", func() {
+			must(t, second(s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{})))
+			must(t, second(s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{})))
+		}, []v1alpha1.WebhookEvent{v1alpha1.EventKeyRotated}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			must(t, c.Del(t.Context(), feedKey(asks.MerchantID)).Err())
+			row.do()
+			if got := kindsOf(storedFeed(t, c, asks.MerchantID)); !slices.Equal(got, row.want) {
+				t.Errorf("the feed has %v, want %v", got, row.want)
+			}
+			if n := c.Exists(t.Context(), feedKey(asks.MerchantID)).Val(); n > 0 != (row.want != nil) {
+				t.Errorf("%d feeds", n)
+			}
+		})
+	}
+}
+
+// The two modes of a merchant are apart.
+func TestFeed_TestMode(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	test := with(asks, inTestMode)
+	id := mustCreate(t, s, test, newSession()).Session.ID
+	must(t, second(s.SettleTest(t.Context(), id, paid("a"))))
+	if live, tests := storedFeed(t, c, asks.MerchantID), storedFeed(t, c, id.Account()); len(live) != 0 || len(tests) != 1 || !tests[0].TestMode {
+		t.Errorf("live %v, test %v", kindsOf(live), kindsOf(tests))
+	}
+}
+
+func TestFeed_IsKeptForItsHistory(t *testing.T) {
+	s, c := storetest.OpenWith(t, shared.URL(), store.Options{History: feed.History{Age: 24 * time.Hour, Entries: 1000}}), client(t, shared)
+	asks := merchant()
+	key := feedKey(asks.MerchantID)
+	yesterday := time.Now().Add(-25 * time.Hour).UnixMilli()
+	for i := range 500 {
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: key, ID: feed.EntryID{Millis: uint64(yesterday), Seq: uint64(i)}.String(), Values: []any{"e", strings.Repeat("old", 50)}}).Err())
+	}
+	end := func() {
+		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	}
+	end()
+	if n := c.XLen(t.Context(), key).Val(); n > 100 {
+		t.Errorf("%d entries, want the old ones dropped by block", n)
+	}
+	if left := c.PTTL(t.Context(), key).Val(); left <= 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("kept for %s", left)
+	}
+	for range 1500 {
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: key, Values: []any{"e", strings.Repeat("new", 50)}}).Err())
+	}
+	for c.XLen(t.Context(), key).Val() > 1100 { // one end in 16 drops what is too much
+		end()
+	}
+}
+
+// A server that refuses any of the writes of an end has none of them.
+func TestFeed_AllOrNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchant()
+	id := mustCreate(t, s, asks, newSession()).Session.ID
+	harm := map[string]string{
+		"the feed":  feedKey(asks.MerchantID),
+		"the event": bucketTag(asks.MerchantID) + "event:" + feed.SessionEventID(id, feed.MarkEnded),
+		"the queue": bucketTag(asks.MerchantID) + "queue",
+		"its index": bucketTag(asks.MerchantID) + "due",
+	}
+	for name, key := range harm {
+		t.Run(name, func(t *testing.T) {
+			must(t, c.Del(t.Context(), key).Err())
+			must(t, c.Set(t.Context(), key, "text", 0).Err())
+			if _, err := s.Settle(t.Context(), id, paid("a")); !errors.Is(err, redis.ErrCorrupt) {
+				t.Errorf("settle: %v, want ErrCorrupt", err)
+			}
+			must(t, c.Del(t.Context(), key).Err())
+			if events := storedFeed(t, c, asks.MerchantID); len(events) != 0 {
+				t.Errorf("the feed has %v", kindsOf(events))
+			}
+			if _, read, err := s.Session(t.Context(), asks, id); err != nil || read.Status != session.Pending {
+				t.Errorf("it is %s: %v", read.Status, err)
+			}
+		})
+	}
+	for _, right := range []string{"xadd", "hset", "zadd", "pexpire"} {
+		t.Run("without the right "+right, func(t *testing.T) {
+			must(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "-"+right).Err())
+			_, err := s.Settle(t.Context(), id, paid("a"))
+			must(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "+"+right).Err())
+			if !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("settle: %v, want ErrUnavailable", err)
+			}
+			if events := storedFeed(t, c, asks.MerchantID); len(events) != 0 {
+				t.Errorf("the feed has %v", kindsOf(events))
+			}
+		})
+	}
+	must(t, second(s.Settle(t.Context(), id, paid("a"))))
+	if events := storedFeed(t, c, asks.MerchantID); len(events) != 1 {
+		t.Errorf("afterwards the feed has %v", kindsOf(events))
+	}
+}
