@@ -40,7 +40,8 @@ func (k *wrongKeys) exhaust(keyID string) {
 	}
 }
 
-func TestAGoodKeyIsNotChargedFor(t *testing.T) {
+// A good key is not charged for.
+func TestWrongKeys_GoodKeyIsNotCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, reads := overriding(store.Override{})
 		for range 1000 {
@@ -56,7 +57,8 @@ func TestAGoodKeyIsNotChargedFor(t *testing.T) {
 	})
 }
 
-func TestWrongKeysOfAKeyIDAreAskedAboutUpToABound(t *testing.T) {
+// Wrong keys of a key ID are asked about up to a bound.
+func TestWrongKeys_Bound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, reads := overriding(store.Override{})
 		asked := 0
@@ -90,7 +92,8 @@ func TestWrongKeysOfAKeyIDAreAskedAboutUpToABound(t *testing.T) {
 	})
 }
 
-func TestPastTheBoundManyShareOneRead(t *testing.T) {
+// Past the bound many share one read.
+func TestWrongKeys_SharedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh := store.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
@@ -121,7 +124,7 @@ func TestPastTheBoundManyShareOneRead(t *testing.T) {
 }
 
 // Where only the current key may ask, a replaced one is a wrong key past the bound, too.
-func TestWrongKeys_CheckOfTheCurrentKeyOnly(t *testing.T) {
+func TestWrongKeys_CurrentKeyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _ := overriding(store.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
@@ -142,7 +145,8 @@ func TestWrongKeys_CheckOfTheCurrentKeyOnly(t *testing.T) {
 	})
 }
 
-func TestAnOverrideThatIsHistoryOpensNothing(t *testing.T) {
+// An override that is history opens nothing.
+func TestWrongKeys_OldOverride(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _ := overriding(store.Override{
 			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("old")}},

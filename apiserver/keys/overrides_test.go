@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -59,7 +58,8 @@ func revised(keyID string, revision int64) published.KeyRecord {
 	}
 }
 
-func TestChangesReachRedisAtOnce(t *testing.T) {
+// Changes reach Redis at once.
+func TestOverrides_WrittenAtOnce(t *testing.T) {
 	a, stored, _ := newOverrideFixture()
 	a.KeyUpdated(revised("till", 2))
 	disabled := revised("till", 3)
@@ -71,7 +71,8 @@ func TestChangesReachRedisAtOnce(t *testing.T) {
 	}
 }
 
-func TestChangesOutlastAnOutageOfRedis(t *testing.T) {
+// Changes outlast an outage of Redis.
+func TestOverrides_RedisOutage(t *testing.T) {
 	a, stored, _ := newOverrideFixture()
 	stored.failure = fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	a.KeyUpdated(revised("till", 2))
@@ -99,7 +100,8 @@ func TestChangesOutlastAnOutageOfRedis(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
+// An unreadable override is logged and not retried.
+func TestOverrides_Unreadable(t *testing.T) {
 	a, stored, log := newOverrideFixture()
 	stored.failure = errors.Join(redis.ErrCorrupt)
 	a.KeyUpdated(revised("till", 2))
@@ -111,7 +113,7 @@ func TestAnUnreadableOverrideIsLoggedAndNotRetried(t *testing.T) {
 
 // A relist of 10,000 changed keys arrives while Redis is unavailable. The directory stores it without one timeout per key, and
 // Redis gets all overrides when it is back.
-func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
+func TestOverrides_RelistDuringOutage(t *testing.T) {
 	const keys = 10_000
 	server := redistest.Start(t)
 	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
@@ -170,7 +172,7 @@ func TestARelistOfManyKeysWhileRedisIsAway(t *testing.T) {
 }
 
 // An override is for all replicas: one whose clock is an hour ahead must not end an overlap or a key for the others.
-func TestOverride_ClockAhead(t *testing.T) {
+func TestOverrides_ClockAhead(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	now := time.Now()
 	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -199,7 +201,7 @@ func TestOverride_ClockAhead(t *testing.T) {
 }
 
 // Whoever wants a key dead writes a time long ago. A zero in an override means no end, so no end becomes one.
-func TestOverride_ExpiredLongAgo(t *testing.T) {
+func TestOverrides_ExpiredLongAgo(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for name, expires := range map[string]time.Time{
@@ -217,30 +219,5 @@ func TestOverride_ExpiredLongAgo(t *testing.T) {
 				t.Errorf("a replica that knows an older record answers %v", err)
 			}
 		})
-	}
-}
-
-// A rotation's time is Redis': the clock of the replica that rotates neither lengthens nor ends an overlap.
-func TestRotate_ClockAhead(t *testing.T) {
-	now := time.Now().UTC()
-	record := revised("abcdefgh2345", 2)
-	record.MerchantID, record.Generation = "bcdefghi2345", 1
-	record.Source = published.Source{Namespace: "shops", Name: "till", UID: "uid"}
-	record.Current.CreatedAt = now.Add(-time.Hour)
-	record.LastRotation = published.RotationEvent{Time: now.Add(-time.Hour), Cause: v1alpha1.RotationInitial}
-	record.Previous = []published.Previous{{Digest: apikey.DigestOf("earlier"), ValidUntil: now.Add(20 * time.Minute)}}
-	secret, err := published.EncodeKey("credentials", record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := Published{Secrets: fake.NewClientset(secret).CoreV1().Secrets("credentials")}
-	_, rotated, err := keys.rotate(t.Context(), record.KeyID, rotation{
-		permit: func(published.KeyRecord) error { return nil }, overlap: 30 * time.Minute, at: now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(rotated.Previous) != 2 || !rotated.Previous[0].ValidUntil.Equal(now.Add(30*time.Minute)) {
-		t.Errorf("the overlaps after the rotation are %v, want 30 minutes from %s and the earlier one", rotated.Previous, now)
 	}
 }

@@ -104,7 +104,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsNewerThanTheVerifiedOneStays(t *testing.T) {
+// A record that is newer than the verified one stays.
+func TestVerify_NewerRecordStays(t *testing.T) {
 	d := newVerifierFixture()
 	key := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
 	d.add(key, published.Order{Issued: 5, Revision: 5})

@@ -27,7 +27,7 @@ type noKeyHandler struct{ directory.KeyHandler }
 func (noKeyHandler) KeyUnverified(published.KeyRecord) {}
 
 // A report counts even if the rail disconnects before the response.
-func TestSettlementOfADisconnectedRail(t *testing.T) {
+func TestSettle_DisconnectedRail(t *testing.T) {
 	sessions := storetest.Open(t, redistest.Start(t).URL())
 	merchant := store.Admission{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
 	wanted := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}

@@ -22,7 +22,8 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-func TestAnAccentColorIsUsedOnlyWhereItContrasts(t *testing.T) {
+// An accent color is used only where it contrasts.
+func TestAccent_OnlyWithContrast(t *testing.T) {
 	style, err := newStylesheet()
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestAnAccentColorIsUsedOnlyWhereItContrasts(t *testing.T) {
 }
 
 // What contrasts with another background than the page has is of no use.
-func TestTheBackgroundsAreThoseOfThePage(t *testing.T) {
+func TestAccent_BackgroundsOfThePage(t *testing.T) {
 	content, err := files.ReadFile("page.css")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // A payer in a cellar has a slow connection.
-func TestAPageIsSmall(t *testing.T) {
+func TestPage_Size(t *testing.T) {
 	pages := newPages(t)
 	const limit = 15 << 10
 	for _, in := range pages.translations {
@@ -56,7 +56,7 @@ func gzipped(t *testing.T, content []byte) int {
 }
 
 // The policy of the page allows no style and no script in it.
-func TestThePageHasNothingInline(t *testing.T) {
+func TestPage_NothingInline(t *testing.T) {
 	rendered, err := newPages(t).Payment("en", newPayment(session.Pending))
 	if err != nil {
 		t.Fatal(err)

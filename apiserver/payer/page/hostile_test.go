@@ -10,7 +10,7 @@ import (
 )
 
 // Whoever writes the Merchant, or the session in Redis, must not get markup, a script or the rest of the line.
-func TestHostileTextsStayTexts(t *testing.T) {
+func TestPage_HostileTexts(t *testing.T) {
 	pages := newPages(t)
 	for _, name := range []string{
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</bdi></p><h1>Paid</h1>`, `{{.Payload}}`, "' onload='x", "\u202eeeffoC emcA", "<!--",
@@ -45,7 +45,8 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	}
 }
 
-func TestASchemeOfBrowsersIsNoPaymentApp(t *testing.T) {
+// A scheme of browsers is no payment app.
+func TestCheckScheme_Browsers(t *testing.T) {
 	for _, scheme := range []string{"javascript", "JavaScript", "data", "vbscript", "file", "blob", "", "1pay", "pay:", "p ay"} {
 		if CheckScheme(scheme) == nil {
 			t.Errorf("%q is accepted", scheme)

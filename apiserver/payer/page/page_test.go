@@ -35,7 +35,8 @@ var (
 	states = append([]session.Status{session.Pending}, final...)
 )
 
-func TestThePendingPage(t *testing.T) {
+// The pending page.
+func TestPage_Pending(t *testing.T) {
 	pages, payment := newPages(t), newPayment(session.Pending)
 	rendered, err := pages.Payment("en", payment)
 	if err != nil {
@@ -77,7 +78,8 @@ func TestThePendingPage(t *testing.T) {
 	}
 }
 
-func TestTheFinalPagesSayWhatToDo(t *testing.T) {
+// The final pages say what to do.
+func TestPage_Final(t *testing.T) {
 	pages := newPages(t)
 	const again, refunded = "do not pay again", "is refunded"
 	for status, want := range map[session.Status][]string{
@@ -112,7 +114,8 @@ func TestTheFinalPagesSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestTheOtherPagesSayWhatToDo(t *testing.T) {
+// The other pages say what to do.
+func TestPage_Problem(t *testing.T) {
 	pages := newPages(t)
 	for status, want := range map[int][]string{
 		http.StatusNotFound:            {"Payment not found", "Check the link", "do not pay again"},

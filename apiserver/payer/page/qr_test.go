@@ -15,7 +15,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-func TestTheQRCodeIsReadAsItWasWritten(t *testing.T) {
+// The QR code is read as it was written.
+func TestQRCode_Reads(t *testing.T) {
 	for range 100 {
 		id := session.NewID("abcdefgh2345", false).String()
 		for _, text := range []string{"pay://qr/" + id, "https://pay.example.com/pay/" + id, strings.Repeat("a", 60) + "://qr/" + id} {
@@ -31,7 +32,8 @@ func TestTheQRCodeIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestTheQuietZoneIsFourModulesWide(t *testing.T) {
+// The quiet zone is four modules wide.
+func TestQRCode_QuietZone(t *testing.T) {
 	code, err := NewCode("pay://qr/x")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +53,8 @@ func TestTheQuietZoneIsFourModulesWide(t *testing.T) {
 	}
 }
 
-func TestTheSVGHasItsSize(t *testing.T) {
+// The SVG has its size.
+func TestQRCode_SVGSize(t *testing.T) {
 	code, err := NewCode("pay://qr/x")
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"unicode"
 )
 
-func TestEachTextIsInEachLanguage(t *testing.T) {
+// Each text is in each language.
+func TestTexts_EachLanguage(t *testing.T) {
 	pages := newPages(t)
 	want := []string{"en", "ar", "de", "es", "fr", "it", "ja", "nl", "pl", "pt", "zh"}
 	if len(pages.translations) != len(want) {
@@ -32,7 +33,8 @@ func TestEachTextIsInEachLanguage(t *testing.T) {
 	}
 }
 
-func TestTheLanguageOfThePage(t *testing.T) {
+// The language of the page.
+func TestTexts_Language(t *testing.T) {
 	pages := newPages(t)
 	for header, want := range map[string]string{
 		"":                             "en ltr",

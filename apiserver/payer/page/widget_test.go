@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestTheWidgetIsSmallAndHasEachLanguage(t *testing.T) {
+// The widget is small and has each language.
+func TestWidget_SizeAndLanguages(t *testing.T) {
 	pages := newPages(t)
 	widget := pages.Widget()
 	if size := len(widget.Gzipped); size > 6<<10 {
