@@ -177,7 +177,7 @@ func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, entry := range git.ManagedFields {
-		if strings.HasPrefix(entry.Manager, "kubectl") && strings.Contains(string(entry.FieldsV1.Raw), `"f:state"`) {
+		if strings.HasPrefix(entry.Manager, "kubectl") && strings.Contains(entry.FieldsV1.GetRawString(), `"f:state"`) {
 			t.Errorf("Flux undoes what %s owns: the key would work again", entry.Manager)
 		}
 	}

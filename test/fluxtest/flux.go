@@ -82,12 +82,13 @@ func Start(cluster *kubetest.Cluster) (*Flux, error) {
 	if err := controller.Start(); err != nil {
 		return f, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = controller.Wait() // its log has the reason of an end that nobody asked for
+	}()
 	f.stop = func() error {
-		if err := controller.Process.Signal(syscall.SIGTERM); err != nil {
-			return err
-		}
+		_ = controller.Process.Signal(syscall.SIGTERM) // fails if it has ended
 		select {
 		case <-ended:
 			return nil
@@ -95,7 +96,8 @@ func Start(cluster *kubetest.Cluster) (*Flux, error) {
 			return errors.Join(errors.New("kustomize-controller did not stop"), controller.Process.Kill())
 		}
 	}
-	return f, f.awaitReady(ended)
+	err = f.awaitReady(ended)
+	return f, err
 }
 
 // signIn writes the kubeconfig of an account with the rights that Flux's own manifests give it: all.
@@ -119,7 +121,7 @@ func (f *Flux) signIn(cluster *kubetest.Cluster) (kubeconfig string, err error) 
 	return kubeconfig, err
 }
 
-func (f *Flux) awaitReady(ended <-chan error) error {
+func (f *Flux) awaitReady(ended <-chan struct{}) error {
 	deadline := time.After(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -131,9 +133,8 @@ func (f *Flux) awaitReady(ended <-chan error) error {
 			}
 		}
 		select {
-		case err := <-ended:
-			f.stop = nil
-			return fmt.Errorf("kustomize-controller ended: %w\n%s", err, &f.Logs)
+		case <-ended:
+			return fmt.Errorf("kustomize-controller ended\n%s", &f.Logs)
 		case <-deadline:
 			return fmt.Errorf("kustomize-controller is not ready\n%s", &f.Logs)
 		case <-tick.C:

@@ -5,7 +5,6 @@ package gitops
 import (
 	"fmt"
 	"net/http"
-	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -17,33 +16,33 @@ const disabled = "state: Disabled"
 
 func rotations() []change {
 	return []change{
-		{"rotate", func(t *testing.T, p *pipeline) []line {
-			old := p.delivered(t, "shop-01")
-			p.edit(t, "shop-01", "2026-11-21", "2026-11-22")
-			result := p.sync(t, "Rotate")
-			current := p.delivered(t, "shop-01")
+		{"rotate", func(s step) []line {
+			old := s.delivered("shop-01")
+			s.edit("shop-01", "2026-11-21", "2026-11-22")
+			result := s.sync("Rotate")
+			current := s.delivered("shop-01")
 			if current == old {
-				t.Error("the Kustomization is Ready, and the Secret still has the old key")
+				s.T.Error("the Kustomization is Ready, and the Secret still has the old key")
 			}
-			p.answers(t, current, http.StatusOK)
-			return []line{{"`rotation.trigger` changes", result, fmt.Sprintf("the Secret has the new key; the old one gets %d until its overlap ends", p.use(t, old))}}
+			s.answers(current, http.StatusOK)
+			return []line{{"`rotation.trigger` changes", result, fmt.Sprintf("the Secret has the new key; the old one gets %d until its overlap ends", s.use(old))}}
 		}},
-		{"rotate a leaked key", func(t *testing.T, p *pipeline) []line {
-			old := p.delivered(t, "shop-02")
-			p.edit(t, "shop-02", `{trigger: "2026-11-21", overlapSeconds: 86400}`, `{trigger: leak, overlapSeconds: 0}`)
-			result := p.sync(t, "Rotate a leaked key")
-			p.answers(t, old, http.StatusUnauthorized)
-			p.answers(t, p.delivered(t, "shop-02"), http.StatusOK)
+		{"rotate a leaked key", func(s step) []line {
+			old := s.delivered("shop-02")
+			s.edit("shop-02", `{trigger: "2026-11-21", overlapSeconds: 86400}`, `{trigger: leak, overlapSeconds: 0}`)
+			result := s.sync("Rotate a leaked key")
+			s.answers(old, http.StatusUnauthorized)
+			s.answers(s.delivered("shop-02"), http.StatusOK)
 			return []line{{"the same with `overlapSeconds: 0`", result, "the old key gets 401, the new one 200"}}
 		}},
-		{"rotate over HTTP", func(t *testing.T, p *pipeline) []line {
-			answer, err := fixture.Call(http.DefaultClient, p.api.Public, http.MethodPost, fixture.Rotate, p.delivered(t, "shop-03"), "")
+		{"rotate over HTTP", func(s step) []line {
+			answer, err := fixture.Call(http.DefaultClient, s.api.Public, http.MethodPost, fixture.Rotate, s.delivered("shop-03"), "")
 			if err != nil || answer.Status != http.StatusOK {
-				t.Fatalf("rotate: %d, %v", answer.Status, err)
+				s.T.Fatalf("rotate: %d, %v", answer.Status, err)
 			}
-			await.Until(t, fixture.Patience, "the status has the rotation", func() bool { return p.apiKey(t, "shop-03").Status.KeyGeneration == 2 })
-			result := p.flux.Sync(t, merchants)
-			p.answers(t, answer.Text("fullKey"), http.StatusOK)
+			await.Until(s.T, fixture.Patience, "the status has the rotation", func() bool { return s.apiKey("shop-03").Status.KeyGeneration == 2 })
+			result := s.flux.Sync(s.T, merchants)
+			s.answers(answer.Text("fullKey"), http.StatusOK)
 			return []line{{"none; the merchant rotates over HTTP", result, "the merchant's key gets 200: nothing is undone"}}
 		}},
 		{"ten syncs", tenSyncs},
@@ -51,23 +50,23 @@ func rotations() []change {
 }
 
 // tenSyncs looks for requests that write, of anybody, but for what Flux keeps about itself.
-func tenSyncs(t *testing.T, p *pipeline) []line {
-	t.Helper()
-	if _, err := p.audit.Requests(); err != nil {
-		t.Fatal(err)
+func tenSyncs(s step) []line {
+	s.T.Helper()
+	if _, err := s.audit.Requests(); err != nil {
+		s.T.Fatal(err)
 	}
 	var result fluxtest.Result
 	for range 10 {
-		if result = p.flux.Sync(t, merchants); !result.Ready {
-			t.Fatalf("not Ready: %+v", result)
+		if result = s.flux.Sync(s.T, merchants); !result.Ready {
+			s.T.Fatalf("not Ready: %+v", result)
 		}
 	}
-	all, err := p.audit.Requests()
+	all, err := s.audit.Requests()
 	if err != nil {
-		t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if len(all) == 0 {
-		t.Fatal("the audit log does not have the status of the Kustomization")
+		s.T.Fatal("the audit log does not have the status of the Kustomization")
 	}
 	var writes []kubetest.Request
 	for _, w := range all {
@@ -77,58 +76,58 @@ func tenSyncs(t *testing.T, p *pipeline) []line {
 		}
 	}
 	if len(writes) > 0 {
-		t.Errorf("ten syncs without a change have written: %+v", writes)
+		s.T.Errorf("ten syncs without a change have written: %+v", writes)
 	}
 	return []line{{"none, ten times", result, fmt.Sprintf("%d writes by anybody, but for the status of the Kustomization", len(writes))}}
 }
 
 func states() []change {
 	return []change{
-		{"disable without healthCheckExprs", func(t *testing.T, p *pipeline) []line {
-			restore := p.flux.Without(t, merchants, "healthCheckExprs")
-			p.setKey(t, "shop-04", disabled)
-			result := p.sync(t, "Disable a key")
-			p.answers(t, p.delivered(t, "shop-04"), http.StatusUnauthorized)
-			if again := p.flux.Sync(t, merchants); again.Ready {
-				t.Errorf("a retry is Ready: %+v", again)
+		{"disable without healthCheckExprs", func(s step) []line {
+			restore := s.flux.Without(s.T, merchants, "healthCheckExprs")
+			s.setKey("shop-04", disabled)
+			result := s.sync("Disable a key")
+			s.answers(s.delivered("shop-04"), http.StatusUnauthorized)
+			if again := s.flux.Sync(s.T, merchants); again.Ready {
+				s.T.Errorf("a retry is Ready: %+v", again)
 			}
 			restore()
-			p.unset(t, "shop-04", disabled)
-			p.mustSync(t, "Enable a key")
+			s.unset("shop-04", disabled)
+			s.mustSync("Enable a key")
 			return []line{{"an ApiKey with `state: Disabled`, without `healthCheckExprs`", result, "the key gets 401; each retry fails"}}
 		}},
-		{"disable", func(t *testing.T, p *pipeline) []line {
-			p.setKey(t, "shop-04", disabled)
-			result := p.sync(t, "Disable a key")
-			p.answers(t, p.delivered(t, "shop-04"), http.StatusUnauthorized)
-			return []line{{"the same with `healthCheckExprs`", result, "the key gets 401; " + p.readiness(t, "shop-04-till")}}
+		{"disable", func(s step) []line {
+			s.setKey("shop-04", disabled)
+			result := s.sync("Disable a key")
+			s.answers(s.delivered("shop-04"), http.StatusUnauthorized)
+			return []line{{"the same with `healthCheckExprs`", result, "the key gets 401; " + s.readiness("shop-04-till")}}
 		}},
-		{"enable", func(t *testing.T, p *pipeline) []line {
-			p.unset(t, "shop-04", disabled)
-			result := p.sync(t, "Enable a key")
-			p.answers(t, p.delivered(t, "shop-04"), http.StatusOK)
+		{"enable", func(s step) []line {
+			s.unset("shop-04", disabled)
+			result := s.sync("Enable a key")
+			s.answers(s.delivered("shop-04"), http.StatusOK)
 			return []line{{"`state: Disabled` is removed", result, "the same key gets 200"}}
 		}},
-		{"suspend", func(t *testing.T, p *pipeline) []line {
-			p.setMerchant(t, "shop-05", "state: Suspended")
-			result := p.sync(t, "Suspend a merchant")
-			p.answers(t, p.delivered(t, "shop-05"), http.StatusForbidden)
-			return []line{{"a Merchant with `state: Suspended`", result, "its key gets 403; " + p.readiness(t, "shop-05-till")}}
+		{"suspend", func(s step) []line {
+			s.setMerchant("shop-05", "state: Suspended")
+			result := s.sync("Suspend a merchant")
+			s.answers(s.delivered("shop-05"), http.StatusForbidden)
+			return []line{{"a Merchant with `state: Suspended`", result, "its key gets 403; " + s.readiness("shop-05-till")}}
 		}},
-		{"close", func(t *testing.T, p *pipeline) []line {
-			p.setMerchant(t, "shop-06", "state: Closed")
-			result := p.sync(t, "Close a merchant")
-			p.answers(t, p.delivered(t, "shop-06"), http.StatusForbidden)
-			return []line{{"a Merchant with `state: Closed`", result, "its key gets 403; " + p.readiness(t, "shop-06-till")}}
+		{"close", func(s step) []line {
+			s.setMerchant("shop-06", "state: Closed")
+			result := s.sync("Close a merchant")
+			s.answers(s.delivered("shop-06"), http.StatusForbidden)
+			return []line{{"a Merchant with `state: Closed`", result, "its key gets 403; " + s.readiness("shop-06-till")}}
 		}},
-		{"expire", func(t *testing.T, p *pipeline) []line {
+		{"expire", func(s step) []line {
 			const past = `expiresAt: "2026-01-01T00:00:00Z"`
-			p.setKey(t, "shop-07", past)
-			result := p.sync(t, "Expire a key")
-			p.answers(t, p.delivered(t, "shop-07"), http.StatusUnauthorized)
-			sees := "the key gets 401; " + p.readiness(t, "shop-07-till")
-			p.unset(t, "shop-07", past)
-			p.mustSync(t, "Do not expire a key")
+			s.setKey("shop-07", past)
+			result := s.sync("Expire a key")
+			s.answers(s.delivered("shop-07"), http.StatusUnauthorized)
+			sees := "the key gets 401; " + s.readiness("shop-07-till")
+			s.unset("shop-07", past)
+			s.mustSync("Do not expire a key")
 			return []line{{"an `expiresAt` that is past", result, sees}}
 		}},
 	}
@@ -136,81 +135,81 @@ func states() []change {
 
 func allowlists() []change {
 	return []change{
-		{"report an allowlist", func(t *testing.T, p *pipeline) []line {
-			key := p.delivered(t, "shop-08")
-			p.setMerchant(t, "shop-08", "ipAllowlistMode: Report")
-			p.setMerchant(t, "shop-08", "ipAllowlist: [203.0.113.0/24]")
-			result := p.sync(t, "Report an allowlist")
-			p.answers(t, key, http.StatusOK)
+		{"report an allowlist", func(s step) []line {
+			key := s.delivered("shop-08")
+			s.setMerchant("shop-08", "ipAllowlistMode: Report")
+			s.setMerchant("shop-08", "ipAllowlist: [203.0.113.0/24]")
+			result := s.sync("Report an allowlist")
+			s.answers(key, http.StatusOK)
 			var block string
-			await.Until(t, fixture.Patience, "the status shows the address of the till", func() bool {
-				if allowlist := p.merchant(t, "shop-08").Status.Allowlist; allowlist != nil && len(allowlist.Refused) > 0 {
-					block = string(allowlist.Refused[0].Block)
+			await.Until(s.T, fixture.Patience, "the status shows the address of the till", func() bool {
+				if allowlist := s.merchant("shop-08").Status.Allowlist; allowlist != nil && len(allowlist.Refused) > 0 {
+					block = allowlist.Refused[0].Block
 				}
 				return block != ""
 			})
 			return []line{{"an `ipAllowlist` that misses a till, with `ipAllowlistMode: Report`", result, fmt.Sprintf("the till gets 200; `status.allowlist.refused` has %s", block)}}
 		}},
-		{"enforce an allowlist", func(t *testing.T, p *pipeline) []line {
-			p.edit(t, "shop-08", "Report", "Enforce")
-			result := p.sync(t, "Enforce an allowlist")
-			p.answers(t, p.delivered(t, "shop-08"), http.StatusUnauthorized)
-			return []line{{"the same with `Enforce`", result, "the till gets 401; " + p.readiness(t, "shop-08-till")}}
+		{"enforce an allowlist", func(s step) []line {
+			s.edit("shop-08", "Report", "Enforce")
+			result := s.sync("Enforce an allowlist")
+			s.answers(s.delivered("shop-08"), http.StatusUnauthorized)
+			return []line{{"the same with `Enforce`", result, "the till gets 401; " + s.readiness("shop-08-till")}}
 		}},
 	}
 }
 
 func mistakes() []change {
 	return []change{
-		{"refused manifest", func(t *testing.T, p *pipeline) []line {
-			p.edit(t, "shop-09", "{name: shop-09}", "{name: shop-10}")
-			p.setKey(t, "shop-11", disabled)
-			result := p.sync(t, "Move a key, and disable another")
-			sees := fmt.Sprintf("**nothing of the commit is applied**: a key that it disables too gets %d", p.use(t, p.delivered(t, "shop-11")))
-			p.git(t, "revert", "--no-edit", "HEAD")
-			p.git(t, "push", "--quiet", "origin", "HEAD:main")
-			p.becomesReady(t)
+		{"refused manifest", func(s step) []line {
+			s.edit("shop-09", "{name: shop-09}", "{name: shop-10}")
+			s.setKey("shop-11", disabled)
+			result := s.sync("Move a key, and disable another")
+			sees := fmt.Sprintf("**nothing of the commit is applied**: a key that it disables too gets %d", s.use(s.delivered("shop-11")))
+			s.git("revert", "--no-edit", "HEAD")
+			s.git("push", "--quiet", "origin", "HEAD:main")
+			s.becomesReady()
 			return []line{{"a manifest that the API refuses, among others", result, sees}}
 		}},
-		{"merchant that does not exist", func(t *testing.T, p *pipeline) []line {
-			p.write(t, "kiosk", "apiVersion: merchant-operator.io/v1alpha1\nkind: ApiKey\nmetadata: {name: kiosk, namespace: shops}\nspec:\n  merchantRef: {name: shop-012}\n")
-			result := p.sync(t, "Add a key")
-			sees := p.readiness(t, "kiosk")
-			p.remove(t, "kiosk")
-			p.mustSync(t, "Remove the key")
+		{"merchant that does not exist", func(s step) []line {
+			s.write("kiosk", "apiVersion: merchant-operator.io/v1alpha1\nkind: ApiKey\nmetadata: {name: kiosk, namespace: shops}\nspec:\n  merchantRef: {name: shop-012}\n")
+			result := s.sync("Add a key")
+			sees := s.readiness("kiosk")
+			s.remove("kiosk")
+			s.mustSync("Remove the key")
 			return []line{{"an ApiKey of a Merchant that does not exist", result, "everything else is applied; " + sees}}
 		}},
-		{"disable by hand", func(t *testing.T, p *pipeline) []line {
-			p.setKey(t, "shop-13", "state: Active")
-			p.mustSync(t, "Write the state")
+		{"disable by hand", func(s step) []line {
+			s.setKey("shop-13", "state: Active")
+			s.mustSync("Write the state")
 			return []line{
-				p.disableByHand(t, "shop-12", http.StatusUnauthorized, "none; `kubectl merchant keys disable --force`", "keys", "disable", "shop-12-till", "--force"),
-				p.disableByHand(t, "shop-13", http.StatusOK, "the same, and Git has `state: Active`", "keys", "disable", "shop-13-till", "--force"),
-				p.disableByHand(t, "shop-18", http.StatusOK, "none; `kubectl patch` to `state: Disabled`"),
+				s.disableByHand("shop-12", http.StatusUnauthorized, "none; `kubectl merchant keys disable --force`", "keys", "disable", "shop-12-till", "--force"),
+				s.disableByHand("shop-13", http.StatusOK, "the same, and Git has `state: Active`", "keys", "disable", "shop-13-till", "--force"),
+				s.disableByHand("shop-18", http.StatusOK, "none; `kubectl patch` to `state: Disabled`"),
 			}
 		}},
 	}
 }
 
 // disableByHand disables a key as in an incident, with the plugin or without, and looks at what the next sync makes of it.
-func (p *pipeline) disableByHand(t *testing.T, shop string, after int, commit string, plugin ...string) line {
-	t.Helper()
-	key := p.delivered(t, shop)
+func (s step) disableByHand(shop string, after int, commit string, plugin ...string) line {
+	s.T.Helper()
+	key := s.delivered(shop)
 	var err error
 	if len(plugin) > 0 {
-		err = p.plugin(t, plugin...)
+		err = s.plugin(plugin...)
 	} else {
-		_, err = p.Kubectl("", "--namespace", namespace, "patch", "apikey", shop+"-till", "--type=merge", "--patch", `{"spec":{"state":"Disabled"}}`)
+		_, err = s.Kubectl("", "--namespace", namespace, "patch", "apikey", shop+"-till", "--type=merge", "--patch", `{"spec":{"state":"Disabled"}}`)
 	}
 	if err != nil {
-		t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	p.answers(t, key, http.StatusUnauthorized)
-	result := p.flux.Sync(t, merchants)
-	p.answers(t, key, after)
-	p.flux.Sync(t, merchants)
-	if got := p.use(t, key); got != after {
-		t.Errorf("the key gets %d after another sync, and got %d", got, after)
+	s.answers(key, http.StatusUnauthorized)
+	result := s.flux.Sync(s.T, merchants)
+	s.answers(key, after)
+	s.flux.Sync(s.T, merchants)
+	if got := s.use(key); got != after {
+		s.T.Errorf("the key gets %d after another sync, and got %d", got, after)
 	}
 	return line{commit, result, fmt.Sprintf("the key gets 401, and %d after the next sync", after)}
 }

@@ -23,7 +23,14 @@ type line struct {
 // change is something that a pipeline does, and ends as it began but for its own shop: the Kustomization is Ready.
 type change struct {
 	name string
-	try  func(t *testing.T, p *pipeline) []line
+	try  func(s step) []line
+}
+
+// step is a change that is being tried. What it does not get fails the test.
+type step struct {
+	*pipeline
+
+	T *testing.T
 }
 
 // changes are in the order of the table. Each has shops of its own.
@@ -41,13 +48,14 @@ func TestGitOps(t *testing.T) {
 	if err := <-deployed; err != nil {
 		t.Fatal(err)
 	}
-	lines := []line{shared.seeOnboarded(t)}
-	shared.giveUpSoon(t)
+	onboarded := step{shared, t}
+	lines := []line{onboarded.seeOnboarded()}
+	onboarded.giveUpSoon()
 	tried := 0
 	for _, c := range changes() {
 		t.Run(c.name, func(t *testing.T) {
 			tried++
-			lines = append(lines, c.try(t, shared)...)
+			lines = append(lines, c.try(step{shared, t})...)
 		})
 	}
 	var table strings.Builder
@@ -61,9 +69,9 @@ func TestGitOps(t *testing.T) {
 }
 
 // giveUpSoon has a commit that cannot become Ready given up after the least time that Flux waits, not after the minutes of the page.
-func (p *pipeline) giveUpSoon(t *testing.T) {
-	t.Helper()
-	p.flux.Change(t, merchants, `{"spec":{"timeout":"30s","retryInterval":"2s"}}`)
+func (s step) giveUpSoon() {
+	s.T.Helper()
+	s.flux.Change(s.T, merchants, `{"spec":{"timeout":"30s","retryInterval":"2s"}}`)
 }
 
 // kustomization is how the sync ended, without what differs from run to run.

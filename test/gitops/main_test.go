@@ -123,7 +123,7 @@ func (p *pipeline) runDeployments(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := p.startRoles(); err != nil {
+	if err := p.startRoles(); err != nil { //nolint:contextcheck // roles live longer than the caller's context
 		return err
 	}
 	for _, deployment := range deployments {

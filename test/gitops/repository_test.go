@@ -7,19 +7,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 )
 
 // clone is the directory that the page's commands have made.
 func (p *pipeline) clone() string { return filepath.Join(p.workDir, "platform") }
 
 // git runs a Git command in the clone.
-func (p *pipeline) git(t *testing.T, arguments ...string) {
-	t.Helper()
-	git := exec.CommandContext(t.Context(), "git", arguments...)
-	git.Dir, git.Env = p.clone(), append(os.Environ(), p.gitConfig()...)
+func (s step) git(arguments ...string) {
+	s.T.Helper()
+	git := exec.CommandContext(s.T.Context(), "git", arguments...)
+	git.Dir, git.Env = s.clone(), append(os.Environ(), s.gitConfig()...)
 	if output, err := git.CombinedOutput(); err != nil {
-		t.Fatalf("git %v: %v\n%s", arguments, err, output)
+		s.T.Fatalf("git %v: %v\n%s", arguments, err, output)
 	}
 }
 
@@ -28,69 +27,69 @@ func (p *pipeline) manifest(shop string) string {
 }
 
 // edit replaces a text, which has to be there once, in the manifests of a shop.
-func (p *pipeline) edit(t *testing.T, shop, old, replacement string) {
-	t.Helper()
-	content, err := os.ReadFile(p.manifest(shop))
+func (s step) edit(shop, old, replacement string) {
+	s.T.Helper()
+	content, err := os.ReadFile(s.manifest(shop))
 	if err != nil {
-		t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if strings.Count(string(content), old) != 1 {
-		t.Fatalf("%s does not have %q once:\n%s", shop, old, content)
+		s.T.Fatalf("%s does not have %q once:\n%s", shop, old, content)
 	}
-	p.write(t, shop, strings.Replace(string(content), old, replacement, 1))
+	s.write(shop, strings.Replace(string(content), old, replacement, 1))
 }
 
 // setMerchant adds a field, which is a line, to the spec of the Merchant of a shop.
-func (p *pipeline) setMerchant(t *testing.T, shop, field string) {
-	t.Helper()
-	p.edit(t, shop, "  displayName: ", "  "+field+"\n  displayName: ")
+func (s step) setMerchant(shop, field string) {
+	s.T.Helper()
+	s.edit(shop, "  displayName: ", "  "+field+"\n  displayName: ")
 }
 
 // setKey adds a field, which is a line, to the spec of the ApiKey of a shop.
-func (p *pipeline) setKey(t *testing.T, shop, field string) {
-	t.Helper()
-	p.edit(t, shop, "  merchantRef: ", "  "+field+"\n  merchantRef: ")
+func (s step) setKey(shop, field string) {
+	s.T.Helper()
+	s.edit(shop, "  merchantRef: ", "  "+field+"\n  merchantRef: ")
 }
 
 // unset removes a field, which is a line, of the Merchant or the ApiKey of a shop.
-func (p *pipeline) unset(t *testing.T, shop, field string) {
-	t.Helper()
-	p.edit(t, shop, "  "+field+"\n", "")
+func (s step) unset(shop, field string) {
+	s.T.Helper()
+	s.edit(shop, "  "+field+"\n", "")
 }
 
 // removeKey removes the ApiKey of a shop, which is the second of its manifests.
-func (p *pipeline) removeKey(t *testing.T, shop string) {
-	t.Helper()
-	content, err := os.ReadFile(p.manifest(shop))
+func (s step) removeKey(shop string) {
+	s.T.Helper()
+	content, err := os.ReadFile(s.manifest(shop))
 	if err != nil {
-		t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	merchant, _, found := strings.Cut(string(content), "---\n")
 	if !found {
-		t.Fatalf("%s has one manifest:\n%s", shop, content)
+		s.T.Fatalf("%s has one manifest:\n%s", shop, content)
 	}
-	p.write(t, shop, merchant)
+	s.write(shop, merchant)
 }
 
 // remove removes all manifests of a shop.
-func (p *pipeline) remove(t *testing.T, shop string) {
-	t.Helper()
-	if err := os.Remove(p.manifest(shop)); err != nil {
-		t.Fatal(err)
+func (s step) remove(shop string) {
+	s.T.Helper()
+	if err := os.Remove(s.manifest(shop)); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
-func (p *pipeline) write(t *testing.T, shop, content string) {
-	t.Helper()
-	if err := os.WriteFile(p.manifest(shop), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+func (s step) write(shop, content string) {
+	s.T.Helper()
+	if err := os.WriteFile(s.manifest(shop), []byte(content), 0o600); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
 // push commits everything and pushes it.
-func (p *pipeline) push(t *testing.T, message string) {
-	t.Helper()
-	p.git(t, "add", "--all")
-	p.git(t, "commit", "--quiet", "--message", message)
-	p.git(t, "push", "--quiet", "origin", "HEAD:main")
+func (s step) push(message string) {
+	s.T.Helper()
+	s.git("add", "--all")
+	s.git("commit", "--quiet", "--message", message)
+	s.git("push", "--quiet", "origin", "HEAD:main")
 }

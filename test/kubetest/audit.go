@@ -79,21 +79,34 @@ func (a *AuditLog) Requests() (requests []Request, err error) {
 
 func parseAuditEvent(line []byte) (Request, error) {
 	var event struct {
-		Verb, RequestURI, UserAgent string
-
-		User           struct{ Username string }
-		ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-		RequestObject  struct{ DryRun []string } // of a deletion
-		ResponseStatus struct{ Code int }
+		Verb       string `json:"verb"`
+		RequestURI string `json:"requestURI"`
+		UserAgent  string `json:"userAgent"`
+		User       struct {
+			Username string `json:"username"`
+		} `json:"user"`
+		Object struct {
+			APIGroup    string `json:"apiGroup"`
+			Resource    string `json:"resource"`
+			Subresource string `json:"subresource"`
+			Namespace   string `json:"namespace"`
+			Name        string `json:"name"`
+		} `json:"objectRef"`
+		Options struct {
+			DryRun []string `json:"dryRun"`
+		} `json:"requestObject"` // of a deletion
+		Status struct {
+			Code int `json:"code"`
+		} `json:"responseStatus"`
 	}
 	if err := json.Unmarshal(line, &event); err != nil {
 		return Request{}, err
 	}
 	address, err := url.ParseRequestURI(event.RequestURI)
-	object := event.ObjectRef
+	object := event.Object
 	return Request{
 		User: event.User.Username, UserAgent: event.UserAgent, Verb: event.Verb,
 		Group: object.APIGroup, Resource: object.Resource, Subresource: object.Subresource, Namespace: object.Namespace, Name: object.Name,
-		DryRun: address != nil && address.Query().Has("dryRun") || len(event.RequestObject.DryRun) > 0, Code: event.ResponseStatus.Code,
+		DryRun: address != nil && address.Query().Has("dryRun") || len(event.Options.DryRun) > 0, Code: event.Status.Code,
 	}, err
 }

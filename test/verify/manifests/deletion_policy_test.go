@@ -28,7 +28,7 @@ spec: {displayName: Shop}
 		}
 	}
 
-	const want = `Merchant kept is Active. Deleting it ends its API keys for good. To delete it, first set spec.state to Closed: ` +
+	const want = `Merchant kept is Active. Deleting it ends its API keys for good. To delete it, first set spec.state to Closed, in Git if it comes from there: ` +
 		`kubectl patch merchant kept -n guarded --type=merge -p '{"spec":{"state":"Closed"}}'`
 	await.Seeing(t, patience, "an active Merchant cannot be deleted", func() (string, bool) {
 		_, err := cluster.Kubectl("", "delete", "merchant", "kept", "-n", "guarded", "--dry-run=server")
