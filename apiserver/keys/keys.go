@@ -3,22 +3,12 @@
 package keys
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-)
-
-// The errors of a rotation. After ErrRotationIncomplete the new key is published, but a replica may still accept the old one.
-var (
-	ErrKubernetes         = errors.New("the Kubernetes API is unavailable")
-	ErrNoKey              = errors.New("there is no published key of that id")
-	ErrUnreadableKey      = errors.New("the published key cannot be read")
-	ErrRotationIncomplete = errors.New("could not write the override of the rotated key")
-	ErrRotationUnknown    = errors.New("unknown whether the key was rotated")
 )
 
 // Options are those of a Handler.

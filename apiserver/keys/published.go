@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,9 +17,33 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
+// The errors of a published key.
+var (
+	ErrKubernetes    = errors.New("the Kubernetes API is unavailable")
+	ErrNoKey         = errors.New("there is no published key of that id")
+	ErrUnreadableKey = errors.New("the published key cannot be read")
+)
+
+// rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
+const rotationTimeout = 3 * time.Second
+
 // Published reads and writes the published key Secrets at the Kubernetes API, not in the directory.
 type Published struct {
 	Secrets typedcorev1.SecretInterface // of the credentials namespace
+}
+
+// rotation is how to replace a key.
+type rotation struct {
+	// permit returns an error unless the published record may be rotated.
+	permit func(published.KeyRecord) error
+	// at is the time of the rotation, by the clock of Redis: overlaps end by it.
+	at time.Time
+	// overlap is how long the old key stays valid; 0: all old keys end at once.
+	overlap time.Duration
+	// actor is who asked for the rotation; empty: unknown.
+	actor string
+	// deadline is that of the swap; zero: rotationTimeout from its beginning.
+	deadline time.Time
 }
 
 // swapAttempts limits the attempts of a rotation while others write the same Secret.

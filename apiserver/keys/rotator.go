@@ -17,8 +17,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
-const rotationTimeout = 3 * time.Second
+var (
+	// ErrRotationIncomplete means that the new key is published, but a replica may still accept the old one.
+	ErrRotationIncomplete = errors.New("could not write the override of the rotated key")
+	// ErrRotationUnknown means that the key may have been replaced. To send the same request again is safe.
+	ErrRotationUnknown = errors.New("unknown whether the key was rotated")
+)
 
 // rotationLimit limits the rotations of one ApiKey over all replicas, by its key and on the internal port each. Each one is a write to the
 // Kubernetes API, and an event for every replica.
@@ -39,20 +43,6 @@ func newRotator(keys Published, sessions *store.Store, log *slog.Logger, registe
 	}, []string{"cause"})
 	rotated.WithLabelValues(string(v1alpha1.RotationAPI)) // start at 0, so that rate() sees the first one
 	return rotator{keys: keys, store: sessions, log: log, rotated: rotated}
-}
-
-// rotation is how to replace a key.
-type rotation struct {
-	// permit returns an error unless the published record may be rotated.
-	permit func(published.KeyRecord) error
-	// at is the time of the rotation, by the clock of Redis: overlaps end by it.
-	at time.Time
-	// overlap is how long the old key stays valid; 0: all old keys end at once.
-	overlap time.Duration
-	// actor is who asked for the rotation; empty: unknown.
-	actor string
-	// deadline is that of the swap; zero: rotationTimeout from its beginning.
-	deadline time.Time
 }
 
 // rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
