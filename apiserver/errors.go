@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/events"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
@@ -15,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -60,6 +62,9 @@ var answers = []struct {
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
 	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
 
+	{is(feed.ErrCursorExpired), http.StatusGone, "cursor_expired", "events after the cursor are not kept any more; read from the beginning, without after"},
+	{as[events.LostError], http.StatusConflict, "events_lost", ownMessage},
+
 	{as[sessions.EndedError], http.StatusConflict, "session_ended", ownMessage},
 	{is(store.ErrTestSession), http.StatusConflict, "test_session", "session is of test mode, which no rail settles; refund the payment"},
 	{is(store.ErrPaymentConflict), http.StatusConflict, "payment_conflict", "report contradicts an earlier report with the same paymentRef"},
@@ -68,6 +73,7 @@ var answers = []struct {
 	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
 	{is(payer.ErrCrowded), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
 	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},
+	{is(live.ErrTooManyOfAccount), http.StatusServiceUnavailable, "too_many_streams", "too many requests wait for events of this account; end some, or poll"},
 	{is(live.ErrTooManyFromAddress), http.StatusServiceUnavailable, "too_many_streams", "too many open streams of your address; close some, or poll"},
 
 	{is(sessions.ErrChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
@@ -79,13 +85,14 @@ var answers = []struct {
 	{is(keys.ErrKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(keys.ErrUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(caller.ErrStale), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(feed.ErrUnsupported), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(directory.ErrNewerVersion), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(authz.ErrTooManyRefused), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(authz.ErrUnavailable), http.StatusServiceUnavailable, "unavailable", retryLater},
 }
 
 // overloads are the errors of which one client can cause any number.
-var overloads = []error{payer.ErrCrowded, live.ErrTooMany, live.ErrTooManyFromAddress}
+var overloads = []error{payer.ErrCrowded, live.ErrTooMany, live.ErrTooManyFromAddress, live.ErrTooManyOfAccount}
 
 func is(target error) func(error) error {
 	return func(err error) error {

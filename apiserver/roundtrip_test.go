@@ -37,6 +37,7 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, events, key, "").want(t, http.StatusOK)
 	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.call(http.MethodPost, sessions+"/"+cancelled+"/cancel", key, "").want(t, http.StatusOK)
 	forRotation := f.rotated(r, rotating)
@@ -64,6 +65,9 @@ func TestRoundTripsOfARequest(t *testing.T) {
 		"public, not there":               {"GET", public + "/" + missing, "", "", "", 404, 1},
 		"public, a malformed id":          {"GET", public + "/x", "", "", "", 404, 0},
 		"me":                              {"GET", me, key, "", "", 200, 1},
+		"events":                          {"GET", events, key, "", "", 200, 1},
+		"events after no cursor":          {"GET", events + "?after=x", key, "", "", 400, 1},
+		"events with a dead key":          {"GET", events, dead, "", "", 401, 1},
 		"rotate, and its override":        {"POST", rotate, forRotation, "", "", 200, 2},
 		"no key":                          {"POST", sessions, "", `{"amountCents": 1}`, "", 401, 0},
 		"a malformed key":                 {"POST", sessions, "hunter2", `{"amountCents": 1}`, "", 401, 0},

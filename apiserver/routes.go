@@ -6,6 +6,7 @@ import (
 
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/events"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
@@ -19,6 +20,7 @@ type rooms struct {
 	gate     *caller.Gate
 	accounts *caller.Accounts
 	sessions *sessions.Handler
+	events   *events.Handler
 	keys     *keys.Handler
 	rail     *rail.Handler
 	payer    *payer.Handler
@@ -32,6 +34,7 @@ func (r *rooms) publicRoutes() web.Routes {
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(r.sessions.Get)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(r.sessions.Cancel)},
 		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(r.rail.SettleTest)},
+		"/api/v1/events":                    {http.MethodGet: withKey(r.events.List)},
 		"/api/v1/merchant/me":               {http.MethodGet: withKey(r.gate.Me)},
 		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(r.keys.Rotate)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: r.payer.Status},

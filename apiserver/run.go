@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/events"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
@@ -100,6 +101,10 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	}
 	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme}
 	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
+	r.events = events.New(events.Options{
+		Store: state, Gate: r.gate, Live: r.live, Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout,
+		Log: log, Registerer: registry,
+	})
 	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
 	limit := options.PublicRateLimit

@@ -1,5 +1,6 @@
-// Package live tells watchers of sessions when a session ends. Redis publishes each end, but a message may be lost: so a session is
-// also read again after a lost subscription, when it expires, and every minute. A lost message delays, and never makes a wrong state.
+// Package live tells watchers of sessions when a session ends, and watchers of a feed when something is in it. Redis publishes each entry of a
+// feed, but a message may be lost: so a session is also read again after a lost subscription, when it expires, and every minute; who waits for
+// a feed reads it again after a lost subscription, and at the end of the wait. A lost message delays, and never makes a wrong state.
 package live
 
 import (
@@ -52,19 +53,27 @@ type Hub struct {
 	due          chan *watched // to the readers
 
 	mu        sync.Mutex
-	buckets   [session.Buckets]bucket
+	buckets   [session.Buckets]bucketState
 	queue     queue
 	open      int
 	byAddress map[string]int
 	lost      bool // some subscription is lost, and that is logged
 }
 
-// bucket is the watched sessions of one bucket.
-type bucket struct {
+// bucketState is what is watched of one bucket.
+type bucketState struct {
 	sessions map[session.ID]*watched
+	feeds    map[string][]*FeedWatch // by account
 	// wanted: the subscription has this bucket. active: Redis has confirmed that, and it is not lost since.
 	wanted, active bool
-	emptySince     time.Time // zero: it has watched sessions
+	emptySince     time.Time // zero: something of it is watched
+}
+
+// leave takes down when nothing of the bucket is watched any more.
+func (b *bucketState) leave(now time.Time) {
+	if len(b.sessions) == 0 && len(b.feeds) == 0 {
+		b.emptySince = now
+	}
 }
 
 // watched is a session with at least one watch.
@@ -149,7 +158,7 @@ func (h *Hub) next(now time.Time) (*watched, time.Duration) {
 	for i := range h.buckets {
 		if b := &h.buckets[i]; b.wanted && !b.emptySince.IsZero() && now.Sub(b.emptySince) >= lingerTime {
 			h.subscription.Remove(session.Bucket(i))
-			b.wanted, b.active, b.sessions = false, false, nil
+			b.wanted, b.active, b.sessions, b.feeds = false, false, nil, nil
 		}
 	}
 	return nil, wait
@@ -234,6 +243,11 @@ func (h subscriber) Subscribed(of session.Bucket) {
 	b := &h.buckets[of]
 	b.active = b.wanted
 	now := time.Now()
+	for _, watches := range b.feeds {
+		for _, w := range watches {
+			w.notify()
+		}
+	}
 	for _, w := range b.sessions {
 		switch {
 		case w.reading:
@@ -242,21 +256,24 @@ func (h subscriber) Subscribed(of session.Bucket) {
 			h.schedule(w, now, Reread)
 		}
 	}
-	if h.lost && !slices.ContainsFunc(h.buckets[:], func(b bucket) bool { return b.wanted && !b.active }) {
+	if h.lost && !slices.ContainsFunc(h.buckets[:], func(b bucketState) bool { return b.wanted && !b.active }) {
 		h.lost = false
 		h.options.Log.Info("subscribed again to the ends of sessions")
 	}
 }
 
-// Received reads the session that has ended.
+// Received reads the session that has ended, and tells who waits for the feed of the account.
 func (h subscriber) Received(of session.Bucket, message string) {
-	sessionID, _, _ := strings.Cut(message, " ")
+	sessionID, account, _ := strings.Cut(message, " ")
 	id, err := session.ParseID(sessionID)
-	if err != nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, w := range h.buckets[of].feeds[account] {
+		w.notify()
+	}
+	if err != nil {
+		return // about no session
+	}
 	switch w := h.buckets[of].sessions[id]; {
 	case w == nil || w.over():
 	case w.reading:

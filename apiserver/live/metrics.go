@@ -19,6 +19,7 @@ const (
 const (
 	limitReplica = "replica"
 	limitAddress = "address"
+	limitAccount = "account"
 )
 
 type metrics struct {
@@ -32,7 +33,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 	m := &metrics{
 		refused: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_streams_refused_total",
-			Help: "Streams and long polls with response 503, by limit: of this replica, or of the client address.",
+			Help: "Streams and long polls with response 503, by limit: of this replica, of the client address, or of the account that waits for its feed.",
 		}, []string{"limit"}),
 		changes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_stream_changes_total",
@@ -44,7 +45,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 		}),
 	}
 	// Counters start at 0, so that rate() sees the first increase.
-	for _, limit := range []string{limitReplica, limitAddress} {
+	for _, limit := range []string{limitReplica, limitAddress, limitAccount} {
 		m.refused.WithLabelValues(limit)
 	}
 	for _, source := range []Reason{Message, Expiry, Reread} {
@@ -58,9 +59,9 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 		defer h.mu.Unlock()
 		return float64(h.open)
 	})
-	for state, is := range map[string]func(*bucket) bool{
-		"wanted": func(b *bucket) bool { return b.wanted },
-		"active": func(b *bucket) bool { return b.wanted && b.active },
+	for state, is := range map[string]func(*bucketState) bool{
+		"wanted": func(b *bucketState) bool { return b.wanted },
+		"active": func(b *bucketState) bool { return b.wanted && b.active },
 	} {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "merchant_operator_redis_subscriptions",
@@ -71,7 +72,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 	return m
 }
 
-func (h *Hub) countBuckets(is func(*bucket) bool) float64 {
+func (h *Hub) countBuckets(is func(*bucketState) bool) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	count := 0

@@ -38,11 +38,7 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 	}
 	h.open++
 	h.byAddress[address]++
-	b := &h.buckets[id.Bucket()]
-	if b.sessions == nil {
-		b.sessions = map[session.ID]*watched{}
-	}
-	b.emptySince = time.Time{}
+	b := h.want(id.Bucket())
 	w := b.sessions[id]
 	if w == nil {
 		w = &watched{id: id}
@@ -54,11 +50,21 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 	if w.over() {
 		watch.notify()
 	}
+	return watch, nil
+}
+
+// want returns a bucket that is to be subscribed to.
+func (h *Hub) want(bucket session.Bucket) *bucketState {
+	b := &h.buckets[bucket]
+	if b.sessions == nil {
+		b.sessions, b.feeds = map[session.ID]*watched{}, map[string][]*FeedWatch{}
+	}
+	b.emptySince = time.Time{}
 	if !b.wanted {
 		b.wanted = true
-		h.subscription.Add(id.Bucket())
+		h.subscription.Add(bucket)
 	}
-	return watch, nil
+	return b
 }
 
 // Seen takes what the watcher has read by itself.
@@ -106,9 +112,7 @@ func (w *Watch) Stop() {
 	h.queue.remove(watched)
 	b := &h.buckets[watched.id.Bucket()]
 	delete(b.sessions, watched.id)
-	if len(b.sessions) == 0 {
-		b.emptySince = time.Now()
-	}
+	b.leave(time.Now())
 }
 
 func (w *Watch) notify() {

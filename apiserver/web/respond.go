@@ -91,9 +91,14 @@ func Respond(w http.ResponseWriter, status int, body any) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errEncode, err)
 	}
+	return RespondJSON(w, status, append(encoded, '\n'))
+}
+
+// RespondJSON writes a JSON response that is encoded already.
+func RespondJSON(w http.ResponseWriter, status int, body []byte) error {
 	w.Header()["Content-Type"] = jsonContent
 	w.WriteHeader(status)
-	_, _ = w.Write(append(encoded, '\n')) // the client may have disconnected
+	_, _ = w.Write(body) // the client may have disconnected
 	return nil
 }
 

@@ -17,7 +17,7 @@ var (
 
 // LostError says that the event of a cursor is lost, with all that happened after it and before a failover of Redis.
 type LostError struct {
-	// Survivor is a cursor of the last event before it that is still there, or of the begin of the feed.
+	// Survivor is a cursor of the last event before it that is still there, or of the beginning of the feed.
 	Survivor Cursor
 }
 
@@ -113,11 +113,13 @@ func (c Cursor) Check(kept Kept) error {
 	case kept.Entry:
 		return nil
 	case c.Entry == EntryID{} && c.HeadAt.IsZero():
-		return nil // the begin
+		return nil // the beginning
 	case c.Entry.RecordedAt().Before(kept.Since) && atHead && !kept.droppedAfter(c.HeadAt):
 		return nil
 	case c.Entry.RecordedAt().Before(kept.Since), kept.Full && kept.Before == EntryID{}:
 		return ErrCursorExpired
+	case kept.Before.RecordedAt().Before(kept.Since):
+		return LostError{Survivor: Cursor{Account: c.Account}}
 	default:
 		return LostError{Survivor: Cursor{Account: c.Account, Entry: kept.Before}}
 	}

@@ -112,6 +112,7 @@ func TestCursor_Check(t *testing.T) {
 		"lost, and full":                     {read(newer, newer), feed.Kept{Full: true, Before: entry(since, 9)}, lost(entry(since, 9))},
 		"lost with all before":               {read(newer, newer), feed.Kept{Oldest: newest}, lost(feed.EntryID{})},
 		"lost with everything":               {read(newer, newer), feed.Kept{}, lost(feed.EntryID{})},
+		"lost, but for what is not shown":    {read(newer, newer), feed.Kept{Oldest: entry(older, 1), Before: entry(older, 1)}, lost(feed.EntryID{})},
 		"made up":                            {feed.Cursor{Account: account, Entry: feed.EntryID{Millis: 1 << 62}}, feed.Kept{Before: newest}, lost(newest)},
 	} {
 		t.Run(name, func(t *testing.T) {

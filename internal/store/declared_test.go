@@ -6,6 +6,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -55,6 +56,10 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))
 
 	everyBlockedBranch(t, s, asks.MerchantID)
+	_, page, err := s.Feed(ctx, asks, feed.Cursor{}, 10)
+	must(t, err)
+	_, _, err = s.Feed(ctx, asks, page.Cursor, 10)
+	must(t, err)
 	create(all)
 	create(func(n *store.NewSession) { n.EmitCreated = true })
 	repeated := with(newSession(), func(n *store.NewSession) { all(n); short(n) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,5 +177,158 @@ func TestFeed_AllOrNothing(t *testing.T) {
 	must(t, second(s.Settle(t.Context(), id, paid("a"))))
 	if events := storedFeed(t, c, asks.MerchantID); len(events) != 1 {
 		t.Errorf("afterwards the feed has %v", kindsOf(events))
+	}
+}
+
+// followFeed reads all that a cursor has not seen, in pages of two.
+func followFeed(t testing.TB, s *services, asks store.Admission, cursor feed.Cursor) (ids []string, last feed.Cursor) {
+	t.Helper()
+	for {
+		_, page, err := s.Feed(t.Context(), asks, cursor, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range page.Entries {
+			ids = append(ids, entry.Event.ID)
+		}
+		if cursor = page.Cursor; !cursor.HeadAt.IsZero() {
+			return ids, cursor
+		}
+	}
+}
+
+// However many end sessions at once and however often each of several consumers reads, on all replicas: every consumer sees every end once,
+// all in the same order, and each end that was answered before a read is in it.
+func TestFeed_IsLinearizable(t *testing.T) {
+	server := redistest.Start(t)
+	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
+	asks := merchantOf(7)
+	const writers, each, consumers = 6, 40, 3
+	var (
+		mu       sync.Mutex
+		answered []string // in the order of the answers
+		writing  sync.WaitGroup
+		reading  sync.WaitGroup
+	)
+	done := make(chan struct{})
+	for writer := range writers {
+		writing.Go(func() {
+			for n := range each {
+				s := replicas[(writer+n)%2]
+				id := mustCreate(t, s, asks, newSession()).Session.ID
+				var err error
+				if n%2 == 0 {
+					_, _, err = s.Cancel(t.Context(), asks, id)
+				} else {
+					_, err = s.Settle(t.Context(), id, paid("a"))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				answered = append(answered, feed.SessionEventID(id, feed.MarkEnded))
+				mu.Unlock()
+			}
+		})
+	}
+	seen := make([][]string, consumers)
+	for consumer := range consumers {
+		reading.Go(func() {
+			var cursor feed.Cursor
+			for over := false; !over; {
+				select {
+				case <-done:
+					over = true
+				default:
+				}
+				mu.Lock()
+				before := slices.Clone(answered)
+				mu.Unlock()
+				var ids []string
+				ids, cursor = followFeed(t, replicas[consumer%2], asks, cursor)
+				seen[consumer] = append(seen[consumer], ids...)
+				known := map[string]bool{}
+				for _, id := range seen[consumer] {
+					known[id] = true
+				}
+				for _, id := range before {
+					if !known[id] {
+						t.Errorf("consumer %d: %s was answered before the read, and is not in it", consumer, id)
+						return
+					}
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+	if len(answered) != writers*each {
+		t.Fatalf("%d answers", len(answered))
+	}
+	slices.Sort(answered)
+	for consumer := range consumers {
+		if !slices.Equal(seen[consumer], seen[0]) {
+			t.Errorf("consumers 0 and %d saw another order", consumer)
+		}
+		if got := slices.Sorted(slices.Values(seen[consumer])); !slices.Equal(got, answered) {
+			t.Errorf("consumer %d saw %d events, want %d, each once", consumer, len(got), len(answered))
+		}
+	}
+}
+
+// What cannot be read is passed over; what a newer version wrote is waited for.
+func TestFeed_UnreadableEntries(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	end := func() {
+		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	}
+	add := func(text string) {
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: feedKey(asks.MerchantID), Values: []any{"e", text}}).Err())
+	}
+	end()
+	add("garbage")
+	end()
+	_, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, 10)
+	if err != nil || len(page.Entries) != 2 || page.Corrupt != 1 || page.Cursor.HeadAt.IsZero() {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	add("2\tsession.completed\t1795253496000\tof another form")
+	end()
+	_, page, err = s.Feed(t.Context(), asks, feed.Cursor{}, 10)
+	if err != nil || len(page.Entries) != 2 || !page.Cursor.HeadAt.IsZero() {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if _, page, err = s.Feed(t.Context(), asks, page.Cursor, 10); !errors.Is(err, feed.ErrUnsupported) {
+		t.Errorf("%+v, %v; want ErrUnsupported", page, err)
+	}
+}
+
+// A feed that is full has dropped what a consumer has not read: it is told, and one that has read enough is not.
+func TestFeed_Full(t *testing.T) {
+	s, c := storetest.OpenWith(t, shared.URL(), store.Options{History: feed.History{Entries: 1000}}), client(t, shared)
+	asks := merchant()
+	end := func() {
+		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	}
+	end()
+	_, first, err := s.Feed(t.Context(), asks, feed.Cursor{}, 10)
+	must(t, err)
+	stored := c.XRange(t.Context(), feedKey(asks.MerchantID), "-", "+").Val()[0].Values["e"]
+	for range 1500 {
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: feedKey(asks.MerchantID), Values: []any{"e", stored}}).Err())
+	}
+	_, late, err := s.Feed(t.Context(), asks, feed.Cursor{}, 1500)
+	must(t, err)
+	for c.XLen(t.Context(), feedKey(asks.MerchantID)).Val() > 1100 {
+		end()
+	}
+	if _, _, err := s.Feed(t.Context(), asks, first.Cursor, 10); !errors.Is(err, feed.ErrCursorExpired) {
+		t.Errorf("of the first event: %v, want ErrCursorExpired", err)
+	}
+	if _, page, err := s.Feed(t.Context(), asks, late.Cursor, 10); err != nil || len(page.Entries) == 0 {
+		t.Errorf("of a late one: %+v, %v", page, err)
 	}
 }

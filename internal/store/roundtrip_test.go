@@ -26,6 +26,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 		"create":          func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, newSession()); return err },
 		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
+		"read the feed":   func(ctx context.Context) error { _, _, err := s.Feed(ctx, asks, feed.Cursor{}, 10); return err },
 		"list an order":   func(ctx context.Context) error { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); return err },
 		"public read":     func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
 		"cancel": func(ctx context.Context) error { // the first one cancels, the others find it done

@@ -168,6 +168,7 @@ var (
 	readStoryScript     = script("read_story", redis.Clock)
 	listOrderScript     = script("list_order", redis.Clock, readKeyState, admission, listOrder)
 	expireOrderScript   = script("expire_order", redis.Clock, change, listOrder)
+	readFeedScript      = script("read_feed", redis.Clock, readKeyState, admission)
 	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
 	settleScript        = script("settle", redis.Clock, change)
 	writeOverrideScript = script("write_override")

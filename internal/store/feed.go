@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+)
+
+// FeedEntry is an event with its place in the feed.
+type FeedEntry struct {
+	ID    feed.EntryID
+	Event feed.Event
+}
+
+// FeedPage is what a consumer reads at once.
+type FeedPage struct {
+	// Entries are the oldest after the cursor, the oldest first.
+	Entries []FeedEntry
+	// Cursor is where the next page begins; it has HeadAt if there is none yet.
+	Cursor feed.Cursor
+	// Corrupt is how many entries could not be read and were passed over.
+	Corrupt int
+}
+
+// Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Errors: those
+// of Admit, those of feed.Cursor.Check, and feed.ErrUnsupported if the next event was written by a newer version.
+func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor, limit int) (Admitted, FeedPage, error) {
+	var call merchantCall
+	admission.keys(&call)
+	call.Key(admission.space(), outbox.FeedKey, admission.account())
+	s.admissionArgs(&call, &admission)
+	call.Text(after.Entry.String())
+	call.Int(int64(limit) + 2) // the last one that was read, and one that says that there are more
+	call.Int(s.history.Age.Milliseconds())
+	reply, err := s.redis.RunCall(ctx, readFeedScript, &call.Call)
+	if err != nil {
+		return Admitted{}, FeedPage{}, fmt.Errorf("read the feed: %w", err)
+	}
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	if err != nil {
+		return admitted, FeedPage{}, err
+	}
+	entries := reply.List()
+	kept := feed.Kept{Since: admitted.Now.Truncate(time.Millisecond).Add(-s.history.Age), Entry: !reply.More()}
+	if !kept.Entry {
+		kept.Full = reply.Int() >= s.history.Limit(admission.TestMode)
+		kept.Oldest, kept.Before = entryID(&reply), entryID(&reply)
+	}
+	if reply.Err() != nil {
+		return admitted, FeedPage{}, redis.ErrCorrupt
+	}
+	if err := after.Check(kept); err != nil {
+		return admitted, FeedPage{}, err
+	}
+	page, err := newFeedPage(admission.account(), after.Entry, &entries, limit, admitted.Now)
+	return admitted, page, err
+}
+
+// newFeedPage reads the entries of a page, with the last one that was read before it.
+func newFeedPage(account string, last feed.EntryID, entries *redis.Reply, limit int, now time.Time) (FeedPage, error) {
+	page := FeedPage{Cursor: feed.Cursor{Account: account, Entry: last}}
+	for read := 0; entries.More() && read < limit; {
+		row := entries.List()
+		id, fields := entryID(&row), row.Map()
+		if row.Err() != nil || entries.Err() != nil {
+			return FeedPage{}, redis.ErrCorrupt
+		}
+		if id == last {
+			continue
+		}
+		event, err := feed.Parse(account, fields["e"])
+		switch {
+		case errors.Is(err, feed.ErrUnsupported) && read == 0:
+			return FeedPage{}, err
+		case errors.Is(err, feed.ErrUnsupported):
+			return page, nil
+		case err != nil:
+			page.Corrupt++
+		default:
+			page.Entries = append(page.Entries, FeedEntry{id, event})
+		}
+		page.Cursor.Entry = id
+		read++
+	}
+	if !entries.More() {
+		page.Cursor.HeadAt = now.Truncate(time.Millisecond)
+	}
+	return page, entries.Err()
+}
+
+func entryID(reply *redis.Reply) feed.EntryID {
+	id, ok := feed.ParseEntryID(reply.Text())
+	reply.Break(ok)
+	return id
+}
