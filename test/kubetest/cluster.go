@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ type Cluster struct {
 	Environment *envtest.Environment
 	Client      client.Client // knows the project's kinds
 	Dir         string        // for files, removed at the end; it has the kubeconfigs
+
+	signingIn sync.Mutex // its certificate authority is not for several at a time
 }
 
 // NewCluster starts a Cluster that belongs to no test, for TestMain: the caller runs the returned stop function when the
@@ -114,13 +117,16 @@ func (c *Cluster) InstallRBAC() error {
 
 // Account signs in as a service account of SystemNamespace: it has the rights that were granted to it, and no others.
 func (c *Cluster) Account(name string) (*envtest.AuthenticatedUser, error) {
+	c.signingIn.Lock()
+	defer c.signingIn.Unlock()
 	return c.Environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + SystemNamespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + SystemNamespace, "system:authenticated"},
 	}, nil)
 }
 
-// Kubeconfig writes a file that signs in as a service account of SystemNamespace.
+// Kubeconfig writes a file that signs in as a service account of SystemNamespace. Each call writes another one, because tests that run at the
+// same time read them.
 func (c *Cluster) Kubeconfig(account string) (path string, err error) {
 	user, err := c.Account(account)
 	if err != nil {
@@ -130,6 +136,10 @@ func (c *Cluster) Kubeconfig(account string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(c.Dir, account+".kubeconfig")
-	return path, os.WriteFile(path, content, 0o600)
+	file, err := os.CreateTemp(c.Dir, account+"-*.kubeconfig")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	return file.Name(), errors.Join(err, file.Close())
 }
