@@ -66,7 +66,7 @@ clean: ## Remove bin and dist; keep the cached control plane and Flux
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: test
-test: redis browser nginx nodejs examples compiler ## Test the code, with the race detector; PKG and ARGS select some
+test: redis browser proxies nodejs examples compiler ## Test the code, with the race detector; PKG and ARGS select some
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \
@@ -253,9 +253,9 @@ redis: ## Install redis-server if missing, unless REDIS_SERVER is set
 browser: ## Install chromium-headless-shell if missing, unless CHROMIUM is set
 	@hack/install.sh browser
 
-.PHONY: nginx
-nginx: ## Install nginx if missing
-	@hack/install.sh nginx
+.PHONY: proxies
+proxies: ## Install nginx and Caddy if missing
+	@hack/install.sh proxies
 
 .PHONY: nodejs
 nodejs: ## Install Node.js and npm if missing

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs system packages, if they are missing: redis-server, Valkey, a browser and a proxy for the tests of the payer's page,
+# Installs system packages, if they are missing: redis-server, Valkey, a browser, proxies,
 # Node.js for the generator of TypeScript clients and an OpenID provider, what examples/ need, a C compiler for the race detector,
 # and what a native node of hack/cluster needs.
 #
-#   hack/install.sh redis | valkey | browser | nginx | nodejs | examples | compiler | node
+#   hack/install.sh redis | valkey | browser | proxies | nodejs | examples | compiler | node
 #
 # `valkey` prints the path of its server, for REDIS_SERVER. Everything else goes to stderr.
 set -euo pipefail
@@ -27,9 +27,9 @@ case ${1:-} in
       exit
     fi
     ;;
-  nginx)
-    command=nginx why="the tests read streams through a proxy that buffers"
-    debian=nginx brew=nginx
+  proxies)
+    command="nginx caddy" why="the tests reach the API through proxies"
+    debian="nginx caddy" brew="nginx caddy"
     ;;
   nodejs)
     command="node npm" why="the tests generate a TypeScript client, and run an OpenID provider and examples"
@@ -51,7 +51,7 @@ case ${1:-} in
     debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
     ;;
   *)
-    echo "usage: $0 redis | valkey | browser | nginx | nodejs | examples | compiler | node" >&2
+    echo "usage: $0 redis | valkey | browser | proxies | nodejs | examples | compiler | node" >&2
     exit 2
     ;;
 esac

@@ -1,26 +1,19 @@
 package browser
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/apiserver"
-	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
 )
 
 // openPage opens the page of a new session at base and waits for its stream.
@@ -89,38 +82,6 @@ func TestALostMessageOnlyDelays(t *testing.T) { //nolint:tparallel // one loss a
 	}
 }
 
-// restartable is a replica that a test stops. It is not the tests' shared one.
-func restartable(t *testing.T, name string) (base string, stop func()) {
-	t.Helper()
-	options := apiserver.DefaultOptions()
-	options.RedisURL = shared.Redis.URL()
-	options.DrainDelay = 0
-	options.Log = slog.New(slog.NewJSONHandler(&shared.Logs, nil)).With("role", name)
-	patient(&options)
-	var err error
-	if options.Kubeconfig, err = shared.Kubeconfig(fixture.APIServerAccount); err != nil {
-		t.Fatal(err)
-	}
-	if err := fixture.Choose(&options.PublicAddress, &options.InternalAddress, &options.Ops.Address); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- apiserver.Run(ctx, options) }()
-	stop = func() {
-		cancel()
-		if err, running := <-ended; running && err != nil {
-			t.Error(err)
-		}
-		ended <- nil // stop may be called again
-	}
-	t.Cleanup(stop)
-	await.Until(t, fixture.Patience, name+" is ready", func() bool {
-		return fixture.Ready("http://"+options.Ops.Address) || fixture.Ready("https://"+options.Ops.Address)
-	})
-	return "http://" + options.PublicAddress, stop
-}
-
 func TestRollingRestartIsNotSeen(t *testing.T) {
 	t.Parallel()
 	var backend atomic.Pointer[url.URL]
@@ -136,11 +97,11 @@ func TestRollingRestartIsNotSeen(t *testing.T) {
 		}
 		backend.Store(parsed)
 	}
-	first, stopFirst := restartable(t, "old")
-	use(first)
+	first, stopFirst := shared.APIServer(t, "old", patient)
+	use(first.Public)
 	page, id := openPage(t, proxy.URL, browsertest.Settings{Script: fast})
-	second, _ := restartable(t, "new")
-	use(second)
+	second, _ := shared.APIServer(t, "new", patient)
+	use(second.Public)
 	stopFirst()
 	awaitRequests(t, page, statusURL(proxy.URL, id), "sent to the new replica", func(total, inFlight int) bool { return total > 1 && inFlight == 1 })
 	awaitShown(page, "PENDING")
@@ -154,49 +115,13 @@ func TestRollingRestartIsNotSeen(t *testing.T) {
 // nginx starts a proxy with its defaults, which buffer answers, before the first replica. settings are of the server block.
 func nginx(t *testing.T, settings string) (base string) {
 	t.Helper()
-	binary, err := exec.LookPath("nginx")
-	if err != nil {
-		if binary, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
-			t.Fatalf("find nginx: %v; run `make nginx` to install it", err)
-		}
-	}
 	var address string
 	if err := fixture.Choose(&address); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	config := fmt.Sprintf(`
-		daemon off; master_process off; pid nginx.pid; error_log stderr;
-		events {}
-		http {
-			access_log off;
-			client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-			server { listen %s; location / { proxy_pass %s; %s } }
-		}`, address, shared.replicas[0].Public, settings)
-	path := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	process := exec.CommandContext(ctx, binary, "-p", dir, "-c", path, "-e", "stderr")
-	process.Stderr = t.Output()
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = process.Wait() // it was killed
-	})
-	base = "http://" + address
-	await.Until(t, browsertest.Patience, "nginx answers", func() bool {
-		answer, err := http.Get(base + "/openapi.yaml")
-		if err != nil {
-			return false
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
-	return base
+	proxytest.Nginx(t, address, fmt.Sprintf("events {} http { %s server { listen %s; location / { proxy_pass %s; %s } } }",
+		proxytest.NginxTemporary, address, shared.replicas[0].Public, settings))
+	return "http://" + address
 }
 
 func TestStreamsPassABufferingProxy(t *testing.T) {
