@@ -77,6 +77,24 @@ func BenchmarkListOrder(b *testing.B) {
 	})
 }
 
+func BenchmarkListEnded(b *testing.B) {
+	for name, query := range map[string]store.EndedQuery{"page": {Limit: 100}, "nothing in a thousand": {Status: session.Completed, Limit: 100}} {
+		b.Run(name, func(b *testing.B) {
+			asks := busyMerchant()
+			benchmark(b, func(s *services) func(context.Context) error {
+				for range 1000 {
+					_, _, err := s.Cancel(b.Context(), asks, mustCreate(b, s, asks, newSession()).Session.ID)
+					must(b, err)
+				}
+				return func(ctx context.Context) error {
+					_, _, err := s.AdmitEnded(ctx, asks, query)
+					return err
+				}
+			})
+		})
+	}
+}
+
 func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {

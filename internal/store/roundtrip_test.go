@@ -27,8 +27,12 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
 		"read the feed":   func(ctx context.Context) error { _, _, err := s.Feed(ctx, asks, feed.Cursor{}, 10); return err },
-		"list an order":   func(ctx context.Context) error { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); return err },
-		"public read":     func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
+		"list what ended": func(ctx context.Context) error {
+			_, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 10})
+			return err
+		},
+		"list an order": func(ctx context.Context) error { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); return err },
+		"public read":   func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
 		"cancel": func(ctx context.Context) error { // the first one cancels, the others find it done
 			_, _, err := s.Cancel(ctx, asks, cancelled)
 			return err

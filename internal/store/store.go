@@ -151,6 +151,7 @@ var (
 	change    = redis.Function("sessions(queue_key, due_key, history)", "s", outbox.Queue, outbox.Feed, part("lib/sessions"))
 	sweep     = part("lib/sweep")
 	listOrder = part("lib/list_order")
+	listEnded = scanSizes.Replace(part("lib/list_ended"))
 )
 
 // The scripts and their parts. Most end with a file of their own. A part uses what those before it define. Few requests change a session, so
@@ -168,6 +169,8 @@ var (
 	readStoryScript     = script("read_story", redis.Clock)
 	listOrderScript     = script("list_order", redis.Clock, readKeyState, admission, listOrder)
 	expireOrderScript   = script("expire_order", redis.Clock, change, listOrder)
+	listEndedScript     = script("list_ended", redis.Clock, listEnded)
+	admitEndedScript    = script("admit_list_ended", redis.Clock, readKeyState, admission, listEnded)
 	readFeedScript      = script("read_feed", redis.Clock, readKeyState, admission)
 	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
 	settleScript        = script("settle", redis.Clock, change)

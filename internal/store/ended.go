@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+const (
+	// MaxEnded is the most sessions of a page.
+	MaxEnded = 1000
+	// maxScanned is the most entries of the feed that are looked at for a page: it bounds how long one script blocks Redis.
+	maxScanned = 1000
+	// scannedAtOnce is how many of them Redis returns to the script at once. A page mostly needs little more than its own.
+	scannedAtOnce = 100
+)
+
+var scanSizes = strings.NewReplacer("MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce))
+
+// EndedQuery says which ended sessions to list.
+type EndedQuery struct {
+	// From and To say when the end was recorded, by the clock of Redis and to the millisecond: not before From, and before To. Zero: at any time.
+	From, To time.Time
+	// Status lists only those; empty: all.
+	Status session.Status
+	// Before lists only what was recorded before that entry; zero: from the newest on.
+	Before feed.EntryID
+	// Limit is the most sessions to list, from 1 to MaxEnded.
+	Limit int
+}
+
+// EndedSession is a session as it was when it ended.
+type EndedSession struct {
+	session.Session
+
+	// Entry is the one of the feed. Its time is when the end was recorded, which is later than EndedAt for a session that expired unseen.
+	Entry feed.EntryID
+}
+
+// EndedPage is a part of the ended sessions.
+type EndedPage struct {
+	// Sessions are the newest first. They may be fewer than asked for, or none, although more follow.
+	Sessions []EndedSession
+	// Next is what Before of the next page must be; zero: nothing follows.
+	Next feed.EntryID
+	// Since is the time from which on everything is listed: From, or later if what was recorded then is not kept any more.
+	Since time.Time
+}
+
+// Ended lists ended sessions of an account, the newest first. Sales that come in meanwhile change no further page. Errors: redis.ErrCorrupt,
+// redis.ErrUnavailable.
+func (s *Store) Ended(ctx context.Context, account Account, query EndedQuery) (EndedPage, error) {
+	reply, err := s.redis.Run(ctx, listEndedScript, []string{account.space().Key(outbox.FeedKey, account.name())}, query.args(s.endedHistory(account))...)
+	if err != nil {
+		return EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
+	}
+	return parseEnded(&reply, account)
+}
+
+// AdmitEnded is Ended for a request of the merchant. Errors are also those of Admit.
+func (s *Store) AdmitEnded(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
+	account := Account{admission.MerchantID, admission.TestMode}
+	var call merchantCall
+	admission.keys(&call)
+	call.Key(account.space(), outbox.FeedKey, account.name())
+	s.admissionArgs(&call, &admission)
+	for _, arg := range query.args(s.endedHistory(account)) {
+		call.Text(arg.(string)) //nolint:forcetypeassert // all are
+	}
+	reply, err := s.redis.RunCall(ctx, admitEndedScript, &call.Call)
+	if err != nil {
+		return Admitted{}, EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
+	}
+	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	if err != nil {
+		return admitted, EndedPage{}, err
+	}
+	page, err := parseEnded(&reply, account)
+	return admitted, page, err
+}
+
+// AllEnded lists all ended sessions, whatever Before and Limit of the query are, the newest first. It ends with the first error, which is
+// one of Ended.
+func (s *Store) AllEnded(ctx context.Context, account Account, query EndedQuery) iter.Seq2[EndedSession, error] {
+	return func(yield func(EndedSession, error) bool) {
+		query.Before, query.Limit = feed.EntryID{}, MaxEnded
+		for {
+			page, err := s.Ended(ctx, account, query)
+			if err != nil {
+				yield(EndedSession{}, err)
+				return
+			}
+			for _, ended := range page.Sessions {
+				if !yield(ended, nil) {
+					return
+				}
+			}
+			if query.Before = page.Next; page.Next == (feed.EntryID{}) {
+				return
+			}
+		}
+	}
+}
+
+// endedHistory is that of the account's feed.
+func (s *Store) endedHistory(account Account) feed.History {
+	return feed.History{Age: s.history.Age, Entries: s.history.Limit(account.TestMode)}
+}
+
+// endedKinds are the events of ends.
+var endedKinds = map[session.Status]v1alpha1.WebhookEvent{
+	session.Completed: v1alpha1.EventSessionCompleted,
+	session.Failed:    v1alpha1.EventSessionFailed,
+	session.Expired:   v1alpha1.EventSessionExpired,
+	session.Cancelled: v1alpha1.EventSessionCancelled,
+}
+
+// args are what lib/list_ended.lua takes.
+func (q EndedQuery) args(history feed.History) []any {
+	newest, oldest := "+", "0"
+	if !q.To.IsZero() {
+		newest = decimal(q.To.UnixMilli() - 1)
+	}
+	if before := q.Before; before != (feed.EntryID{}) && (q.To.IsZero() || before.RecordedAt().Before(q.To)) {
+		newest = "(" + before.String()
+	}
+	if !q.From.IsZero() {
+		oldest = decimal(q.From.UnixMilli())
+	}
+	kinds := " "
+	for status, kind := range endedKinds {
+		if q.Status == "" || q.Status == status {
+			kinds += string(kind) + " "
+		}
+	}
+	return []any{history.String(), newest, oldest, kinds, decimal(int64(q.Limit))}
+}
+
+// parseEnded reads what lib/list_ended.lua returns.
+func parseEnded(reply *redis.Reply, account Account) (EndedPage, error) {
+	var page EndedPage
+	if last := reply.Text(); last != "" {
+		var ok bool
+		page.Next, ok = feed.ParseEntryID(last)
+		reply.Break(ok)
+	}
+	page.Since = reply.Millis()
+	rows := reply.List()
+	for rows.More() {
+		entry, ok := feed.ParseEntryID(rows.Text())
+		rows.Break(ok)
+		event, err := feed.Parse(account.name(), rows.Text())
+		switch {
+		case errors.Is(err, feed.ErrUnsupported): // a list that leaves out a payment is wrong
+			return EndedPage{}, fmt.Errorf("list ended sessions: %w: %w", redis.ErrUnavailable, err)
+		case err != nil || event.Session == nil:
+			return EndedPage{}, redis.ErrCorrupt
+		}
+		page.Sessions = append(page.Sessions, EndedSession{event.Session.Session, entry})
+	}
+	if reply.Err() != nil || rows.Err() != nil {
+		return EndedPage{}, redis.ErrCorrupt
+	}
+	return page, nil
+}

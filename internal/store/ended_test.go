@@ -1,0 +1,139 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// endEach ends a session in each way, and returns them in the order of their ends.
+func endEach(t *testing.T, s *services, asks store.Admission) (ended []session.Session) {
+	t.Helper()
+	for _, end := range []func(session.ID){
+		func(id session.ID) { must(t, second(s.Settle(t.Context(), id, paid("a")))) },
+		func(id session.ID) { must(t, second(s.Settle(t.Context(), id, failed("a")))) },
+		func(id session.ID) { _, _, err := s.Cancel(t.Context(), asks, id); must(t, err) },
+		nil,
+	} {
+		created := mustCreate(t, s, asks, newSession()).Session
+		if end != nil {
+			end(created.ID)
+		} else {
+			created = mustCreate(t, s, asks, with(newSession(), short)).Session
+			due(t, s, created)
+		}
+		_, read, err := s.Session(t.Context(), asks, created.ID)
+		must(t, err)
+		ended = append(ended, read)
+	}
+	return ended
+}
+
+// TestEnded: the list has each session as it is read, on whatever server.
+func TestEnded(t *testing.T) {
+	for name, url := range map[string]string{"one server": shared.URL(), "cluster": "redis+cluster://" + startCluster(t)[0].Addr()} {
+		t.Run(name, func(t *testing.T) {
+			s, asks := open(t, url), merchant()
+			want := endEach(t, s, asks)
+			must(t, second(s.Settle(t.Context(), want[0].ID, of(7, paid("b"))))) // a refused payment is no end
+			mustCreate(t, s, asks, newSession())
+			slices.Reverse(want)
+			admitted, page, err := s.AdmitEnded(t.Context(), asks, store.EndedQuery{Limit: 10})
+			must(t, err)
+			var got []session.Session
+			for _, one := range page.Sessions {
+				got = append(got, one.Session)
+				if late := one.Entry.RecordedAt().Sub(one.EndedAt); late < 0 || late > patience {
+					t.Errorf("%s ended %s after its end was recorded", one.ID, -late)
+				}
+			}
+			if diff := cmp.Diff(want, got, sameSession); diff != "" || admitted.Now.IsZero() || page.Next != (feed.EntryID{}) {
+				t.Errorf("%+v, next %v (-want +got):\n%s", admitted, page.Next, diff)
+			}
+			again, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Limit: 10})
+			if err != nil || !cmp.Equal(page.Sessions, again.Sessions, sameSession) {
+				t.Errorf("without a key: %+v, %v", again, err)
+			}
+			second := page.Sessions[1].Entry.RecordedAt()
+			for _, one := range page.Sessions { // [from, to)
+				in := !one.Entry.RecordedAt().Before(second) && one.Entry.RecordedAt().Before(second.Add(time.Millisecond))
+				within, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{From: second, To: second.Add(time.Millisecond), Limit: 10})
+				must(t, err)
+				if slices.ContainsFunc(within.Sessions, func(e store.EndedSession) bool { return e.ID == one.ID }) != in {
+					t.Errorf("of %s and a millisecond: %+v; recorded at %s", second, within.Sessions, one.Entry.RecordedAt())
+				}
+			}
+		})
+	}
+}
+
+func TestEnded_Errors(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	dead := with(merchant(), func(a *store.Admission) { a.Live = false })
+	if _, page, err := s.AdmitEnded(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, store.ErrKeyRejected) || page.Sessions != nil {
+		t.Errorf("with a dead key: %+v, %v", page, err)
+	}
+	// A list that leaves out what it cannot read is a wrong sum.
+	for event, want := range map[string]error{
+		"1\tsession.completed\t1\twhat is this": redis.ErrCorrupt, "9\tsession.completed\t1\tof a newer program": redis.ErrUnavailable,
+	} {
+		asks := merchant()
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: bucketTag(asks.MerchantID) + "feed:" + asks.MerchantID, Values: []string{"e", event}}).Err())
+		if _, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Limit: 1}); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", event, err, want)
+		}
+	}
+}
+
+// One script looks at a thousand entries at most, so a page may have nothing and yet another one behind it.
+func TestEnded_Many(t *testing.T) {
+	server := redistest.Start(t)
+	s, asks, c := storetest.OpenWith(t, server.URL(), store.Options{History: feed.History{Entries: 2000}}), merchant(), client(t, server)
+	ended := endEach(t, s, asks)
+	stream := bucketTag(asks.MerchantID) + "feed:" + asks.MerchantID
+	entries := c.XRange(t.Context(), stream, "-", "+").Val()
+	batch := c.Pipeline()
+	for range 2500 {
+		batch.XAdd(t.Context(), &goredis.XAddArgs{Stream: stream, Values: entries[2].Values}) // cancelled
+	}
+	_, err := batch.Exec(t.Context())
+	must(t, err)
+
+	page, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
+	if err != nil || len(page.Sessions) != 0 || page.Next == (feed.EntryID{}) {
+		t.Errorf("the first page: %d sessions, next %v, %v", len(page.Sessions), page.Next, err)
+	}
+	if oldest, _ := feed.ParseEntryID(entries[0].ID); page.Since.UnixMilli() != oldest.RecordedAt().UnixMilli()+1 {
+		t.Errorf("a feed that is full is whole since %s, its oldest entry is of %s", page.Since, oldest.RecordedAt())
+	}
+	count := map[session.Status]int{}
+	for one, err := range s.AllEnded(t.Context(), accountOf(asks), store.EndedQuery{}) {
+		must(t, err)
+		count[one.Status]++
+	}
+	want := map[session.Status]int{session.Completed: 1, session.Failed: 1, session.Expired: 1, session.Cancelled: 2501}
+	if diff := cmp.Diff(want, count); diff != "" {
+		t.Errorf("all (-want +got):\n%s", diff)
+	}
+	for one, err := range s.AllEnded(t.Context(), accountOf(asks), store.EndedQuery{Status: session.Completed}) {
+		must(t, err)
+		if one.ID != ended[0].ID {
+			t.Errorf("%s is listed as paid", one.ID)
+		}
+		count[session.Completed]--
+	}
+	if count[session.Completed] != 0 {
+		t.Error("the paid one is not found behind 2500 others")
+	}
+}
