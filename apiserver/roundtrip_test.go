@@ -36,6 +36,8 @@ func TestRoundTripsOfARequest(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").text("sessionId")
 	r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"?orderRef=1001", key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, events, key, "").want(t, http.StatusOK)
 	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
@@ -57,6 +59,10 @@ func TestRoundTripsOfARequest(t *testing.T) {
 		"get":                             {"GET", sessions + "/" + id, key, "", "", 200, 1},
 		"get what is not there":           {"GET", sessions + "/" + missing, key, "", "", 404, 1},
 		"get a malformed id":              {"GET", sessions + "/x", key, "", "", 404, 1},
+		"list an order":                   {"GET", sessions + "?orderRef=1001", key, "", "", 200, 1},
+		"list what has ended":             {"GET", sessions + "?endedFrom=1", key, "", "", 200, 1},
+		"list badly":                      {"GET", sessions, key, "", "", 400, 1},
+		"list with a dead key, badly":     {"GET", sessions, dead, "", "", 401, 1},
 		"cancel":                          {"POST", sessions + "/" + id + "/cancel", key, "", "", 200, 1},
 		"cancel again":                    {"POST", sessions + "/" + cancelled + "/cancel", key, "", "", 200, 1},
 		"cancel what is not there":        {"POST", sessions + "/" + missing + "/cancel", key, "", "", 404, 1},

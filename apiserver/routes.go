@@ -30,7 +30,7 @@ type rooms struct {
 func (r *rooms) publicRoutes() web.Routes {
 	withKey, withCurrentKey, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
 	return web.Routes{
-		"/api/v1/sessions":                  {http.MethodPost: withKey(r.sessions.Create)},
+		"/api/v1/sessions":                  {http.MethodGet: withKey(r.sessions.List), http.MethodPost: withKey(r.sessions.Create)},
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(r.sessions.Get)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(r.sessions.Cancel)},
 		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(r.rail.SettleTest)},

@@ -30,7 +30,7 @@ func TestGetSession(t *testing.T) {
 			created := r.call(http.MethodPost, sessions, key, test.body).want(t, http.StatusCreated)
 			got := other.call(http.MethodGet, sessions+"/"+created.text("sessionId"), key, "").want(t, http.StatusOK)
 			want := map[string]any{
-				"sessionId": created.body["sessionId"], "status": "PENDING", "amountCents": 1250.0,
+				"sessionId": created.body["sessionId"], "status": "PENDING", "amountCents": 1250.0, "currency": "EUR", "keyId": key[8:20],
 				"createdAt": created.body["expiresAt"].(float64) - 900_000, "expiresAt": created.body["expiresAt"],
 				"qrPayload": created.body["qrPayload"],
 			}
@@ -119,7 +119,7 @@ func TestCancelSession(t *testing.T) {
 	cancelled := r.call(http.MethodPost, path+"/cancel", key, "").want(t, http.StatusOK)
 	endedAt, _ := cancelled.body["endedAt"].(float64)
 	want := map[string]any{
-		"sessionId": created.body["sessionId"], "status": "CANCELLED", "amountCents": 1250.0, "orderRef": "1001",
+		"sessionId": created.body["sessionId"], "status": "CANCELLED", "amountCents": 1250.0, "currency": "EUR", "keyId": key[8:20], "orderRef": "1001",
 		"createdAt": created.body["expiresAt"].(float64) - 900_000, "expiresAt": created.body["expiresAt"],
 		"qrPayload": created.body["qrPayload"], "endedAt": endedAt,
 	}

@@ -1,4 +1,4 @@
-// Package sessions has a merchant create, read and cancel its sessions.
+// Package sessions has a merchant create, read, list and cancel its sessions.
 package sessions
 
 import (
@@ -148,6 +148,7 @@ type merchantSession struct {
 	SessionID   string         `json:"sessionId"`
 	Status      session.Status `json:"status"`
 	AmountCents int64          `json:"amountCents"`
+	Currency    string         `json:"currency"`
 	OrderRef    string         `json:"orderRef,omitempty"`
 	TaxCents    *int64         `json:"taxCents,omitempty"`
 	TipCents    *int64         `json:"tipCents,omitempty"`
@@ -156,6 +157,7 @@ type merchantSession struct {
 	EndedAt     int64          `json:"endedAt,omitempty"`    // absent while pending
 	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
 	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
+	KeyID       string         `json:"keyId"`                // of the API key that created it
 	QRPayload   string         `json:"qrPayload"`
 	Livemode    *bool          `json:"livemode,omitempty"`
 }
@@ -179,12 +181,14 @@ func (h *Handler) merchantView(read session.Session) merchantSession {
 		SessionID:   read.ID.String(),
 		Status:      read.Status,
 		AmountCents: read.Charge.AmountCents,
+		Currency:    read.Currency,
 		OrderRef:    read.Charge.OrderRef,
 		TaxCents:    read.Charge.TaxCents,
 		TipCents:    read.Charge.TipCents,
 		CreatedAt:   read.CreatedAt.UnixMilli(),
 		ExpiresAt:   read.ExpiresAt.UnixMilli(),
 		PaymentRef:  read.PaymentRef,
+		KeyID:       read.KeyID,
 		QRPayload:   h.links.Payload(read.ID),
 		Livemode:    web.Livemode(read.ID.TestMode()),
 	}

@@ -26,7 +26,7 @@ func (e RequestError) Error() string { return string(e) }
 // UnknownFieldError is a field that the service does not know, sent with a test key.
 type UnknownFieldError struct{ Name string }
 
-func (e UnknownFieldError) Error() string { return "unknown field " + quoted(e.Name) }
+func (e UnknownFieldError) Error() string { return "unknown field " + Quoted(e.Name) }
 
 const errNotAnObject = RequestError("body must be one JSON object")
 
@@ -65,8 +65,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// quoted quotes text of the caller, shortened for a message.
-func quoted(text string) string {
+// Quoted quotes text of the caller, shortened for a message.
+func Quoted(text string) string {
 	const longest = 64
 	if len(text) > longest {
 		text = text[:longest] + "…"
@@ -137,7 +137,7 @@ func parseObject(body string) (*Object, error) {
 		rest = strings.TrimLeft(rest[end:], jsonSpace+":")
 		end = endOfValue(rest)
 		if !fields.add(name, rest[:end]) {
-			return nil, RequestError("duplicate field " + quoted(name))
+			return nil, RequestError("duplicate field " + Quoted(name))
 		}
 		rest = rest[end:]
 	}

@@ -1,0 +1,178 @@
+package sessions
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/apiserver/caller"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// orderSessions is the response of GET /api/v1/sessions?orderRef=.
+type orderSessions struct {
+	Sessions []merchantSession `json:"sessions"`
+	More     bool              `json:"more"`
+}
+
+// endedSessions is the response of GET /api/v1/sessions?endedFrom=.
+type endedSessions struct {
+	Sessions []merchantSession `json:"sessions"`
+	// Cursor is that of the next page; absent: there is none.
+	Cursor string `json:"cursor,omitempty"`
+	// CompleteFrom is present if endedFrom is earlier than what is kept.
+	CompleteFrom int64 `json:"completeFrom,omitempty"`
+}
+
+// List lists the sessions of an order, or those that ended in a period.
+func (h *Handler) List(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+	query, err := parseList(r.URL.RawQuery, session.Account(from.Merchant.ID, from.TestMode))
+	if err != nil {
+		return h.gate.AdmitInvalid(e, w, r, from, err)
+	}
+	if query.orderRef != "" {
+		admitted, listed, err := h.store.AdmitOrderSessions(r.Context(), from.Admission(), query.orderRef)
+		e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
+		if err != nil {
+			return err
+		}
+		return web.Respond(w, http.StatusOK, orderSessions{h.merchantViews(listed.Sessions), listed.More})
+	}
+	admitted, page, err := h.store.AdmitEnded(r.Context(), from.Admission(), query.ended)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
+	if err != nil {
+		return err
+	}
+	response := endedSessions{Sessions: make([]merchantSession, 0, len(page.Sessions))}
+	for _, ended := range page.Sessions {
+		response.Sessions = append(response.Sessions, h.merchantView(ended.Session))
+	}
+	if page.Next != (feed.EntryID{}) {
+		response.Cursor = feed.Cursor{Account: session.Account(from.Merchant.ID, from.TestMode), Entry: page.Next}.String()
+	}
+	if page.Since.After(query.ended.From) {
+		response.CompleteFrom = page.Since.UnixMilli()
+	}
+	return web.Respond(w, http.StatusOK, response)
+}
+
+// listQuery is what a list is asked for.
+type listQuery struct {
+	orderRef string // empty: ended sessions are
+	ended    store.EndedQuery
+}
+
+// The parameters of a list.
+const (
+	orderRefParameter  = "orderRef"
+	endedFromParameter = "endedFrom"
+	endedToParameter   = "endedTo"
+	statusParameter    = "status"
+	cursorParameter    = "cursor"
+	limitParameter     = "limit"
+)
+
+const (
+	defaultEnded = 100
+	maxEnded     = 200
+	// maxMillis is the end of the year 9999.
+	maxMillis = 253_402_300_799_999
+)
+
+// parseList reads the parameters. The error is for the caller, and names the parameter.
+func parseList(raw, account string) (listQuery, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return listQuery{}, web.RequestError("the query is malformed: write each parameter as name=value, percent-encoded")
+	}
+	known := []string{orderRefParameter, endedFromParameter, endedToParameter, statusParameter, cursorParameter, limitParameter}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case !slices.Contains(known, name):
+			return listQuery{}, web.RequestError("unknown parameter " + web.Quoted(name))
+		case len(values[name]) > 1:
+			return listQuery{}, web.RequestError(name + " must be given at most once")
+		case values.Has(orderRefParameter) && name != orderRefParameter:
+			return listQuery{}, web.RequestError(name + " cannot be combined with orderRef")
+		}
+	}
+	if values.Has(orderRefParameter) {
+		charge := session.Charge{AmountCents: 1, OrderRef: values.Get(orderRefParameter)}
+		if charge.OrderRef == "" {
+			return listQuery{}, web.RequestError("orderRef must not be empty")
+		}
+		return listQuery{orderRef: charge.OrderRef}, charge.Validate()
+	}
+	ended, err := parseEnded(values, account)
+	return listQuery{ended: ended}, err
+}
+
+// parseEnded reads the parameters of a list of ended sessions.
+func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
+	query := store.EndedQuery{Limit: defaultEnded}
+	if !values.Has(endedFromParameter) {
+		return query, web.RequestError("give orderRef, or endedFrom and optionally endedTo, status, cursor and limit")
+	}
+	from, err := parseTime(values, endedFromParameter)
+	if err != nil {
+		return query, err
+	}
+	query.From = from
+	if values.Has(endedToParameter) {
+		if query.To, err = parseTime(values, endedToParameter); err != nil {
+			return query, err
+		}
+		if !query.From.Before(query.To) {
+			return query, web.RequestError("endedTo must be later than endedFrom")
+		}
+	}
+	if values.Has(statusParameter) {
+		if query.Status = session.Status(values.Get(statusParameter)); !query.Status.Final() {
+			return query, web.RequestError("status must be COMPLETED, FAILED, EXPIRED or CANCELLED")
+		}
+	}
+	if values.Has(limitParameter) {
+		limit, ok := parseInteger(values.Get(limitParameter), maxEnded)
+		if !ok {
+			return query, web.RequestError(fmt.Sprintf("limit must be an integer from 1 to %d", maxEnded))
+		}
+		query.Limit = int(limit)
+	}
+	if values.Has(cursorParameter) {
+		cursor, err := feed.ParseCursor(account, values.Get(cursorParameter))
+		if err != nil || cursor.Entry == (feed.EntryID{}) {
+			return query, web.RequestError("cursor must be one that an earlier page of this list returned")
+		}
+		query.Before = cursor.Entry
+	}
+	return query, nil
+}
+
+func parseTime(values url.Values, name string) (time.Time, error) {
+	millis, ok := parseInteger(values.Get(name), maxMillis)
+	if !ok {
+		return time.Time{}, web.RequestError(name + " must be a Unix timestamp in milliseconds")
+	}
+	return time.UnixMilli(millis).UTC(), nil
+}
+
+// parseInteger reads an integer from 1 to most. Each has one spelling only.
+func parseInteger(text string, most int64) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 1 && n <= most && strconv.FormatInt(n, 10) == text
+}
+
+func (h *Handler) merchantViews(all []session.Session) []merchantSession {
+	views := make([]merchantSession, 0, len(all))
+	for _, one := range all {
+		views = append(views, h.merchantView(one))
+	}
+	return views
+}
