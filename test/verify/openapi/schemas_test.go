@@ -13,7 +13,7 @@ func TestTheSchemasShowFieldsThatGoTogether(t *testing.T) {
 	const (
 		pending = `"sessionId":"ps_abcdefgh2345T2xV9bLrYc8WdNeHq7","status":"PENDING"`
 		ended   = `"sessionId":"ps_abcdefgh2345T2xV9bLrYc8WdNeHq7","status":"COMPLETED"`
-		session = `,"amountCents":1250,"createdAt":1795246260000,"expiresAt":1795247160000,"qrPayload":"pay://qr/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"`
+		session = `,"amountCents":1250,"currency":"EUR","keyId":"abcdefgh2345","createdAt":1795246260000,"expiresAt":1795247160000,"qrPayload":"pay://qr/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"`
 	)
 	for _, test := range []struct {
 		document, schema, value string
