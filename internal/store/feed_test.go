@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -330,5 +331,59 @@ func TestFeed_Full(t *testing.T) {
 	}
 	if _, page, err := s.Feed(t.Context(), asks, late.Cursor, 10); err != nil || len(page.Entries) == 0 {
 		t.Errorf("of a late one: %+v, %v", page, err)
+	}
+}
+
+// The new master has not what the old one wrote last. What the feed lost the sessions lost with it, and a consumer that had read it is told,
+// also when the new master has written more since.
+func TestFeed_FailoverThatLosesWrites(t *testing.T) {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	_, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
+	before, follower := open(t, master.URL()), client(t, replica)
+	asks := merchant()
+	var ids []session.ID
+	for range 4 {
+		ids = append(ids, mustCreate(t, before, asks, newSession()).Session.ID)
+	}
+	pay := func(s *services, id session.ID, payment session.Payment) { must(t, second(s.Settle(t.Context(), id, payment))) }
+	pay(before, ids[0], paid("a"))
+	eventually(t, "the replica has the first payment", func() bool { return follower.XLen(t.Context(), feedKey(asks.MerchantID)).Val() == 1 })
+	kept, atFirst := followFeed(t, before, asks, feed.Cursor{})
+	must(t, follower.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	pay(before, ids[1], paid("a"))
+	pay(before, ids[2], paid("a"))
+	_, atLast := followFeed(t, before, asks, atFirst)
+
+	s := open(t, replica.URL())
+	for n, id := range ids {
+		_, read, err := s.Session(t.Context(), asks, id)
+		if inFeed := n == 0; err != nil || read.Status.Final() != inFeed {
+			t.Errorf("session %d is %s: %v; in the feed: %t", n, read.Status, err, inFeed)
+		}
+	}
+	if ids, _ := followFeed(t, s, asks, atFirst); len(ids) != 0 {
+		t.Errorf("a consumer that read what survived gets %v", ids)
+	}
+	for range 2 { // at once, and once more was written
+		_, _, err = s.Feed(t.Context(), asks, atLast, 10)
+		lost, ok := errors.AsType[feed.LostError](err)
+		if !ok {
+			t.Fatalf("%v, want a LostError", err)
+		}
+		if lost.Survivor.Entry != atFirst.Entry {
+			t.Errorf("the survivor is %s, want %s", lost.Survivor.Entry, atFirst.Entry)
+		}
+		pay(s, ids[3], paid("a"))
+	}
+	pay(s, ids[1], failed("b"))
+	got, _ := followFeed(t, s, asks, atFirst)
+	want := []string{feed.SessionEventID(ids[3], feed.MarkEnded), feed.SessionEventID(ids[1], feed.MarkEnded)}
+	if !slices.Equal(got, want) {
+		t.Errorf("from the survivor on: %v, want %v", got, want)
+	}
+	if got, _ := followFeed(t, s, asks, feed.Cursor{}); !slices.Equal(got, append(kept, want...)) {
+		t.Errorf("from the beginning: %v", got)
 	}
 }

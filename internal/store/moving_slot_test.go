@@ -13,6 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -83,6 +84,33 @@ func (m *movingTrade) charge(ctx context.Context, turn int) {
 	if turn%3 == 0 { // too late, or once more
 		_, err = m.Settle(ctx, id, paid("b"))
 		m.call("a late payment", err)
+	}
+}
+
+// checkFeed compares the feed, followed by its cursors, with the events that were delivered: each but the creations is there, once, and those
+// of one session are in their order.
+func (m *movingTrade) checkFeed(t *testing.T) {
+	t.Helper()
+	sequences := map[session.ID]int64{}
+	seen := map[string]bool{}
+	for cursor := (feed.Cursor{}); cursor.HeadAt.IsZero(); {
+		_, page, err := m.Feed(t.Context(), m.asks, cursor, 50)
+		if err != nil || page.Corrupt > 0 {
+			t.Fatal(page.Corrupt, err)
+		}
+		for _, entry := range page.Entries {
+			event := entry.Event
+			if _, delivered := m.delivered[event.ID]; !delivered || seen[event.ID] || event.Session.Sequence <= sequences[event.Session.ID] {
+				t.Errorf("%s with sequence %d is in the feed, after %d; delivered: %t", event.ID, event.Session.Sequence, sequences[event.Session.ID], delivered)
+			}
+			seen[event.ID], sequences[event.Session.ID] = true, event.Session.Sequence
+		}
+		cursor = page.Cursor
+	}
+	for id, event := range m.delivered {
+		if event.Kind != v1alpha1.EventSessionCreated && !seen[id] {
+			t.Errorf("%s was delivered, and is not in the feed", id)
+		}
 	}
 }
 
@@ -211,6 +239,7 @@ func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
 			t.Errorf("%s has ended, and no event of it was delivered", id)
 		}
 	}
+	m.checkFeed(t)
 	for _, wrong := range m.wrong {
 		t.Error(wrong)
 	}
