@@ -15,7 +15,8 @@ if not decision then
   return 'CORRUPT' .. moment
 end
 if decision == 'applied' then
-  s.finish(KEYS[3], KEYS[4], KEYS[7], {s = 'CANCELLED'})
-  fields = s.read(KEYS[3], KEYS[4], KEYS[7])
+  local ending = {s = 'CANCELLED'}
+  s.finish(KEYS[3], KEYS[4], KEYS[7], ending)
+  fields[STATUS], fields[ENDED_AT] = ending.s, ending.e
 end
 return {'OK' .. moment, decision, fields}

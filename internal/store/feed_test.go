@@ -347,7 +347,9 @@ func TestFeed_FailoverThatLosesWrites(t *testing.T) {
 	for range 4 {
 		ids = append(ids, mustCreate(t, before, asks, newSession()).Session.ID)
 	}
-	pay := func(s *services, id session.ID, payment session.Payment) { must(t, second(s.Settle(t.Context(), id, payment))) }
+	pay := func(s *services, id session.ID, payment session.Payment) {
+		must(t, second(s.Settle(t.Context(), id, payment)))
+	}
 	pay(before, ids[0], paid("a"))
 	eventually(t, "the replica has the first payment", func() bool { return follower.XLen(t.Context(), feedKey(asks.MerchantID)).Val() == 1 })
 	kept, atFirst := followFeed(t, before, asks, feed.Cursor{})

@@ -33,9 +33,10 @@ local refund = event or decision == 'merchant_deleted' -- without an event, in t
 -- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
 local stored = not refund or kept < tonumber(most) or decision == 'merchant_deleted' and not fields[STATUS]
 if decision == 'applied' then
-  local why = reason ~= '' and reason or nil
-  s.finish(KEYS[1], KEYS[2], KEYS[7], {s = outcome, r = payment_ref, y = why, w = paid_at ~= '' and paid_at or nil})
-  fields = s.read(KEYS[1], KEYS[2], KEYS[7])
+  local ending = {s = outcome, r = payment_ref, y = reason ~= '' and reason or nil, w = paid_at ~= '' and paid_at or nil}
+  s.finish(KEYS[1], KEYS[2], KEYS[7], ending)
+  fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref
+  fields[REASON], fields[PAID_AT] = ending.y or false, ending.w or false
 elseif refund and stored then
   local record = decision .. ' ' .. amount .. ' ' .. (paid_at ~= '' and paid_at or '0')
   if event then

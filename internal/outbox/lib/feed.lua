@@ -5,7 +5,7 @@
 -- comes first: a server that refuses it has changed nothing. Whoever waits for the feed or for the session is told. A server that refuses that
 -- only delays them, as they also look by themselves: it must not fail a payment that is recorded.
 local function append_to_feed(feed_key, history, event, session_id, account, change)
-  local age, entries = string.match(history, '^(%d+) (%d+)$')
+  local age = string.match(history, '^%d+')
   local oldest = format('%d', now_ms - age)
   local entry = call('XADD', feed_key, 'MINID', '~', oldest, '*', 'e', event)
   redis.pcall('PEXPIRE', feed_key, age)
@@ -15,7 +15,10 @@ local function append_to_feed(feed_key, history, event, session_id, account, cha
     call('XADD', feed_key, 'MINID', '~', oldest, '*', 'e', event)
   end
   if micros % 16 == 0 then -- often enough for a bound
-    local most = string.find(account, '.test', -5, true) and math.min(entries, TEST_ENTRIES) or entries
+    local most = string.match(history, '%d+$')
+    if string.find(account, '.test', -5, true) then
+      most = math.min(most, TEST_ENTRIES)
+    end
     redis.pcall('XTRIM', feed_key, 'MAXLEN', '~', most)
   end
   redis.pcall(PUBLISH_COMMAND, string.match(feed_key, '^.-:') .. 'ended', session_id .. ' ' .. account)
