@@ -57,9 +57,10 @@ func (s *storm) audit() (seen string) {
 	sessions := s.auditSessions()
 	events := s.auditEvents(sessions)
 	again := s.hooks.waitFor(s.t, events)
+	s.consumer.audit(s, events)
 	return fmt.Sprintf("%d orders, %d calls answered and %d not: every history linearizable, %d sessions, none twice or lost; "+
-		"%d events, each recorded once and delivered, %d more than once",
-		len(s.orders), s.calls.Load(), s.maybes.Load(), len(sessions), len(events), again)
+		"%d events, each recorded once and delivered, %d more than once; each once in the feed, for a consumer killed %d times",
+		len(s.orders), s.calls.Load(), s.maybes.Load(), len(sessions), len(events), again, s.consumer.killed)
 }
 
 func historyOf(o *order) string {

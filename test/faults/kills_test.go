@@ -20,13 +20,13 @@ func stormFaults() []fault {
 		}
 	}
 	return []fault{
-		{"P1 P4 P5", "kill -9 of an API replica", promised, amid(3, killReplica)},
-		{"P1 P4 P5", "kill -9 of Redis, `appendfsync always`", promised, amid(3, killRedis)},
-		{"P1 P4 P5", "kill -9 of Redis and of an API replica at once", promised, amid(2, killBoth)},
-		{"P1 P4 P5", "every connection to Redis reset", promised, amid(8, resetConnections)},
-		{"P1 P4 P5", "answers of Redis come too late", promised, amid(4, delayAnswers)},
-		{"P1 P4 P5", "Redis frozen (SIGSTOP)", promised, amid(3, freezeRedis)},
-		{"P1 P4 P5", "an API replica frozen (SIGSTOP)", promised, amid(3, freezeReplica)},
+		{"P1 P4 P5 P12", "kill -9 of an API replica", promised, amid(3, killReplica)},
+		{"P1 P4 P5 P12", "kill -9 of Redis, `appendfsync always`", promised, amid(3, killRedis)},
+		{"P1 P4 P5 P12", "kill -9 of Redis and of an API replica at once", promised, amid(2, killBoth)},
+		{"P1 P4 P5 P12", "every connection to Redis reset", promised, amid(8, resetConnections)},
+		{"P1 P4 P5 P12", "answers of Redis come too late", promised, amid(4, delayAnswers)},
+		{"P1 P4 P5 P12", "Redis frozen (SIGSTOP)", promised, amid(3, freezeRedis)},
+		{"P1 P4 P5 P12", "an API replica frozen (SIGSTOP)", promised, amid(3, freezeReplica)},
 		{"P4", "kill -9 of a dispatcher", promised, amid(2, killDispatcher)},
 		{"P4", "the receiver dies of every third event", promised, amid(1, killReceiver)},
 	}

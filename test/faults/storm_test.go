@@ -34,6 +34,7 @@ type storm struct {
 	merchant  *v1alpha1.Merchant
 	key, rail string
 	hooks     *receiver
+	consumer  consumer
 	began     time.Time
 
 	mu     sync.Mutex
@@ -83,6 +84,7 @@ func (s *storm) rage(times int, try func(n int)) {
 	s.t.Helper()
 	stop := callers(stormCallers, s.step)
 	defer stop()
+	defer s.consumer.follow(s)()
 	for n := range times {
 		s.answered(60)
 		try(n)
