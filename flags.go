@@ -39,7 +39,7 @@ func addOps(flags *pflag.FlagSet, options *ops.Options) {
 }
 
 func addHistory(flags *pflag.FlagSet, age *time.Duration, entries *int64) {
-	flags.DurationVar(age, "history", *age, "time that events stay in a merchant's feed, GET /api/v1/events; the same for API and dispatcher")
+	flags.DurationVar(age, "history", *age, "time that events stay in a merchant's feed, GET /api/v1/events; the same for API, dispatcher and console")
 	flags.Int64Var(entries, "history-entries", *entries, "most events in the feed of a merchant, about 250 bytes of Redis each; the oldest are dropped")
 }
 

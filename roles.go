@@ -132,6 +132,7 @@ func consoleCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.InternalCAFile, "internal-ca-file", "", "file with the certificate authority of the internal port; empty: those of the system")
 	flags.StringVar(&options.InternalTokenFile, "internal-token-file", "", "file with the token for the internal port; empty: the token of the account")
 	addTrustedProxies(flags, &options.TrustedProxies)
+	addHistory(flags, &options.History.Age, &options.History.Entries)
 	flags.Int64Var(&options.RequestLimit.RequestsPerSecond, "address-rate", options.RequestLimit.RequestsPerSecond, "requests per second from one client address")
 	flags.Int64Var(&options.RequestLimit.Burst, "address-burst", options.RequestLimit.Burst, "requests at once from one client address")
 	addProvider(flags, &options.Provider)

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/text/language"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -29,6 +31,9 @@ type console struct {
 	pages     *pages
 	login     *login.Handler
 	outbox    *outbox.Outbox // dead letters, health of webhooks
+	payments  paymentReader
+	amounts   money.Formatter
+	exports   *exports
 	reviewer  *authz.Reviewer
 	merchants client.Reader // Merchants in memory, without what the list does not need
 	kube      client.Client // reads and writes at the Kubernetes API
@@ -57,7 +62,7 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
+		pages: pages, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
 	}, nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
@@ -86,6 +87,7 @@ type fixture struct {
 	t         *testing.T
 	URL       string
 	redis     *redistest.Server
+	store     *store.Store
 	namespace string
 	log       logtest.Buffer
 
@@ -119,7 +121,8 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	f.console = built
 	f.now, f.limit = f.clock, ratelimit.NewLimiter(options.RequestLimit, f.clock)
 	registry, connection := prometheus.NewRegistry(), storetest.Client(t, f.redis.URL())
-	f.metrics, f.outbox = newMetrics(registry), outbox.New(connection)
+	f.metrics, f.outbox, f.store = newMetrics(registry), outbox.New(connection), storetest.Store(t, connection)
+	f.payments = f.store
 	if f.login, err = f.newLogin(connection, registry); err != nil {
 		t.Fatal(err)
 	}

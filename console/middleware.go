@@ -82,6 +82,9 @@ type statusRecorder struct {
 	status int
 }
 
+// Unwrap is for http.ResponseController.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
 // WriteHeader records the status.
 func (s *statusRecorder) WriteHeader(status int) {
 	s.status = status

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -46,6 +47,9 @@ type Options struct {
 
 	// Provider is the OpenID provider where people sign in.
 	Provider ProviderOptions
+	// History is how much of each merchant's feed is kept, as the API has it. Default 7 days and 1,000,000 events.
+	History feed.History
+
 	// LoginIdle ends a login that was not used for this time. Default 1 h.
 	LoginIdle time.Duration
 	// LoginLifetime ends every login. Default 12 h.
@@ -73,6 +77,7 @@ func DefaultOptions() Options {
 		Address:        ":8083",
 		RequestLimit:   ratelimit.Policy{RequestsPerSecond: 20, Burst: 200},
 		Provider:       login.DefaultProviderOptions(),
+		History:        feed.History{}.WithDefaults(),
 		LoginIdle:      time.Hour,
 		LoginLifetime:  12 * time.Hour,
 		RightsLifetime: 10 * time.Second,
@@ -97,7 +102,7 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(
 		kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
-		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.Validate(),
+		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.Validate(), o.History.Validate(),
 	)
 }
 

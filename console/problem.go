@@ -97,6 +97,14 @@ func (c *console) newProblem(err error) problem {
 		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true, Again: true}
 	case errors.Is(err, errNoDeadLetter):
 		return problem{status: http.StatusNotFound, Title: "Nothing to send again", Message: "There is no such dead letter of this merchant. Perhaps somebody has sent it again already."}
+	case errors.Is(err, errNoPayment):
+		return problem{status: http.StatusNotFound, Title: "No such payment", Message: "This merchant has no such payment, or it ended too long ago. The CSV of its day may have it."}
+	case errors.Is(err, errNoDay):
+		return problem{status: http.StatusBadRequest, Title: "Not a day", Message: "Choose a day, such as 2026-11-22."}
+	case errors.Is(err, errNotKept):
+		return problem{status: http.StatusGone, Title: "Too long ago", Message: "Not all payments of this day are kept any more, so there is no file of it."}
+	case errors.Is(err, errTooManyExports):
+		return problem{status: http.StatusTooManyRequests, Title: "Too many downloads", Message: "Wait until a download has ended, then try again."}
 	case errors.Is(err, errNotFound):
 		return problem{status: http.StatusNotFound, Title: "Not found", Message: "This page does not exist, or you have no right to see it. The platform team gives rights."}
 	case errors.Is(err, errCrossOrigin):

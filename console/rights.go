@@ -19,6 +19,7 @@ import (
 // What a person may do to a Merchant. All but get are custom verbs: nobody has them by accident.
 const (
 	verbGet           = "get"
+	verbViewPayments  = "viewpayments"
 	verbIssueKeys     = "issuekeys"
 	verbRotateKeys    = "rotatekeys"
 	verbEditAllowlist = "editallowlist"
@@ -39,13 +40,14 @@ func (c *console) may(ctx context.Context, subject authz.Subject, verb, namespac
 }
 
 // rights are what a person may do to one Merchant, for the page that offers it. The routes ask again.
-type rights struct{ IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
+type rights struct{ ViewPayments, IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
 
 func (c *console) rights(ctx context.Context, p login.Person, merchant *v1alpha1.Merchant) (r rights, err error) {
 	subject := newSubject(p)
 	reviews, ctx := errgroup.WithContext(ctx)
 	for verb, allowed := range map[string]*bool{
-		verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys, verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
+		verbViewPayments: &r.ViewPayments, verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys,
+		verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
 	} {
 		reviews.Go(func() (err error) {
 			*allowed, err = c.may(ctx, subject, verb, merchant.Namespace, merchant.Name)

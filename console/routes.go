@@ -25,6 +25,9 @@ func (c *console) handler() http.Handler {
 	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return errNotFound })
 
 	r.onMerchant("GET", "", verbGet, c.showMerchant)
+	r.onMerchant("GET", "/payments", verbViewPayments, c.listPayments)
+	r.onMerchant("GET", "/payments/{payment}", verbViewPayments, c.showPayment)
+	r.onMerchant("GET", "/payments.csv", verbViewPayments, c.exportPayments)
 	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
 	r.onMerchant("POST", "/new-key", verbIssueKeys, c.issueKey)
 	r.onKey("GET", "/rotate", verbRotateKeys, c.showKeyForm("key-rotate"))
@@ -100,10 +103,13 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 		if err != nil {
 			return err
 		}
-		if !allowed {
-			return fmt.Errorf("%w: %s", errNoRight, verb)
+		switch {
+		case allowed:
+			return handle(w, request, viewer, merchant)
+		case verb == verbViewPayments: // what a person may not see is missing
+			return errNotFound
 		}
-		return handle(w, request, viewer, merchant)
+		return fmt.Errorf("%w: %s", errNoRight, verb)
 	})
 }
 

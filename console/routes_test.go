@@ -18,7 +18,7 @@ import (
 
 var routeInCode = regexp.MustCompile(`r\.on(Merchant|Spec|Key)\("([A-Z]+)", "([^"]*)"`)
 
-// merchantRoutes are the methods and paths of routes.go below a Merchant, with K for a key.
+// merchantRoutes are the methods and paths of routes.go below a Merchant, with K for a key and P for a payment.
 func merchantRoutes(t *testing.T) (routes []string) {
 	t.Helper()
 	source, err := os.ReadFile("routes.go")
@@ -26,7 +26,7 @@ func merchantRoutes(t *testing.T) (routes []string) {
 		t.Fatal(err)
 	}
 	for _, found := range routeInCode.FindAllStringSubmatch(string(source), -1) {
-		path := found[3]
+		path := strings.Replace(found[3], "{payment}", "P", 1)
 		if found[1] == "Key" {
 			path = "/keys/K" + path
 		}
@@ -39,6 +39,7 @@ func merchantRoutes(t *testing.T) (routes []string) {
 func TestRoutes_Rights(t *testing.T) {
 	needs := map[string][]string{ // by verb
 		"get":           {"GET "},
+		"viewpayments":  {"GET /payments", "GET /payments/P", "GET /payments.csv"},
 		"issuekeys":     {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/delete", "POST /keys/K/delete"},
 		"rotatekeys":    {"GET /keys/K/rotate", "POST /keys/K/rotate"},
 		"editallowlist": {"GET /allowlist", "POST /allowlist"},
@@ -68,7 +69,11 @@ func TestRoutes_Rights(t *testing.T) {
 				request.RequestURI = ""
 				request.Header.Set("Sec-Fetch-Site", "same-origin")
 				page := browser.Do(t, request)
-				if refused := page.Status == http.StatusForbidden; refused != (verb != has && verb != "get") {
+				refused := page.Status == http.StatusForbidden
+				if verb == "viewpayments" { // what a person may not see is missing
+					refused = page.Status == http.StatusNotFound && !strings.Contains(page.Text, "No such payment")
+				}
+				if refused != (verb != has && verb != "get") {
 					t.Errorf("%s with the verb %s: %d, needs %s", pattern, has, page.Status, verb)
 				}
 			}

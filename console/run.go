@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Run serves the console until ctx ends, then drains. It returns nil after a clean drain, and an error if it could not start, if a
@@ -36,6 +37,9 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	c.outbox = outbox.New(r.Redis)
+	if c.payments, err = store.New(r.Redis, store.Options{History: options.History}); err != nil {
+		return err
+	}
 	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)
 	c.metrics, c.tracer = newMetrics(r.Registry), r.Tracer
 	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {

@@ -1,7 +1,7 @@
 // Comforts only: every page works without this.
 
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-for (const time of document.querySelectorAll("time[datetime]")) {
+for (const time of document.querySelectorAll("time[datetime]:not([data-shop])")) {
   time.title = time.textContent;
   time.textContent = format.format(new Date(time.dateTime));
 }

@@ -20,10 +20,21 @@ const sampleTexts = `
 		[/mk_live_[a-z2-7]{12}_[0-9A-Za-z]{4}\b/g, 'mk_live_2yylmkzckvhj_THIS'], [/mer_[a-z2-7]{12}/g, 'mer_45tolpnyxhz4'], [/shop-[a-z0-9]{5}\b/g, 'shops']];
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (texts.nextNode()) for (const [real, sample] of samples) texts.currentNode.data = texts.currentNode.data.replace(real, sample);
-	for (const time of document.querySelectorAll('time'))
+	for (const time of document.querySelectorAll('time[data-shop]')) time.textContent = '21 Nov, 10:00';
+	for (const [i, date] of ['Sat 21 Nov', 'Fri 20 Nov'].entries()) for (const day of [...document.querySelectorAll('.day h2 span')].slice(i, i + 1)) day.textContent = date;
+	for (const time of document.querySelectorAll('time:not([data-shop])'))
 		time.textContent = 'Nov 21, 2026, ' + (time.parentElement.parentElement.innerText.includes('works until') ? '11:00 AM' : '10:00 AM');
-	for (const field of document.querySelectorAll('input[type=search]')) field.value = 'shops';
+	for (const field of document.querySelectorAll('input#q')) field.value = 'shops';
 	document.activeElement.blur()`
+
+// The picture of payments in docs/console.md.
+func TestScreenshotsOfTheConsole_Payments(t *testing.T) {
+	t.Parallel()
+	s, _ := payingShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.Open(shared.console + s.path + "/payments")
+	takeScreenshot(t, page, "console-payments", "light", 900, 700)
+}
 
 // The pictures of docs/console.md, each small.
 func TestScreenshotsOfTheConsole(t *testing.T) {
@@ -38,22 +49,9 @@ func TestScreenshotsOfTheConsole(t *testing.T) {
 		m.Spec.DisplayName, m.Spec.State = "Cinema Ritz", v1alpha1.MerchantSuspended
 	})
 	page := s.open(alice, browsertest.Settings{})
-	const most = 100_000 // bytes
 	take := func(name, colour string, width, height int64) {
 		t.Helper()
-		page.SetMedia("", colours[colour])
-		page.SetViewport(width, height, 1)
-		page.Do(sampleTexts)
-		picture := page.WindowScreenshot()
-		if len(picture) > most {
-			t.Errorf("%s: %d bytes", name, len(picture))
-		}
-		if *screenshots == "" {
-			return
-		}
-		if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o600); err != nil {
-			t.Error(err)
-		}
+		takeScreenshot(t, page, name, colour, width, height)
 	}
 	key := s.issue(page, "till-1")
 	s.rotate(page, "till-1", prefixOf(key), "3600")
@@ -68,4 +66,22 @@ func TestScreenshotsOfTheConsole(t *testing.T) {
 	take("console-merchants", "light", 900, 400)
 	page.Open(shared.console + s.path)
 	take("console-merchant", "light", 900, 760)
+}
+
+func takeScreenshot(t *testing.T, page *browsertest.Page, name, colour string, width, height int64) {
+	t.Helper()
+	const most = 100_000 // bytes
+	page.SetMedia("", colours[colour])
+	page.SetViewport(width, height, 1)
+	page.Do(sampleTexts)
+	picture := page.WindowScreenshot()
+	if len(picture) > most {
+		t.Errorf("%s: %d bytes", name, len(picture))
+	}
+	if *screenshots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o600); err != nil {
+		t.Error(err)
+	}
 }

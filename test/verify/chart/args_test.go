@@ -84,7 +84,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 			"--console-cert-dir=/etc/merchant-operator/console-certificate", "--oidc-issuer-url=https://id.example.com/realms/shops", "--oidc-client-id=merchant-console", "--oidc-ca-file=/etc/merchant-operator/oidc-ca/ca.crt",
 			"--oidc-scopes=profile,groups", "--oidc-username-claim=email", "--oidc-username-prefix=user:", "--oidc-groups-claim=groups",
 			"--oidc-groups-prefix=oidc:", "--login-idle=30m", "--login-lifetime=8h", "--trusted-proxies=10.0.0.0/8,fd00::/8",
-			"--address-rate=1000000", "--address-burst=20000000",
+			"--address-rate=1000000", "--address-burst=20000000", "--history=48h", "--history-entries=20000000",
 		},
 	} {
 		for _, argument := range want {

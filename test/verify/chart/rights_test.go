@@ -57,7 +57,7 @@ func TestKustomizeGrantsTheSame(t *testing.T) {
 func TestTheRolesToBindAreTheSame(t *testing.T) {
 	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "rbac")))
 	rendered := objects(t, render(t).stream())
-	for _, name := range []string{"merchant-viewer", "merchant-integrator", "rail"} {
+	for _, name := range []string{"merchant-viewer", "merchant-bookkeeper", "merchant-integrator", "rail"} {
 		key := "ClusterRole/merchant-operator-" + name
 		want, got := get[rbacv1.ClusterRole](t, kustomized, key), get[rbacv1.ClusterRole](t, rendered, key)
 		if diff := cmp.Diff(want.Rules, got.Rules); diff != "" {

@@ -11,7 +11,7 @@ import (
 // always are the objects of every rendering with the least that can be asked for.
 var always = []string{
 	"ClusterRole/merchant-operator", "ClusterRole/merchant-operator-dispatcher", "ClusterRole/merchant-operator-rail",
-	"ClusterRole/merchant-operator-merchant-integrator", "ClusterRole/merchant-operator-merchant-viewer",
+	"ClusterRole/merchant-operator-merchant-bookkeeper", "ClusterRole/merchant-operator-merchant-integrator", "ClusterRole/merchant-operator-merchant-viewer",
 	"ClusterRoleBinding/merchant-operator", "ClusterRoleBinding/merchant-operator-apiserver", "ClusterRoleBinding/merchant-operator-dispatcher",
 	"Deployment/merchant-operator", "Deployment/merchant-operator-apiserver", "Deployment/merchant-operator-dispatcher",
 	"Role/merchant-operator", "Role/merchant-operator@" + credentials,

@@ -39,7 +39,7 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 		{"impersonate", "authentication.k8s.io/uids", ""},
 		{"create", "authentication.k8s.io/tokenreviews", ""},
 		// The verbs are people's.
-		{"issuekeys rotatekeys editallowlist editwebhook", "merchant-operator.io/merchants", tenant},
+		{"viewpayments issuekeys rotatekeys editallowlist editwebhook", "merchant-operator.io/merchants", tenant},
 		{"create update delete deletecollection", "merchant-operator.io/merchants", tenant},
 		{"update deletecollection", "merchant-operator.io/apikeys", tenant},
 		{"update patch", "merchant-operator.io/merchants/status", tenant},
@@ -66,9 +66,17 @@ kind: RoleBinding
 metadata: {name: integrators, namespace: shops}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: merchant-operator-merchant-integrator}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "oidc:integrators"}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: bookkeepers, namespace: shops}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: merchant-operator-merchant-bookkeeper}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "oidc:bookkeepers"}]
 `, "apply", "-f", "-")
 	const see, act, write = "get list watch", "issuekeys rotatekeys editallowlist editwebhook", "create update patch delete deletecollection"
-	for group, acts := range map[string]bool{"oidc:viewers": false, "oidc:integrators": true} {
+	for group, want := range map[string]struct{ payments, acts bool }{
+		"oidc:viewers": {false, false}, "oidc:bookkeepers": {true, false}, "oidc:integrators": {true, true},
+	} {
 		may := func(verbs, resource, namespace string, want bool) {
 			t.Helper()
 			for verb := range strings.FieldsSeq(verbs) {
@@ -88,9 +96,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "oidc:integr
 		}
 		may(see, "merchants", tenant, true)
 		may(see, "apikeys", tenant, true)
-		may(act, "merchants", tenant, acts)
+		may("viewpayments", "merchants", tenant, want.payments)
+		may(act, "merchants", tenant, want.acts)
 		may(write, "merchants", tenant, false)
 		may(write, "apikeys", tenant, false)
-		may(see+" "+act, "merchants", "default", false)
+		may(see+" viewpayments "+act, "merchants", "default", false)
 	}
 }

@@ -1,0 +1,127 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"html/template"
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// paymentPage is one payment with its story.
+type paymentPage struct {
+	Merchant *v1alpha1.Merchant
+	paymentsLinks
+	Test   bool
+	Zone   string
+	ID     string
+	Amount string
+	Status paymentStatus
+	// Explanation says what the status means for the shop; empty: the word says it.
+	Explanation string
+	Order       string
+	Tax, Tip    string // empty: not given
+	Reference   string // of the payment that settled it
+	Reason      string // why that failed, in the rail's words
+	Key         string // name of the API key that created it
+	Created     template.HTML
+	Expires     template.HTML
+	Ended       template.HTML // empty: it has not
+	PaidAt      template.HTML // as the rail says; empty: it did not
+	Refused     []refusedPayment
+}
+
+// toTheSecond is the layout of the times of one payment.
+const toTheSecond = "2 Jan 2006, 15:04:05"
+
+// refusedPayment is money that arrived and is to be sent back to the payer.
+type refusedPayment struct {
+	Amount    string
+	Why       string
+	Reference string
+	PaidAt    template.HTML // empty: the rail did not say
+}
+
+// statusExplanations are for who reads one payment.
+var statusExplanations = map[session.Status]string{
+	session.Pending:   "The payer has not paid yet.",
+	session.Failed:    "The payment failed. No money has moved.",
+	session.Expired:   "Nobody paid before the time was over.",
+	session.Cancelled: "It was cancelled before it was paid.",
+}
+
+// refusalReasons say why a payment is to be refunded.
+var refusalReasons = map[session.Decision]string{
+	session.Late:            "It arrived after the end.",
+	session.Mismatched:      "It was not the amount that was asked for.",
+	session.MerchantDeleted: "It arrived when the merchant was deleted.",
+}
+
+func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	id, err := session.ParseID(r.PathValue("payment"))
+	if err != nil || id.MerchantID() != published.ID(merchant.UID) {
+		return errNoPayment
+	}
+	story, err := c.payments.Story(r.Context(), id)
+	if errors.Is(err, store.ErrNotFound) {
+		return errNoPayment
+	}
+	if err != nil {
+		return err
+	}
+	page, err := c.paymentPage(r.Context(), merchant, story)
+	if err != nil {
+		return err
+	}
+	return c.pages.render(w, http.StatusOK, "payment", view{Title: page.Amount + " · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+}
+
+func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story store.Story) (paymentPage, error) {
+	s, zone := story.Session, merchant.Spec.TimeZone.Location()
+	page := paymentPage{
+		Merchant: merchant, paymentsLinks: newPaymentsLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: zone.String(),
+		ID: s.ID.String(), Amount: c.amounts.Format(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
+		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: c.part(s.Charge.TaxCents, s.Currency), Tip: c.part(s.Charge.TipCents, s.Currency),
+		Reference: s.PaymentRef, Reason: s.Reason,
+		Created: shopTime(s.CreatedAt, zone, toTheSecond), Expires: shopTime(s.ExpiresAt, zone, toTheSecond), Ended: shopTime(s.EndedAt, zone, toTheSecond), PaidAt: shopTime(s.PaidAt, zone, toTheSecond),
+	}
+	for _, refused := range story.Refused {
+		why := refusalReasons[refused.Decision]
+		if refused.Decision == session.Late && s.Status == session.Completed {
+			why = "The order was paid already."
+		}
+		page.Refused = append(page.Refused, refusedPayment{
+			Amount: c.amounts.Format(refused.AmountCents, s.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
+		})
+	}
+	var err error
+	page.Key, err = c.keyName(ctx, merchant, s.KeyID)
+	return page, err
+}
+
+// part is an amount that a charge may have; empty: it has none.
+func (c *console) part(amount *int64, currency string) string {
+	if amount == nil {
+		return ""
+	}
+	return c.amounts.Format(*amount, currency)
+}
+
+// keyName is the name of an ApiKey of the merchant with this key id, which comes from the UID: what a status says, a tenant has written.
+func (c *console) keyName(ctx context.Context, merchant *v1alpha1.Merchant, keyID string) (string, error) {
+	keys, err := c.listKeys(ctx, merchant)
+	if err != nil {
+		return "", err
+	}
+	for _, key := range keys {
+		if published.ID(key.UID) == keyID {
+			return key.Name, nil
+		}
+	}
+	return "a deleted key (" + keyID + ")", nil
+}

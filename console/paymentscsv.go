@@ -1,0 +1,143 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+const (
+	// exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
+	exportTimeout = 20 * time.Second
+	// maxExports bounds the downloads at once, and maxPersonExports those of one person.
+	maxExports, maxPersonExports = 32, 2
+)
+
+var (
+	errNoDay          = errors.New("not a day")
+	errNotKept        = errors.New("not all payments of the day are kept any more")
+	errTooManyExports = errors.New("too many downloads at once")
+)
+
+// exports counts the downloads in progress. It is safe for concurrent use.
+type exports struct {
+	mu       sync.Mutex
+	all      int
+	byPerson map[string]int // no entry: none
+}
+
+func newExports() *exports { return &exports{byPerson: map[string]int{}} }
+
+// begin admits a download, which ends with end. The error is errTooManyExports.
+func (e *exports) begin(person string) (end func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.all >= maxExports || e.byPerson[person] >= maxPersonExports {
+		return nil, errTooManyExports
+	}
+	e.all++
+	e.byPerson[person]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all--
+		if e.byPerson[person]--; e.byPerson[person] == 0 {
+			delete(e.byPerson, person)
+		}
+	}, nil
+}
+
+// exportPayments sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
+// connection is aborted, so that no browser takes it for a whole one.
+func (c *console) exportPayments(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	test, zone := r.URL.Query().Get("mode") == "test", merchant.Spec.TimeZone.Location()
+	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), c.now(), zone)
+	if err != nil {
+		return errNoDay
+	}
+	end, err := c.exports.begin(viewer.User)
+	if err != nil {
+		return err
+	}
+	defer end()
+	account := newAccount(merchant, test)
+	query := store.EndedQuery{Limit: store.MaxEnded}
+	query.From, query.To = day.Bounds()
+	batch, err := c.exportBatch(r.Context(), account, query)
+	if err != nil {
+		return err // nothing is sent yet, so it becomes a page
+	}
+	name := "payments-" + merchant.Name + "-" + day.String()
+	if test {
+		name += "-test"
+	}
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.csv"`, name))
+	file, err := payments.NewCSV(w, zone)
+	if err != nil {
+		return c.breakOff(w, err)
+	}
+	for connection := http.NewResponseController(w); ; {
+		if err := connection.SetWriteDeadline(time.Now().Add(exportTimeout)); err != nil {
+			return c.breakOff(w, err)
+		}
+		for i := range batch.Sessions {
+			if err := file.Write(newPayment(&batch.Sessions[i].Session)); err != nil {
+				return c.breakOff(w, err)
+			}
+		}
+		if err := errors.Join(file.Flush(), connection.Flush()); err != nil {
+			return c.breakOff(w, err)
+		}
+		if query.Before = batch.Next; query.Before == (feed.EntryID{}) {
+			return nil
+		}
+		if batch, err = c.exportBatch(r.Context(), account, query); err != nil {
+			return c.breakOff(w, err)
+		}
+	}
+}
+
+// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Errors: errNotKept
+// and those of store.Ended.
+func (c *console) exportBatch(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
+	defer cancel()
+	batch, err := c.payments.Ended(ctx, account, query)
+	if err == nil && batch.Since.After(query.From) {
+		err = errNotKept
+	}
+	return batch, err
+}
+
+// newPayment is an ended session as its merchant reads it.
+func newPayment(s *session.Session) payments.Payment {
+	payment := payments.Payment{
+		SessionID: s.ID.String(), Status: s.Status, AmountCents: s.Charge.AmountCents, Currency: s.Currency, OrderRef: s.Charge.OrderRef,
+		TaxCents: s.Charge.TaxCents, TipCents: s.Charge.TipCents, CreatedAt: s.CreatedAt.UnixMilli(), ExpiresAt: s.ExpiresAt.UnixMilli(),
+		EndedAt: s.EndedAt.UnixMilli(), PaymentRef: s.PaymentRef, Reason: s.Reason, KeyID: s.KeyID,
+	}
+	if s.ID.TestMode() {
+		payment.Livemode = new(false)
+	}
+	return payment
+}
+
+// breakOff ends a file that is not whole. It does not return.
+func (c *console) breakOff(w http.ResponseWriter, err error) error {
+	c.log.Warn("a download of payments was broken off", "error", err)
+	_, _ = fmt.Fprint(w, "THIS FILE IS NOT COMPLETE. Download it again.\r\n")
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}

@@ -1,0 +1,142 @@
+package console
+
+import (
+	"encoding/csv"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+)
+
+// download reads a CSV as a browser does; err is that of its connection.
+func download(t *testing.T, browser oidctest.Browser, address string) (response *http.Response, text string, err error) {
+	t.Helper()
+	response, err = browser.Client.Get(address) //nolint:noctx // the browser has a timeout
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	return response, string(content), err
+}
+
+// The file has all payments of the day that were in several reads, and no others; texts of others are no formulas.
+func TestExportPayments(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", berlin)
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
+	at := time.Date(2026, 11, 22, 22, 59, 59, 0, time.UTC)
+	all := []store.EndedSession{ended(m, 0, session.Completed, 7, at.Add(time.Second))} // of the next day
+	for i := 1; i <= 2*store.MaxEnded+1; i++ {
+		all = append(all, ended(m, i, session.Completed, int64(i), at))
+	}
+	all[1].Charge.OrderRef = "=1+1"
+	all = append(all, ended(m, 0, session.Completed, 7, at.Add(-24*time.Hour)))
+	f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}}
+
+	response, text, err := download(t, browser, path+"?day=2026-11-22")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%d, %v: %.300s", response.StatusCode, err, text)
+	}
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(rows) != 2*store.MaxEnded+2 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	sum := 0
+	for _, row := range rows[1:] {
+		cents, _ := strconv.Atoi(row[2])
+		sum += cents
+	}
+	const n = 2*store.MaxEnded + 1
+	if sum != n*(n+1)/2 {
+		t.Errorf("the sum is %d", sum)
+	}
+	if rows[1][7] != "'=1+1" || rows[2][12] != "2026-11-22 23:59:59" {
+		t.Errorf("the first rows are %q", rows[1:3])
+	}
+	for header, want := range map[string]string{
+		"Content-Type": "text/csv; charset=utf-8; header=present", "Content-Disposition": `attachment; filename="payments-acme-2026-11-22.csv"`, "Cache-Control": "no-store",
+	} {
+		if got := response.Header.Get(header); got != want {
+			t.Errorf("%s: %q, want %q", header, got, want)
+		}
+	}
+	if response, text, _ := download(t, browser, path+"?mode=test&day=2026-11-22"); strings.Count(text, "\r\n") != 1 || !strings.Contains(response.Header.Get("Content-Disposition"), "2026-11-22-test.csv") {
+		t.Errorf("test mode: %v, %s", response.Header, text)
+	}
+}
+
+// A file that is not whole says so, and is no finished download. Before its first line a failure is a page.
+func TestExportPayments_BrokenOff(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme")
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
+	var all []store.EndedSession
+	now := f.now()
+	for i := range 3 * store.MaxEnded {
+		all = append(all, ended(m, i, session.Completed, 1, now))
+	}
+	for failAt, want := range map[int]int{1: 0, 2: store.MaxEnded, 3: 2 * store.MaxEnded} {
+		f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}, failAt: failAt}
+		response, text, err := download(t, browser, path)
+		switch rows := strings.Count(text, "COMPLETED,1,EUR"); {
+		case failAt == 1:
+			if response.StatusCode != http.StatusServiceUnavailable || err != nil {
+				t.Errorf("the first read fails: %d %v", response.StatusCode, err)
+			}
+		case !errors.Is(err, io.ErrUnexpectedEOF) || rows != want || !strings.HasSuffix(text, "\r\nTHIS FILE IS NOT COMPLETE. Download it again.\r\n"):
+			t.Errorf("read %d fails: %d rows, %v, ends with %q", failAt, rows, err, text[max(0, len(text)-100):])
+		}
+	}
+}
+
+func TestExportPayments_Refused(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.payments = &fakePayments{}
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
+	for _, day := range []string{"tomorrow", "2026-02-30", "<b>", "2026-11-22T00:00:00Z"} {
+		if page := browser.Get(t, path+"?day="+day); page.Status != http.StatusBadRequest || !strings.Contains(page.Text, "Choose a day") {
+			t.Errorf("%s: %d %s", day, page.Status, page.Text)
+		}
+	}
+	f.payments = &fakePayments{kept: f.now()}
+	if page := browser.Get(t, path); page.Status != http.StatusGone || !strings.Contains(page.Text, "Too long ago") {
+		t.Errorf("a day that is not kept whole: %d %s", page.Status, page.Text)
+	}
+	f.payments = &fakePayments{}
+	var ends []func()
+	for range maxPersonExports {
+		end, err := f.exports.begin("oidc:alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if page := browser.Get(t, path); page.Status != http.StatusTooManyRequests || !strings.Contains(page.Text, "Too many downloads") {
+		t.Errorf("a third download: %d %s", page.Status, page.Text)
+	}
+	if end, err := f.exports.begin("somebody else"); err != nil {
+		t.Error("somebody else waits for the downloads of alice:", err)
+	} else {
+		end()
+	}
+	ends[0]()
+	if page := browser.Get(t, path); page.Status != http.StatusOK {
+		t.Errorf("after one has ended: %d", page.Status)
+	}
+	ends[1]()
+	if f.exports.all != 0 || len(f.exports.byPerson) != 0 {
+		t.Errorf("left are %d, %v", f.exports.all, f.exports.byPerson)
+	}
+}
