@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,8 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/load"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
@@ -33,6 +39,8 @@ const (
 	namespaces, perNamespace = 100, 10
 	newcomers                = 20
 	host                     = "bench" // of the console, as load.Request says it
+	payingShop               = "shops-7"
+	paymentsPerDay           = 100_000 // of merchant-3 in payingShop, today and yesterday
 )
 
 // Command is `bench console`.
@@ -66,6 +74,8 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 		"--internal-url", "https://"+host, "--oidc-issuer-url", "https://"+host, "--oidc-client-id", host, "--address-rate", "1000000", "--address-burst", "1000000")
 	b.console.Address = address
 	b.console.AwaitReady(ctx)
+	b.Progress("recording %d payments", 2*paymentsPerDay)
+	b.pay(ctx, kube)
 	list := b.list(ctx, address)
 	floor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(list)))
@@ -77,7 +87,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	for round := range b.Rounds {
 		b.Progress("round %d of %d", round+1, b.Rounds)
 		schedule := load.Schedule{Connections: 1, WarmUp: time.Second, Duration: b.Length()}
-		for name, path := range map[string]string{"list": "/", "search": "/?q=coffee+7", "merchant": "/merchants/shops-7/merchant-3"} {
+		for name, path := range map[string]string{"list": "/", "search": "/?q=coffee+7", "merchant": merchantPath, "payments": merchantPath + "/payments"} {
 			took, _ := b.console.Measure(ctx, b.target(ctx, address, path, 0), schedule)
 			samples[name] = append(samples[name], took)
 		}
@@ -100,10 +110,66 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 			ratios["console_"+name+"_cpu_us"] = medians.CPUMicros
 		}
 	}
+	b.measureExport(ctx, address, ratios)
 	report.Compare(ratios, "console_list_vs_floor", samples["list"], samples["floor"], func(s fixture.Sample) float64 { return s.P50.Seconds() })
 	fmt.Fprintf(out, "\n%s\n\n%d merchants in %d namespaces; the list has %d bytes\n", report.DescribeMachine(), namespaces*perNamespace, namespaces, len(list))
 	ratios.Print(out)
 	fixture.Check(report.Save(b.Output, map[string]any{"samples": samples, "ratios": ratios}))
+}
+
+const merchantPath = "/merchants/" + payingShop + "/merchant-3"
+
+// pay fills the feed of a merchant with copies of one payment, as if they had come evenly over yesterday and today.
+func (b *bench) pay(ctx context.Context, kube client.Client) {
+	var merchant v1alpha1.Merchant
+	fixture.Check(kube.Get(ctx, client.ObjectKey{Namespace: payingShop, Name: "merchant-3"}, &merchant))
+	id := published.ID(merchant.UID)
+	connection := fixture.Must(redis.Open(redis.Options{URL: b.redis.URL(), Timeout: time.Minute}))
+	defer func() { _ = connection.Close() }()
+	sessions := fixture.Must(store.New(connection, store.Options{}))
+	_, created, err := sessions.CreateSession(ctx, store.Admission{MerchantID: id, KeyID: "till", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}},
+		store.NewSession{MerchantName: "Coffee", Currency: "EUR", Charge: session.Charge{AmountCents: 1250, OrderRef: "table 7"}, Lifetime: time.Hour})
+	fixture.Check(err)
+	fixture.Must(sessions.Settle(ctx, created.Session.ID, session.Payment{Ref: "card-1001", Outcome: session.Completed, AmountCents: 1250}))
+	feedKey := redis.KeyspaceOf(session.BucketOf(id)).Key(outbox.FeedKey, id)
+	entry := fixture.Must(b.redis.XRange(ctx, feedKey, "-", "+").Result())[0]
+	fixture.Check(b.redis.Del(ctx, feedKey).Err())
+
+	today, now := time.Now().UTC().Truncate(24*time.Hour), time.Now()
+	const batch = 1000
+	for _, day := range []struct{ from, to time.Time }{{today.Add(-24 * time.Hour), today}, {today, now}} {
+		for written := 0; written < paymentsPerDay; {
+			_, err := b.redis.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+				for range batch {
+					at := day.from.Add(day.to.Sub(day.from) / paymentsPerDay * time.Duration(written))
+					pipe.XAdd(ctx, &goredis.XAddArgs{Stream: feedKey, ID: fmt.Sprintf("%d-*", at.UnixMilli()), Values: entry.Values})
+					written++
+				}
+				return nil
+			})
+			fixture.Check(err)
+		}
+	}
+}
+
+// measureExport downloads yesterday once.
+func (b *bench) measureExport(ctx context.Context, address string, ratios report.Ratios) {
+	path := merchantPath + "/payments.csv?day=" + time.Now().UTC().Add(-24*time.Hour).Format(time.DateOnly)
+	conn := fixture.Must(new(net.Dialer).DialContext(ctx, "tcp", address))
+	defer func() { _ = conn.Close() }()
+	begun := time.Now()
+	fixture.Must(conn.Write(b.target(ctx, address, path, 0).Next(0, 0, nil)))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	fixture.Check(err)
+	defer func() { _ = response.Body.Close() }()
+	ratios["console_csv_first_byte_ms"] = time.Since(begun).Seconds() * 1e3
+	rows := 0
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); rows++ {
+	}
+	ratios["console_csv_s"] = time.Since(begun).Seconds()
+	if rows != paymentsPerDay+1 {
+		fixture.Check(fmt.Errorf("the CSV has %d lines", rows))
+	}
 }
 
 // fill creates a namespace of merchants that the group staff may see; merchant-3 has keys.
@@ -111,7 +177,7 @@ func fill(ctx context.Context, kube client.Client, namespace string) error {
 	meta := func(name string, i int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint(name, "-", i)}
 	}
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{"merchant-operator.io"}, Resources: []string{"merchants"}, Verbs: []string{"get"}}}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"merchant-operator.io"}, Resources: []string{"merchants"}, Verbs: []string{"get", "viewpayments"}}}
 	staff := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "staff"}}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
