@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -135,6 +137,30 @@ func TestStreamsHaveBudgets(t *testing.T) {
 	// What one client does must not look like a failure of the service.
 	if got := r.metric(`merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="503"}`); got != "" {
 		t.Errorf("%s responses are counted as errors", got)
+	}
+}
+
+// A client that waits and never sends the body that it announced does not hold its connection for ever.
+func TestWaits_BodyThatNeverComes(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.Streams.WriteTimeout = 100 * time.Millisecond })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	for name, path := range map[string]string{"of a payer": public + "/" + id, "of a merchant": events} {
+		t.Run(name, func(t *testing.T) {
+			connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			_ = connection.SetReadDeadline(time.Now().Add(patience))
+			if _, err := fmt.Fprintf(connection, "GET %s?wait=1 HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n", path, key); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(connection); err != nil {
+				t.Errorf("the connection is still open, with the answer %q: %v", answer, err)
+			}
+		})
 	}
 }
 

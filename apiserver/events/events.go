@@ -161,11 +161,11 @@ func (h *Handler) await(
 ) (store.FeedPage, error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
+	control, end := http.NewResponseController(w), time.Now().Add(q.wait)
+	// At the server's own one the request would be cancelled. Without one, a body that never comes would hold the connection for ever.
+	if err := control.SetReadDeadline(end.Add(h.WriteTimeout)); err != nil {
 		return store.FeedPage{}, fmt.Errorf("hold a request: %w", err)
 	}
-	end := time.Now().Add(q.wait)
 	timer := time.NewTimer(q.wait)
 	defer timer.Stop()
 	for draining, over := h.Draining, false; ; {

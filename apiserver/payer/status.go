@@ -191,11 +191,11 @@ func (h *Handler) awaitEnd(
 ) (ended store.PublicSession, err error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Time{}); err != nil { // at the server's own one the request would be cancelled
+	control, end := http.NewResponseController(w), time.Now().Add(wait)
+	// At the server's own one the request would be cancelled. Without one, a body that never comes would hold the connection for ever.
+	if err := control.SetReadDeadline(end.Add(h.streams.options.WriteTimeout)); err != nil {
 		return store.PublicSession{}, fmt.Errorf("hold a request: %w", err)
 	}
-	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	draining, ended := h.streams.drained, *read
