@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
@@ -38,7 +40,14 @@ func shops(t *testing.T) fixture.Tenant {
 		t.Fatal(err)
 	}
 	n.Merchant("acme-coffee")
-	n.ApiKey("acme-till-1", "acme-coffee")
+	_, key := n.ApiKey("acme-till-1", "acme-coffee")
+	n.ApiKey("acme-test-1", "acme-coffee", func(k *v1alpha1.ApiKey) { k.Spec.Mode = v1alpha1.ModeTest })
+	n.Eventually("the API accepts the key", func() bool { return me(t, key, anywhere) == 200 })
+	created, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodPost, fixture.Sessions, key, `{"amountCents":1250,"orderRef":"1001"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SESSION_ID", created.Text("sessionId"))
 	return n
 }
 
@@ -72,6 +81,7 @@ func TestExamplesInHelpWork(t *testing.T) {
 	if err := errors.Join(os.Mkdir("merchants", 0o700), os.WriteFile("merchants/acme-coffee.yaml", []byte(merchants), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("API_URL", replica.Public)
 	examples := 0
 	for _, cmd := range allCommands(root()) {
 		if cmd.HasSubCommands() {
@@ -129,6 +139,9 @@ func TestCompletion(t *testing.T) {
 		"keys issue new --merchant acme-t": "acme-tea\tAcme acme-tea\n",
 		"keys r":                           "reveal\tPrint the key of an ApiKey from its Secret\nrotate\tReplace the key of an ApiKey by a new one\n",
 		"status -o ''":                     "json\nyaml\nname\n",
+		"payments list acme-":              "acme-coffee\tAcme acme-coffee\nacme-tea\tAcme acme-tea\n",
+		"payments list other --key t":      "till\tother\n",
+		"payments export other --day ''":   "today\nyesterday\n",
 		"onboard x --dry-run ''":           "none\nserver\n",
 	} {
 		if got, err := shell("kubectl __complete merchant -n " + n.Namespace + " " + line + " 2>/dev/null"); err != nil || !strings.HasPrefix(got, want+":4\n") {
@@ -187,8 +200,30 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "select dead letters"}, {"ps_1", "is not the id of an event"}, {"--all=maybe", "--all must be true or false"}, {"--resume=maybe", "--resume must be true or false"},
 		{"--merchant=A_b/c", "--merchant must be NAMESPACE/NAME"}, {"--all --redis-url=localhost", "--redis-url or REDIS_URL must be redis://"},
 	},
+	"payments": {{"sum", `unknown command "sum"`}},
+	"payments list": append([]struct{ args, want string }{
+		{"acme --limit=x", `--limit must be a whole number, not "x"`}, {"acme --limit=-1", "--limit must not be negative"}, {"acme --limit=1 -o csv", "--limit is for the table only"},
+		{"acme --order=1 --day=today", "--order finds the sessions of an order"}, {"acme --status=paid", `"PAID" is not one of COMPLETED`}, {"acme --output=yaml", `"yaml" is not one of table, csv, json`},
+		{"acme --day=tomorrow", `--day is not today, yesterday or a day such as 2026-11-22: "tomorrow"`},
+	}, badSources...),
+	"payments export": append([]struct{ args, want string }{
+		{"acme --status=paid", `"PAID" is not one of COMPLETED`}, {"acme --output=yaml", `"yaml" is not one of table, csv, json`}, {"acme --day=22.11.2026", "--day is not today"},
+	}, badSources...),
+	"payments show": {
+		{"", "SESSION_ID is missing"}, {"ps_1", `"ps_1" is not the id of a session`}, {"ps_1 --output=csv", `"csv" is not one of table, json`}, {someSession + " --api-url=x", "is not the address of an API"},
+		{someSession + " --key-stdin --key=till", "the key itself says whose it is"}, {someSession + " --key-stdin=maybe", "--key-stdin must be true or false"}, {someSession + " --key-env=maybe", "--key-env must be true or false"},
+	},
 	"report":  {{"acme", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}},
 	"version": {{"x", "unexpected argument"}, {"--client=maybe", "--client must be true or false"}, {"--output=name", "is not one of json, yaml"}},
+}
+
+const someSession = "ps_abcdefgh2345T2xV9bLrYc8WdNeHq7"
+
+// badSources are for all commands that call the API.
+var badSources = []struct{ args, want string }{
+	{"", "MERCHANT is missing"}, {"acme", "--api-url is missing"}, {"acme --api-url=x", "is not the address of an API"}, {"acme --api-url=http://pay.example.com", "is plain http"},
+	{"acme --key-stdin", "the key itself says whose it is"}, {"--key-stdin --key-env", "--key-stdin and --key-env are both given"}, {"--key-env --api-url=http://127.0.0.1:1", "--key-env is given, and API_KEY is empty"},
+	{"--key-stdin --key=till", "the key itself says whose it is"}, {"acme --mode=test", `"test" is not one of Live, Test`}, {"acme --key-stdin=maybe", "--key-stdin must be true or false"}, {"acme --key-env=maybe", "--key-env must be true or false"},
 }
 
 // badWrites are for all commands that write.
@@ -204,7 +239,9 @@ func badWrites(before string) []struct{ args, want string } {
 var anyText = []string{"help", "as", "as-group", "display-name", "currency", "webhook"}
 
 func TestBadInputIsAUsageErrorWithAHint(t *testing.T) {
-	t.Setenv("REDIS_URL", "")
+	for _, name := range []string{"REDIS_URL", "API_URL", "API_KEY"} {
+		t.Setenv(name, "")
+	}
 	for _, cmd := range allCommands(root()) {
 		path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "kubectl merchant"))
 		if builtIn(cmd) {

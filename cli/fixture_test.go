@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
 	"log"
+	"net/http"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +36,8 @@ var (
 
 func TestMain(m *testing.M) {
 	if args, ok := Args(os.Args); ok { // kubectl runs it as the plugin
-		os.Exit(Execute(context.Background(), "v1.2.3", genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, args)) //nolint:forbidigo // it is main then
+		ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt)                                                 // until the process ends
+		os.Exit(Execute(ctx, "v1.2.3", genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, args)) //nolint:forbidigo // it is main then
 	}
 	flag.Parse()
 	var err error
@@ -138,4 +142,21 @@ func me(t *testing.T, key, address string) int {
 		t.Fatal(err)
 	}
 	return answer.Status
+}
+
+// fakeKey is for fake APIs.
+const fakeKey = "a-key-that-somebody-brings-along-0123456789"
+
+// abort answers nothing.
+func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// failing answers with a status, a body, and headers in pairs.
+func failing(status int, body string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
 }

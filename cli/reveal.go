@@ -38,21 +38,9 @@ func (p *plugin) revealCommand() *cobra.Command {
 
 // reveal prints the key.
 func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error {
-	if err := delivered(key); err != nil {
-		return err
-	}
-	var secret corev1.Secret
-	err := kube.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: secretName(key)}, &secret)
-	if apierrors.IsNotFound(err) {
-		return hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
-	}
+	plaintext, err := kube.deliveredKey(ctx, key)
 	if err != nil {
-		return fmt.Errorf("read Secret %s/%s: %w", key.Namespace, secretName(key), err)
-	}
-	plaintext := secret.Data["apiKey"]
-	// A Secret of somebody else, or of an older key, would cost the reader an hour.
-	if string(secret.Data["prefix"]) != key.Status.Prefix || len(plaintext) == 0 {
-		return hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+		return err
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
 	if ready := newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition); !ready.Status {
@@ -60,6 +48,27 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)
 	return nil
+}
+
+// deliveredKey returns the plaintext of the current key from its Secret.
+func (c *cluster) deliveredKey(ctx context.Context, key *v1alpha1.ApiKey) (string, error) {
+	if err := delivered(key); err != nil {
+		return "", err
+	}
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: secretName(key)}, &secret)
+	if apierrors.IsNotFound(err) {
+		return "", hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
+	}
+	if err != nil {
+		return "", fmt.Errorf("read Secret %s/%s: %w", key.Namespace, secretName(key), err)
+	}
+	plaintext := string(secret.Data["apiKey"])
+	// A Secret of somebody else, or of an older key, would cost the reader an hour.
+	if string(secret.Data["prefix"]) != key.Status.Prefix || plaintext == "" {
+		return "", hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+	}
+	return plaintext, nil
 }
 
 // delivered explains why no Secret has the key.

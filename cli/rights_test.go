@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ var rights = []struct {
 	// A pod of this test has no kubelet.
 	{command: "webhooks dead-letters", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: exitError, prints: "exec into pod"},
 	{command: "webhooks resend --all", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: exitError, prints: "exec into pod"},
+	{command: "payments list acme", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "No payments on"},
+	{command: "payments export acme --day yesterday", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "sessionId,status"},
+	{command: "payments show SESSION_ID -o json", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: `"status": "PENDING"`},
 	{command: "version", roles: map[string][]string{ofSystem: {"merchant-support"}}, prints: "v1.2.3"},
 }
 
@@ -71,6 +75,11 @@ func TestACommandNeedsItsDocumentedRightsOnly(t *testing.T) {
 	n.Merchant("acme")
 	_, till := n.ApiKey("till", "acme")
 	eventuallyMe(t, n, till, 200)
+	t.Setenv("API_URL", replica.Public)
+	created, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodPost, fixture.Sessions, till, `{"amountCents":1250}`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	system := kubetest.Namespace(t, installation.Environment.Config, "system-")
 	dispatcherPodIn(t, system)
 	where := map[string]string{n.Namespace: ofMerchants, kubetest.CredentialsNamespace: ofCredentials, system: ofSystem}
@@ -83,7 +92,7 @@ func TestACommandNeedsItsDocumentedRightsOnly(t *testing.T) {
 			}
 			name := fmt.Sprintf("%s-%d", n.Namespace, i)
 			kubeconfig := user(t, name)
-			command := append(strings.Fields(test.command), "--system-namespace="+system)
+			command := append(strings.Fields(strings.ReplaceAll(test.command, "SESSION_ID", created.Text("sessionId"))), "--system-namespace="+system)
 			granted := map[string]bool{}
 			var got result
 			fixture.Tenant{T: t}.Eventually("the command has its rights", func() bool {

@@ -1,0 +1,496 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/commandline"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// Formats of -o that only payments have.
+const (
+	formatCSV   = "csv"
+	formatTable = "table"
+)
+
+// sessionsPath is where the API has the sessions of a merchant.
+const sessionsPath = "/api/v1/sessions"
+
+func (p *plugin) paymentsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "payments",
+		Short: "List, show and export the payments of a day",
+		Args:  needCommand,
+		RunE:  commandline.PrintHelp,
+	}
+	cmd.AddCommand(p.listPaymentsCommand(), p.showPaymentCommand(), p.exportPaymentsCommand())
+	return cmd
+}
+
+const aboutPayments = "They come from the API, with a key of the merchant: from the Secret of an ApiKey, or with --key-stdin or --key-env without a cluster.\n" +
+	"A session belongs to the day on which it ended, on the clock of spec.timeZone of the Merchant. Sums are exact."
+
+// dayFlags say which ended sessions.
+type dayFlags struct {
+	source apiFlags
+	day    string
+	status statusFlag
+	out    *output
+}
+
+func (f *dayFlags) add(cmd *cobra.Command, p *plugin, format string) {
+	f.source.add(cmd, p)
+	f.source.addMode(cmd)
+	cmd.Flags().StringVar(&f.day, "day", "today", "day of the shop: today, yesterday or one such as 2026-11-22")
+	_ = cmd.RegisterFlagCompletionFunc("day", cobra.FixedCompletions([]string{"today", "yesterday"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	cmd.Flags().Var(&f.status, "status", "only sessions with this status: COMPLETED, FAILED, EXPIRED or CANCELLED; empty: all")
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(finalStatuses(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	f.out = addOutput(cmd, formatTable, formatCSV, formatJSON)
+	flag := cmd.Flags().Lookup("output")
+	f.out.format, flag.DefValue = format, format
+	flag.Usage = "output format: table, csv or json"
+}
+
+// connect checks what can be checked without the API first.
+func (f *dayFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*api, error) {
+	if _, err := f.parse(p, time.UTC); err != nil {
+		return nil, err
+	}
+	return f.source.connect(cmd, p, merchant)
+}
+
+func (f *dayFlags) parse(p *plugin, zone *time.Location) (payments.Day, error) {
+	day, err := payments.ParseDay(f.day, p.now(), zone)
+	if err != nil {
+		return day, usage("Use a form like 2026-11-22.", "--day is %w: %q", err, f.day)
+	}
+	return day, nil
+}
+
+func (p *plugin) listPaymentsCommand() *cobra.Command {
+	var (
+		flags dayFlags
+		order string
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:   "list [MERCHANT]",
+		Short: "List the payments of a day with their sums, or those of an order",
+		Long: "List the sessions that ended on a day, the newest first, with sums by status and currency. With --order it lists the newest 20 of an\n" +
+			"order, pending ones too.\n\n" + aboutPayments,
+		Example: "  kubectl merchant payments list acme-coffee -n shops\n" +
+			"  kubectl merchant payments list acme-coffee -n shops --day yesterday --status COMPLETED -o json\n" +
+			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
+			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
+		Args:              arguments("[MERCHANT]"),
+		ValidArgsFunction: p.completeMerchants,
+	}
+	flags.add(cmd, p, formatTable)
+	cmd.Flags().StringVar(&order, "order", "", "list the sessions with this orderRef instead of those of a day")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of rows of the table; the sums are of all; 0: all rows")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		changed := cmd.Flags().Changed
+		switch {
+		case limit < 0:
+			return usage("With 0 it lists all.", "--limit must not be negative")
+		case changed("limit") && flags.out.format != formatTable:
+			return usage("Leave out one of them.", "--limit is for the table only; csv and json have all rows")
+		case order != "" && (changed("day") || changed("status")):
+			return usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
+		}
+		a, err := flags.connect(cmd, p, args)
+		if err != nil {
+			return err
+		}
+		if order != "" {
+			return p.listOrder(cmd.Context(), a, order, flags.out)
+		}
+		return p.listDay(cmd.Context(), a, &flags, limit)
+	}
+	return cmd
+}
+
+func (p *plugin) exportPaymentsCommand() *cobra.Command {
+	var flags dayFlags
+	cmd := &cobra.Command{
+		Use:   "export [MERCHANT]",
+		Short: "Export the payments of a day as CSV",
+		Long: "Export the sessions that ended on a day as CSV (RFC 4180, UTF-8, with a header), the newest first. Nothing is printed before all is\n" +
+			"read: the export is whole, or the exit code is 1 and there is none. If the day is not over yet, a warning says so.\n\n" +
+			"An apostrophe stands before text that a spreadsheet would take for a formula, and before text that begins with an apostrophe.\n\n" + aboutPayments,
+		Example: "  kubectl merchant payments export acme-coffee -n shops --day yesterday > yesterday.csv\n" +
+			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
+			"  kubectl merchant payments export --key-env --day yesterday",
+		Args:              arguments("[MERCHANT]"),
+		ValidArgsFunction: p.completeMerchants,
+	}
+	flags.add(cmd, p, formatCSV)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := flags.connect(cmd, p, args)
+		if err != nil {
+			return err
+		}
+		return p.listDay(cmd.Context(), a, &flags, 0)
+	}
+	return cmd
+}
+
+// dayReport is a day of a merchant; -o json prints it.
+type dayReport struct {
+	Day      string `json:"day"`
+	TimeZone string `json:"timeZone"`
+	From     int64  `json:"from"`
+	To       int64  `json:"to"`
+	// Over: the day has ended, so nothing is added any more.
+	Over     bool               `json:"over"`
+	Sums     []payments.Sum     `json:"sums"`
+	Payments []payments.Payment `json:"payments"`
+
+	csv      bytes.Buffer
+	zone     *time.Location
+	sessions int // of the day, of which Payments may be some
+}
+
+// listDay prints a day. limit bounds the rows of the table; 0: it does not.
+func (p *plugin) listDay(ctx context.Context, a *api, flags *dayFlags, limit int) error {
+	day, err := flags.parse(p, a.zone)
+	if err != nil {
+		return err
+	}
+	if today := payments.DayAt(p.now(), a.zone); day.After(today) {
+		return usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not begun", day)
+	}
+	report, err := a.readDay(ctx, day, flags.status.text, flags.out.format, limit)
+	incomplete, isIncomplete := errors.AsType[*incompleteError](err)
+	if err != nil && (!isIncomplete || flags.out.format != formatTable) { // a program must not take it for the whole day
+		return fmt.Errorf("read the payments of %s: %w", day, err)
+	}
+	if !report.Over {
+		fmt.Fprintf(p.ErrOut, "%s is not over in %s: more can follow.\n", day, a.zone)
+	}
+	if flags.out.format == formatCSV {
+		_, err := report.csv.WriteTo(p.Out)
+		return errors.Join(err, writeSums(p.ErrOut, report.Sums))
+	}
+	if report.sessions == 0 && flags.out.format == formatTable {
+		fmt.Fprintf(p.ErrOut, "No payments on %s.\n", day)
+	} else if err := flags.out.write(p.Out, report, report.writeText); err != nil {
+		return err
+	}
+	if isIncomplete {
+		return fmt.Errorf("these are not all payments of %s: %w", day, incomplete)
+	}
+	return nil
+}
+
+// readDay reads a whole day. The report has rows for the format: a CSV, or limit payments; 0: all. With an *incompleteError it has what is
+// left of the day.
+func (a *api) readDay(ctx context.Context, day payments.Day, status, format string, limit int) (*dayReport, error) {
+	from, to := day.Bounds()
+	report := &dayReport{Day: day.String(), TimeZone: a.zone.String(), From: from.UnixMilli(), To: to.UnixMilli(), Payments: []payments.Payment{}, zone: a.zone}
+	lines, err := payments.NewCSV(&report.csv, a.zone)
+	if err != nil {
+		return nil, err
+	}
+	var sums payments.Sums
+	report.Over, err = a.ended(ctx, from, to, status, func(payment payments.Payment) error {
+		sums.Add(payment)
+		report.sessions++
+		if format == formatCSV {
+			return lines.Write(payment)
+		}
+		if limit == 0 || report.sessions <= limit {
+			report.Payments = append(report.Payments, payment)
+		}
+		return nil
+	})
+	report.Sums = sums.Each()
+	return report, errors.Join(err, lines.Flush())
+}
+
+// writeText writes the table of a day, and its sums.
+func (r *dayReport) writeText(to io.Writer) error {
+	if err := writePayments(to, r.Payments, r.zone); err != nil {
+		return err
+	}
+	if left := r.sessions - len(r.Payments); left > 0 {
+		fmt.Fprintf(to, "… and %d more; --limit 0 lists them\n", left)
+	}
+	fmt.Fprintln(to)
+	return writeSums(to, r.Sums)
+}
+
+// page is a page of sessions as the API answers it.
+type page struct {
+	Sessions []payments.Payment `json:"sessions"`
+	Cursor   string             `json:"cursor,omitempty"`
+	More     bool               `json:"more,omitempty"`
+	// CompleteFrom is the time from which on the list is whole, in ms; 0: it is.
+	CompleteFrom int64 `json:"completeFrom,omitempty"`
+}
+
+// pageLimit is how many sessions are asked for at a time.
+const pageLimit = 200
+
+// incompleteError says that the API does not have all sessions of a day any more.
+type incompleteError struct{ since time.Time }
+
+func (e *incompleteError) Error() string {
+	return "the API has only what ended since " + e.since.Format(time.DateTime) + "; older ends are deleted (--history and --history-entries of the API)"
+}
+
+// ended visits the sessions that ended in the time, the newest first: all of them, or there is an error. It is an *incompleteError after
+// all that are left. It reports whether the time was over, by the API's clock, before the first one was read.
+func (a *api) ended(ctx context.Context, from, to time.Time, status string, visit func(payments.Payment) error) (over bool, err error) {
+	query := url.Values{
+		"endedFrom": {strconv.FormatInt(from.UnixMilli(), 10)}, "endedTo": {strconv.FormatInt(to.UnixMilli(), 10)}, "limit": {strconv.Itoa(pageLimit)},
+	}
+	if status != "" {
+		query.Set("status", status)
+	}
+	var incomplete error
+	for first := true; ; first = false {
+		var p page
+		header, err := a.get(ctx, sessionsPath, query, patience, &p)
+		if err != nil {
+			return false, explain(err)
+		}
+		if date, err := http.ParseTime(header.Get("Date")); first && err == nil {
+			over = !date.Before(to)
+		}
+		for _, payment := range p.Sessions {
+			if err := visit(payment); err != nil {
+				return false, err
+			}
+		}
+		if p.CompleteFrom > from.UnixMilli() {
+			incomplete = &incompleteError{time.UnixMilli(p.CompleteFrom).In(a.zone)}
+		}
+		if p.Cursor == "" {
+			return over, incomplete
+		}
+		if p.Cursor == query.Get("cursor") {
+			return false, errors.New("the API answers with the same cursor again")
+		}
+		query.Set("cursor", p.Cursor)
+		if !sleep(ctx, restFor(header)) {
+			return false, ctx.Err()
+		}
+	}
+}
+
+// quota is how the API says what is left of the merchant's limit.
+var quota = regexp.MustCompile(`^"[a-z]+";[rq]=(\d+);`)
+
+// restFor is a pause that leaves half of the merchant's requests to its tills.
+func restFor(header http.Header) time.Duration {
+	const pause = 250 * time.Millisecond
+	left, all := quota.FindStringSubmatch(header.Get("RateLimit")), quota.FindStringSubmatch(header.Get("RateLimit-Policy"))
+	if left == nil || all == nil {
+		return 0
+	}
+	remaining, _ := strconv.Atoi(left[1]) // they are digits
+	burst, _ := strconv.Atoi(all[1])
+	if remaining > burst/2 {
+		return 0
+	}
+	return pause
+}
+
+// orderReport is the sessions of an order; -o json prints it.
+type orderReport struct {
+	OrderRef string             `json:"orderRef"`
+	Payments []payments.Payment `json:"payments"`
+	More     bool               `json:"more"` // there are older ones
+}
+
+// listOrder prints the newest sessions of an order.
+func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *output) error {
+	var found page
+	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
+		return fmt.Errorf("find the sessions of order %q: %w", order, explain(err))
+	}
+	if found.More {
+		fmt.Fprintln(p.ErrOut, "Only the newest are listed.")
+	}
+	if out.format == formatCSV {
+		lines, err := payments.NewCSV(p.Out, a.zone)
+		for _, payment := range found.Sessions {
+			err = errors.Join(err, lines.Write(payment))
+		}
+		return errors.Join(err, lines.Flush())
+	}
+	report := orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More}
+	return out.write(p.Out, report, func(to io.Writer) error {
+		if len(found.Sessions) == 0 {
+			fmt.Fprintf(p.ErrOut, "No session has the orderRef %q.\n", order)
+			return nil
+		}
+		return writePayments(to, found.Sessions, a.zone)
+	})
+}
+
+func writePayments(to io.Writer, all []payments.Payment, zone *time.Location) error {
+	table := newTable(to)
+	row(table, "ENDED", "STATUS", "AMOUNT", "ORDER", "PAYMENT", "SESSION")
+	for _, payment := range all {
+		row(table, shopTime(payment.Ended(), zone), string(payment.Status), payment.Amount()+" "+payment.Currency,
+			printableOrNone(payment.OrderRef), printableOrNone(payment.PaymentRef), payment.SessionID)
+	}
+	return table.Flush()
+}
+
+func writeSums(to io.Writer, sums []payments.Sum) error {
+	table := newTable(to)
+	for _, sum := range sums {
+		row(table, string(sum.Status), sum.Amount+" "+sum.Currency, plural(sum.Sessions, "session"))
+	}
+	return table.Flush()
+}
+
+// shopTime is a time on the clock of the shop.
+func shopTime(at time.Time, zone *time.Location) string {
+	if at.IsZero() {
+		return none
+	}
+	return at.In(zone).Format(time.DateTime)
+}
+
+func printableOrNone(text string) string {
+	if text == "" {
+		return none
+	}
+	return printable(text)
+}
+
+func (p *plugin) showPaymentCommand() *cobra.Command {
+	var source apiFlags
+	cmd := &cobra.Command{
+		Use:   "show SESSION_ID",
+		Short: "Show a payment",
+		Long:  "Show a session of a merchant in the namespace. " + aboutPayments,
+		Example: "  kubectl merchant payments show $SESSION_ID -n shops\n" +
+			"  kubectl merchant payments show $SESSION_ID --key-env -o json",
+		Args: arguments("SESSION_ID"),
+	}
+	source.add(cmd, p)
+	out := addOutput(cmd, formatTable, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := session.ParseID(args[0])
+		if err != nil {
+			return usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", args[0])
+		}
+		a, err := source.connectToOwner(cmd, p, id)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if _, err := a.get(cmd.Context(), sessionsPath+"/"+id.String(), nil, patience, &raw); err != nil {
+			if refused, ok := errors.AsType[*apiError](err); ok && refused.status == http.StatusNotFound {
+				return hinted("A session is kept for days after its end; payments list --day has it for longer.", "%s has no session %s", a.merchant.Name, id)
+			}
+			return fmt.Errorf("read session %s: %w", id, err)
+		}
+		var payment payments.Payment
+		if err := json.Unmarshal(raw, &payment); err != nil {
+			return fmt.Errorf("read session %s: %w", id, err)
+		}
+		return out.write(p.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
+	}
+	return cmd
+}
+
+// connectToOwner connects with a key of the merchant whose id is in that of the session.
+func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) (*api, error) {
+	f.mode = modeFlag(v1alpha1.ModeLive)
+	if id.TestMode() {
+		f.mode = modeFlag(v1alpha1.ModeTest)
+	}
+	if f.ownKey() {
+		return f.connect(cmd, p, nil)
+	}
+	if _, err := f.baseURL(); err != nil {
+		return nil, err
+	}
+	kube, err := p.connect()
+	if err != nil {
+		return nil, err
+	}
+	var merchants v1alpha1.MerchantList
+	if err := kube.List(cmd.Context(), &merchants, kube.in(false)); err != nil {
+		return nil, fmt.Errorf("list Merchants in namespace %s: %w", kube.namespace, err)
+	}
+	for i := range merchants.Items {
+		if published.ID(merchants.Items[i].UID) == id.MerchantID() {
+			return f.connect(cmd, p, []string{merchants.Items[i].Name})
+		}
+	}
+	return nil, hinted("Name its namespace with -n.", "session %s is of no Merchant in namespace %s", id, kube.namespace)
+}
+
+func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {
+	amount := payment.Amount() + " " + payment.Currency
+	if payment.TaxCents != nil {
+		amount += ", tax " + session.FormatAmount(*payment.TaxCents, payment.Currency)
+	}
+	if payment.TipCents != nil {
+		amount += ", tip " + session.FormatAmount(*payment.TipCents, payment.Currency)
+	}
+	table := newTable(to)
+	for _, line := range [][2]string{
+		{"Session", payment.SessionID},
+		{"Status", string(payment.Status)},
+		{"Amount", amount},
+		{"Order", printable(payment.OrderRef)},
+		{"Payment", printable(payment.PaymentRef)},
+		{"Reason", printable(payment.Reason)},
+		{"Created", shopTime(payment.Created(), zone) + " " + zone.String()},
+		{"Ended", shopTime(payment.Ended(), zone)},
+		{"Key id", payment.KeyID},
+	} {
+		if line[1] != "" {
+			row(table, line[0], line[1])
+		}
+	}
+	return table.Flush()
+}
+
+// statusFlag is the flag --status.
+type statusFlag struct{ text string }
+
+func finalStatuses() []string {
+	return []string{string(session.Completed), string(session.Failed), string(session.Expired), string(session.Cancelled)}
+}
+
+// String returns the value of the flag.
+func (s *statusFlag) String() string { return s.text }
+
+// Type is the name of the value in --help.
+func (*statusFlag) Type() string { return "status" }
+
+// Set reads a status in which a session has ended.
+func (s *statusFlag) Set(text string) error {
+	text = strings.ToUpper(text)
+	if !slices.Contains(finalStatuses(), text) {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(finalStatuses(), ", "))
+	}
+	s.text = text
+	return nil
+}
