@@ -227,9 +227,11 @@ type apiMerchant struct {
 // apiError is an answer that is an error.
 type apiError struct {
 	status     int
+	code       string // Error-Code
 	message    string
 	requestID  string
 	retryAfter time.Duration // 0: none
+	body       []byte
 }
 
 func (e *apiError) Error() string {
@@ -239,6 +241,9 @@ func (e *apiError) Error() string {
 	}
 	return text
 }
+
+// tooManyStreams is the Error-Code of a wait for which the API has no room: its caller polls instead.
+const tooManyStreams = "too_many_streams"
 
 // explain adds to an error of the API what to do. Nothing was printed until then.
 func explain(err error) error {
@@ -322,6 +327,8 @@ func (a *api) retry(ctx context.Context, err error, pause time.Duration) (wait t
 			a.key = key
 		}
 		return 0, rotated
+	case refused.code == tooManyStreams:
+		return 0, false
 	case refused.status == http.StatusTooManyRequests || refused.status >= http.StatusInternalServerError:
 		return cmp.Or(refused.retryAfter, pause), true
 	}
@@ -365,8 +372,8 @@ func (a *api) once(ctx context.Context, path string, query url.Values, answer an
 
 func newAPIError(response *http.Response, text []byte) *apiError {
 	e := &apiError{
-		status: response.StatusCode, message: http.StatusText(response.StatusCode),
-		requestID: response.Header.Get("X-Request-Id"),
+		status: response.StatusCode, code: response.Header.Get("Error-Code"), message: http.StatusText(response.StatusCode),
+		requestID: response.Header.Get("X-Request-Id"), body: text,
 	}
 	var body struct {
 		Error string `json:"error"`

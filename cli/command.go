@@ -77,7 +77,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	namespaces.StringVar(&p.credentialsNamespace, "credentials-namespace", "merchant-operator-credentials", "namespace of the published objects")
 	p.registerCompletion(root)
 	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
-		p.reportCommand(), p.versionCommand())
+		p.listenCommand(), p.reportCommand(), p.versionCommand())
 	return root
 }
 

@@ -82,6 +82,7 @@ func TestExamplesInHelpWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("API_URL", replica.Public)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	examples := 0
 	for _, cmd := range allCommands(root()) {
 		if cmd.HasSubCommands() {
@@ -102,6 +103,9 @@ func TestExamplesInHelpWork(t *testing.T) {
 			})
 			if err := os.WriteFile("key.txt", []byte(os.Getenv("API_KEY")+"\n"), 0o600); err != nil {
 				t.Fatal(err)
+			}
+			if cmd.Name() == "listen" { // until Ctrl-C
+				line = "timeout --preserve-status --signal=INT 3 " + line
 			}
 			output, err := shell(line)
 			// There is no kubelet, hence no pod.
@@ -142,6 +146,8 @@ func TestCompletion(t *testing.T) {
 		"payments list acme-":              "acme-coffee\tAcme acme-coffee\nacme-tea\tAcme acme-tea\n",
 		"payments list other --key t":      "till\tother\n",
 		"payments export other --day ''":   "today\nyesterday\n",
+		"listen o":                         "other\tAcme other\n",
+		"listen --from ''":                 "oldest\nnow\n",
 		"onboard x --dry-run ''":           "none\nserver\n",
 	} {
 		if got, err := shell("kubectl __complete merchant -n " + n.Namespace + " " + line + " 2>/dev/null"); err != nil || !strings.HasPrefix(got, want+":4\n") {
@@ -213,6 +219,9 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "SESSION_ID is missing"}, {"ps_1", `"ps_1" is not the id of a session`}, {"ps_1 --output=csv", `"csv" is not one of table, json`}, {someSession + " --api-url=x", "is not the address of an API"},
 		{someSession + " --key-stdin --key=till", "the key itself says whose it is"}, {someSession + " --key-stdin=maybe", "--key-stdin must be true or false"}, {someSession + " --key-env=maybe", "--key-env must be true or false"},
 	},
+	"listen": append([]struct{ args, want string }{
+		{"acme --forward-to=http://shop.example/", "--forward-to must be an address of this machine, not shop.example"}, {"acme --from=yesterday", `"yesterday" is not one of oldest, now`}, {"acme --output=yaml", `"yaml" is not one of json`},
+	}, badSources...),
 	"report":  {{"acme", "unexpected argument"}, {"--all-namespaces=maybe", "--all-namespaces must be true or false"}},
 	"version": {{"x", "unexpected argument"}, {"--client=maybe", "--client must be true or false"}, {"--output=name", "is not one of json, yaml"}},
 }
