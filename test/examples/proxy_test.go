@@ -48,7 +48,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key != "" {
 			headers = append(headers, "Idempotency-Key", key)
 		}
-		answer, err := fixture.Call(http.DefaultClient, api.Public, r.Method, r.URL.Path, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), string(body), headers...)
+		answer, err := fixture.Call(http.DefaultClient, api.Public, r.Method, r.URL.RequestURI(), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), string(body), headers...)
 		if err != nil {
 			p.t.Error(err)
 		}
