@@ -92,8 +92,8 @@ func TestListPayments_InRedis(t *testing.T) {
 	if page := browser.Get(t, path+"?mode=test").Text; !strings.Contains(page, "No payments yet") {
 		t.Errorf("of test mode: %s", page)
 	}
-	if _, text, err := download(t, browser, path+".csv"); err != nil || strings.Count(text, "\r\n") != 3 || !strings.Contains(text, ",COMPLETED,1250,EUR,12.50,,,first,card-1,") {
-		t.Errorf("the CSV is %s, %v", text, err)
+	if file, err := download(t, browser, path+".csv"); err != nil || strings.Count(file.Text, "\r\n") != 3 || !strings.Contains(file.Text, ",COMPLETED,1250,EUR,12.50,,,first,card-1,") {
+		t.Errorf("the CSV is %s, %v", file.Text, err)
 	}
 	f.advance(24 * time.Hour)
 	if days := shownDays(f.signedIn(alice).Get(t, path).Text); len(days) != 2 || !strings.Contains(days[0], "Nothing paid") || !strings.Contains(days[1], "€12.50 1 payment") {

@@ -84,8 +84,10 @@ func (l paymentsLinks) with(page, name, value string) string {
 	return l.Base + page + "?" + query.Encode()
 }
 
-// Live and Testing are the lists of each mode.
-func (l paymentsLinks) Live() string    { return l.Base + "/payments" }
+// Live is the list of live payments.
+func (l paymentsLinks) Live() string { return l.Base + "/payments" }
+
+// Testing is the list of test payments.
 func (l paymentsLinks) Testing() string { return l.Base + "/payments?mode=test" }
 
 // Payment is the page of one.

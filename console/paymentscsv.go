@@ -52,7 +52,8 @@ func (e *exports) begin(person string) (end func(), err error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.all--
-		if e.byPerson[person]--; e.byPerson[person] == 0 {
+		e.byPerson[person]--
+		if e.byPerson[person] == 0 {
 			delete(e.byPerson, person)
 		}
 	}, nil

@@ -16,15 +16,15 @@ import (
 )
 
 // download reads a CSV as a browser does; err is that of its connection.
-func download(t *testing.T, browser oidctest.Browser, address string) (response *http.Response, text string, err error) {
+func download(t *testing.T, browser oidctest.Browser, address string) (page oidctest.Page, err error) {
 	t.Helper()
-	response, err = browser.Client.Get(address) //nolint:noctx // the browser has a timeout
+	response, err := browser.Client.Get(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
-	return response, string(content), err
+	return oidctest.Page{Status: response.StatusCode, Header: response.Header, Text: string(content)}, err
 }
 
 // The file has all payments of the day that were in several reads, and no others; texts of others are no formulas.
@@ -42,11 +42,11 @@ func TestExportPayments(t *testing.T) {
 	all = append(all, ended(m, 0, session.Completed, 7, at.Add(-24*time.Hour)))
 	f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}}
 
-	response, text, err := download(t, browser, path+"?day=2026-11-22")
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%d, %v: %.300s", response.StatusCode, err, text)
+	file, err := download(t, browser, path+"?day=2026-11-22")
+	if err != nil || file.Status != http.StatusOK {
+		t.Fatalf("%d, %v: %.300s", file.Status, err, file.Text)
 	}
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(file.Text)).ReadAll()
 	if err != nil || len(rows) != 2*store.MaxEnded+2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
@@ -65,12 +65,12 @@ func TestExportPayments(t *testing.T) {
 	for header, want := range map[string]string{
 		"Content-Type": "text/csv; charset=utf-8; header=present", "Content-Disposition": `attachment; filename="payments-acme-2026-11-22.csv"`, "Cache-Control": "no-store",
 	} {
-		if got := response.Header.Get(header); got != want {
+		if got := file.Header.Get(header); got != want {
 			t.Errorf("%s: %q, want %q", header, got, want)
 		}
 	}
-	if response, text, _ := download(t, browser, path+"?mode=test&day=2026-11-22"); strings.Count(text, "\r\n") != 1 || !strings.Contains(response.Header.Get("Content-Disposition"), "2026-11-22-test.csv") {
-		t.Errorf("test mode: %v, %s", response.Header, text)
+	if file, _ := download(t, browser, path+"?mode=test&day=2026-11-22"); strings.Count(file.Text, "\r\n") != 1 || !strings.Contains(file.Header.Get("Content-Disposition"), "2026-11-22-test.csv") {
+		t.Errorf("test mode: %v, %s", file.Header, file.Text)
 	}
 }
 
@@ -87,14 +87,14 @@ func TestExportPayments_BrokenOff(t *testing.T) {
 	}
 	for failAt, want := range map[int]int{1: 0, 2: store.MaxEnded, 3: 2 * store.MaxEnded} {
 		f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}, failAt: failAt}
-		response, text, err := download(t, browser, path)
-		switch rows := strings.Count(text, "COMPLETED,1,EUR"); {
+		file, err := download(t, browser, path)
+		switch rows := strings.Count(file.Text, "COMPLETED,1,EUR"); {
 		case failAt == 1:
-			if response.StatusCode != http.StatusServiceUnavailable || err != nil {
-				t.Errorf("the first read fails: %d %v", response.StatusCode, err)
+			if file.Status != http.StatusServiceUnavailable || err != nil {
+				t.Errorf("the first read fails: %d %v", file.Status, err)
 			}
-		case !errors.Is(err, io.ErrUnexpectedEOF) || rows != want || !strings.HasSuffix(text, "\r\nTHIS FILE IS NOT COMPLETE. Download it again.\r\n"):
-			t.Errorf("read %d fails: %d rows, %v, ends with %q", failAt, rows, err, text[max(0, len(text)-100):])
+		case !errors.Is(err, io.ErrUnexpectedEOF) || rows != want || !strings.HasSuffix(file.Text, "\r\nTHIS FILE IS NOT COMPLETE. Download it again.\r\n"):
+			t.Errorf("read %d fails: %d rows, %v, ends with %q", failAt, rows, err, file.Text[max(0, len(file.Text)-100):])
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestRedisUser(t *testing.T) {
 	root := storetest.Inspect(t, f.redis)
 	arguments := []any{"ACL", "SETUSER", "console", "on", ">secret"}
 	rules, selector, _ := strings.Cut(strings.Join(strings.Fields(found[1]), " "), " (")
-	for _, rule := range strings.Fields(rules) {
+	for rule := range strings.FieldsSeq(rules) {
 		arguments = append(arguments, rule)
 	}
 	if err := root.Do(t.Context(), append(arguments, "("+selector)...).Err(); err != nil {

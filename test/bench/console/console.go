@@ -3,6 +3,7 @@ package console
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -163,9 +164,7 @@ func (b *bench) measureExport(ctx context.Context, address string, ratios report
 	fixture.Check(err)
 	defer func() { _ = response.Body.Close() }()
 	ratios["console_csv_first_byte_ms"] = time.Since(begun).Seconds() * 1e3
-	rows := 0
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); rows++ {
-	}
+	rows := bytes.Count(fixture.Must(io.ReadAll(response.Body)), []byte("\n"))
 	ratios["console_csv_s"] = time.Since(begun).Seconds()
 	if rows != paymentsPerDay+1 {
 		fixture.Check(fmt.Errorf("the CSV has %d lines", rows))
