@@ -60,6 +60,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		want answers
 	}{
 		"POST /api/v1/sessions":                  {keyed("POST", sessions, `{"amountCents": 1}`), answers{created, created, created, created}}, // of its own mode
+		"GET /api/v1/sessions":                   {keyed("GET", sessions+"?orderRef=1001", ""), answers{ok, ok, ok, ok}}, // of its own mode
 		"GET /api/v1/sessions/{id}":              {keyed("GET", sessions+"/{id}", ""), answers{ok, ok, missing, missing}},
 		"POST /api/v1/sessions/{id}/cancel":      {keyed("POST", sessions+"/{id}/cancel", ""), answers{ok, ok, missing, missing}},
 		"POST /api/v1/test/sessions/{id}/settle": {keyed("POST", settleTest("{id}"), `{}`), answers{missing, ok, missing, missing}},
@@ -91,7 +92,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		})
 	}
 	covered := []string{
-		"POST /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
+		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
 		"GET /api/v1/merchant/me", "GET /api/v1/events", "POST " + settlementRoute,
 		// Without a key, by the session id alone: TestATestSessionIsMarked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
