@@ -1,8 +1,12 @@
--- KEYS: the login, the list of its person's logins. ARGV: record, idle and lifetime in milliseconds, name of the login.
-local ends = now_ms + ARGV[3]
-call('HSET', KEYS[1], 'record', ARGV[1], 'ends', format('%.0f', ends))
-call('PEXPIRE', KEYS[1], ARGV[2])
-call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('%.0f', now_ms))
-call('ZADD', KEYS[2], format('%.0f', ends), ARGV[4])
-call('PEXPIRE', KEYS[2], ARGV[3])
+local login_key, logins_key = unpack(KEYS)
+local record, idle, lifetime, name = unpack(ARGV)
+
+-- Creates a login. logins_key lists those of its person; idle and lifetime are in ms.
+
+local ends = now_ms + lifetime
+call('HSET', login_key, 'record', record, 'ends', format('%.0f', ends))
+call('PEXPIRE', login_key, idle)
+call('ZREMRANGEBYSCORE', logins_key, '-inf', format('%.0f', now_ms))
+call('ZADD', logins_key, format('%.0f', ends), name)
+call('PEXPIRE', logins_key, lifetime)
 return 'OK'

@@ -1,2 +1,5 @@
--- KEYS: the list of a person's logins. Returns their names.
-return redis.call('ZRANGE', KEYS[1], 0, -1)
+local logins_key = unpack(KEYS)
+
+-- Returns the names of a person's logins.
+
+return redis.call('ZRANGE', logins_key, 0, -1)

@@ -1,7 +1,11 @@
--- KEYS: the login. ARGV: idle in milliseconds. Returns the record and keeps it for that time; empty: there is none.
-local found = call('HMGET', KEYS[1], 'record', 'ends')
-if not found[1] then return '' end
-local left = found[2] - now_ms
+local login_key = unpack(KEYS)
+local idle = unpack(ARGV)
+
+-- Returns the record of a login and keeps it for another idle time, in ms; empty: there is none.
+
+local record, ends = unpack(call('HMGET', login_key, 'record', 'ends'))
+if not record then return '' end
+local left = ends - now_ms
 if left <= 0 then return '' end
-call('PEXPIRE', KEYS[1], format('%.0f', math.min(left, ARGV[1])))
-return found[1]
+call('PEXPIRE', login_key, format('%.0f', math.min(left, idle)))
+return record

@@ -39,8 +39,8 @@ const (
 var luaFiles embed.FS
 
 var (
-	createLogin = redis.NewScript("create_login", redis.Clock, redis.Part(luaFiles, "create_login"))
-	readLogin   = redis.NewScript("read_login", redis.Clock, redis.Part(luaFiles, "read_login"))
+	createLogin = redis.NewScript("create_login", redis.Part(luaFiles, "create_login"), redis.Clock)
+	readLogin   = redis.NewScript("read_login", redis.Part(luaFiles, "read_login"), redis.Clock)
 	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"))
 	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"))
 )
@@ -70,10 +70,10 @@ func (c cookieValue) name() string {
 
 func (p Person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(p.Account)) }
 
-// loginsKey is the list of the person's logins.
-func (p Person) loginsKey() string {
+// listKey writes the key of the list of the person's logins.
+func (p Person) listKey(call *redis.Call) {
 	digest := sha256.Sum256([]byte(p.Account))
-	return p.keyspace().Key(loginsKey, hex.EncodeToString(digest[:]))
+	call.Key("logins_key", p.keyspace(), loginsKey, hex.EncodeToString(digest[:]))
 }
 
 // maxLogins is how many logins a person may have; a further one ends the oldest.
@@ -88,8 +88,14 @@ func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode a login: %w", err)
 	}
-	keys := []string{p.keyspace().Key(loginKey, cookie.name()), p.loginsKey()}
-	reply, err := l.redis.Run(ctx, createLogin, keys, record, l.idle.Milliseconds(), l.lifetime.Milliseconds(), cookie.name())
+	call := redis.NewCall(createLogin)
+	call.Key("login_key", p.keyspace(), loginKey, cookie.name())
+	p.listKey(&call)
+	call.Text("record", string(record))
+	call.Millis("idle", l.idle)
+	call.Millis("lifetime", l.lifetime)
+	call.Text("name", cookie.name())
+	reply, err := l.redis.Run(ctx, &call)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()
@@ -106,7 +112,9 @@ func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 
 // list returns the names of the person's logins, the oldest first.
 func (l *logins) list(ctx context.Context, p Person) (names []string, err error) {
-	reply, err := l.redis.Run(ctx, listLogins, []string{p.loginsKey()})
+	call := redis.NewCall(listLogins)
+	p.listKey(&call)
+	reply, err := l.redis.Run(ctx, &call)
 	if err != nil {
 		return nil, fmt.Errorf("list the logins: %w", err)
 	}
@@ -125,7 +133,10 @@ func (l *logins) find(ctx context.Context, cookie cookieValue) (p Person, err er
 	if !ok {
 		return p, ErrSignedOut
 	}
-	reply, err := l.redis.Run(ctx, readLogin, []string{redis.KeyspaceOf(bucket).Key(loginKey, cookie.name())}, l.idle.Milliseconds())
+	call := redis.NewCall(readLogin)
+	call.Key("login_key", redis.KeyspaceOf(bucket), loginKey, cookie.name())
+	call.Millis("idle", l.idle)
+	reply, err := l.redis.Run(ctx, &call)
 	if err != nil {
 		return p, fmt.Errorf("read a login: %w", err)
 	}
@@ -160,12 +171,15 @@ func (l *logins) remove(ctx context.Context, p Person, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	keys, args := []string{p.loginsKey()}, make([]any, len(names))
-	for i, name := range names {
-		keys = append(keys, p.keyspace().Key(loginKey, name))
-		args[i] = name
+	call := redis.NewCall(endLogins)
+	p.listKey(&call)
+	for _, name := range names {
+		call.MoreKey(p.keyspace(), loginKey, name)
 	}
-	reply, err := l.redis.Run(ctx, endLogins, keys, args...)
+	for _, name := range names {
+		call.More(name)
+	}
+	reply, err := l.redis.Run(ctx, &call)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()

@@ -1,8 +1,10 @@
--- Makes an event a dead letter without an attempt.
--- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] the event, KEYS[4] the bucket's dead letters, KEYS[5] the merchant's.
--- ARGV[1] the leased event as the queue has it, ARGV[2] the reason, ARGV[3] the endpoint's last answer, ARGV[4] the merchant's name for people.
+local queue_key, due_key, event_key, dead_key, merchant_dead_key = unpack(KEYS)
+local leased, reason, answer, merchant_name = unpack(ARGV)
 
-if not held(KEYS[3], ARGV[1]) then
+-- Makes an event a dead letter without an attempt. leased is the leased event as the queue has it, answer the endpoint's last one, merchant_name
+-- is for people.
+
+if not held() then
   return {'STALE'}
 end
-return {'OK', dead_letter(KEYS[4], KEYS[5], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[4])}
+return {'OK', dead_letter(reason, answer, merchant_name)}

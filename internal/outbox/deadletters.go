@@ -71,14 +71,18 @@ const deadPage = 100
 // deadLettersIn reads the newest of a bucket, as many as the filter asks for.
 func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filter DeadLetterFilter) ([]DeadLetter, error) {
 	space := redis.KeyspaceOf(bucket)
-	key := space.Key(deadLettersKey)
+	key := deadLettersKey
 	if filter.MerchantID != "" {
-		key = space.Key(merchantDeadLettersKey, filter.MerchantID)
+		key = merchantDeadLettersKey + filter.MerchantID
 	}
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
-		reply, err := o.redis.Run(ctx, listDeadLettersScript, []string{key},
-			skip, deadPage, space.Key(EventKey))
+		call := redis.NewCall(listDeadLettersScript)
+		call.Key("dead_key", space, key)
+		call.Int("skip", int64(skip))
+		call.Int("limit", deadPage)
+		call.Text("event_prefix", space.Key(EventKey))
+		reply, err := o.redis.Run(ctx, &call)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +94,7 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 		}
 		for rows.More() && !filter.full(len(letters)) {
 			row := rows.List()
-			letter, err := deadLetterOf(&row)
+			letter, err := parseDeadLetter(&row)
 			if err != nil {
 				return nil, err
 			}
@@ -102,7 +106,7 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 	return letters, nil
 }
 
-func deadLetterOf(row *redis.Reply) (DeadLetter, error) {
+func parseDeadLetter(row *redis.Reply) (DeadLetter, error) {
 	id := row.Text()
 	letter := DeadLetter{FailedAt: row.Millis()}
 	letter.Reason, letter.Attempts = row.OptionalText(), int(row.Int())
@@ -166,7 +170,7 @@ func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, err
 func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Resent, err error) {
 	for some := range slices.Chunk(request.IDs, deadPage) {
 		if request.MerchantID != "" {
-			err = o.resendOf(ctx, redis.KeyspaceOf(session.BucketOf(request.MerchantID)), request.MerchantID, some, &resent)
+			err = o.resendMerchant(ctx, redis.KeyspaceOf(session.BucketOf(request.MerchantID)), request.MerchantID, some, &resent)
 		} else {
 			err = o.resendAnywhere(ctx, some, &resent)
 		}
@@ -190,11 +194,13 @@ func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resen
 // resendIn sends those of a bucket again.
 func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
 	space := redis.KeyspaceOf(bucket)
-	args := []any{space.Key(EventKey)}
+	call := redis.NewCall(findDeadLettersScript)
+	call.Key("dead_key", space, deadLettersKey)
+	call.Text("event_prefix", space.Key(EventKey))
 	for _, id := range ids {
-		args = append(args, id)
+		call.More(id)
 	}
-	reply, err := o.redis.Run(ctx, findDeadLettersScript, []string{space.Key(deadLettersKey)}, args...)
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return err
 	}
@@ -210,24 +216,30 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 	}
 	delete(byMerchant, "")
 	for merchantID, letters := range byMerchant {
-		if err := o.resendOf(ctx, space, merchantID, letters, resent); err != nil {
+		if err := o.resendMerchant(ctx, space, merchantID, letters, resent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// resendOf sends those of an account again, and leaves those of others.
-func (o *Outbox) resendOf(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
-	keys := []string{
-		space.Key(QueueKey), space.Key(DueKey), space.Key(deadLettersKey),
-		space.Key(merchantDeadLettersKey, merchantID), space.Key(EndpointKey, merchantID), space.Key(watchedKey),
-	}
-	args := []any{merchantID}
+// resendMerchant sends those of an account again, and leaves those of others.
+func (o *Outbox) resendMerchant(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
+	call := redis.NewCall(resendDeadLettersScript)
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
+	call.Key("dead_key", space, deadLettersKey)
+	call.Key("merchant_dead_key", space, merchantDeadLettersKey, merchantID)
+	call.Key("endpoint_key", space, EndpointKey, merchantID)
+	call.Key("watched_key", space, watchedKey)
 	for _, id := range ids {
-		keys, args = append(keys, space.Key(EventKey, id)), append(args, id)
+		call.MoreKey(space, EventKey, id)
 	}
-	reply, err := o.redis.Run(ctx, resendDeadLettersScript, keys, args...)
+	call.Text("merchant", merchantID)
+	for _, id := range ids {
+		call.More(id)
+	}
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return err
 	}

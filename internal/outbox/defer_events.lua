@@ -1,6 +1,6 @@
--- Defers events, without counting an attempt.
--- KEYS[1] is the bucket's queue, KEYS[2] its due merchants; ARGV each leased event as the queue has it, and the time until it is due in ms, in
--- turn.
+local queue_key, due_key = unpack(KEYS)
+
+-- Defers events, without counting an attempt. The arguments are each leased event as the queue has it, and the time until it is due in ms, in turn.
 
 for i = 1, #ARGV, 2 do
   events.put_back(ARGV[i], now_ms + ARGV[i + 1])

@@ -1,11 +1,12 @@
--- Drops dead letters of a merchant, and their events.
--- KEYS[1] is the bucket's dead letters, KEYS[2] the merchant's, from KEYS[3] on events; ARGV their ids.
+local dead_key, merchant_dead_key = unpack(KEYS, 1, 2)
 
-local dropped = 0
+-- Drops dead letters of a merchant, and their events. Behind the named keys are the events; the arguments are their ids.
+
+local dropped, event_keys = 0, {unpack(KEYS, 3)}
 for i, id in ipairs(ARGV) do
-  if call('ZREM', KEYS[2], id) == 1 then -- else it was sent again meanwhile
-    call('ZREM', KEYS[1], id)
-    call('DEL', KEYS[i + 2])
+  if call('ZREM', merchant_dead_key, id) == 1 then -- else it was sent again meanwhile
+    call('ZREM', dead_key, id)
+    call('DEL', event_keys[i])
     dropped = dropped + 1
   end
 end

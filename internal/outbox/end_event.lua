@@ -1,13 +1,13 @@
--- Ends an event that was delivered, or that nobody wants.
--- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] the event; if it was delivered, KEYS[4] the merchant's endpoint
--- and KEYS[5] the bucket's watched endpoints.
--- ARGV[1] the leased event as the queue has it; if it was delivered, ARGV[2] where to, and ARGV[3] the merchant id.
+local queue_key, due_key, event_key, endpoint_key, watched_key = unpack(KEYS)
+local leased, target, merchant = unpack(ARGV)
 
-local endpoint_key, watched_key = KEYS[4], KEYS[5]
-if not events.release(ARGV[1]) then
+-- Ends an event that was delivered, or that nobody wants. leased is the leased event as the queue has it. Only a delivered one has the others:
+-- target is where it was delivered to.
+
+if not events.release(leased) then
   return {'STALE'}
 end
-call('DEL', KEYS[3])
+call('DEL', event_key)
 if not endpoint_key then
   return {'OK'}
 end
@@ -16,17 +16,17 @@ if endpoint[DISABLED] then
   return {'OK'} -- only another target ends that
 end
 call('HSET', endpoint_key, 'delivered', now_ms)
-if endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == ARGV[2] then
+if endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == target then
   return {'OK'} -- it was healthy before
 end
 local recovered = unhealthy(endpoint)
-if recovered or not endpoint[HEALTHY] or endpoint[TARGET] ~= ARGV[2] then
-  call('HSET', endpoint_key, 'healthy', now_ms, 'target', ARGV[2])
+if recovered or not endpoint[HEALTHY] or endpoint[TARGET] ~= target then
+  call('HSET', endpoint_key, 'healthy', now_ms, 'target', target)
 end
 if recovered then
   call('HSET', endpoint_key, 'recovered', now_ms)
 end
 call('HDEL', endpoint_key, 'since', 'permanent', 'changed')
 call('PEXPIRE', endpoint_key, endpoint_keep_ms)
-call('ZADD', watched_key, 'NX', now_ms, ARGV[3])
+call('ZADD', watched_key, 'NX', now_ms, merchant)
 return {'OK'}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -113,11 +112,6 @@ var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
 	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
 	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "PAID=paid")
 
-// endpointLimits are the constants of the scripts.
-var endpointLimits = strings.NewReplacer(
-	"UNHEALTHY_AFTER", strconv.FormatInt(UnhealthyAfter.Milliseconds(), 10),
-	"REPORT_INTERVAL", strconv.FormatInt(ReportInterval.Milliseconds(), 10))
-
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {
 	number := func() (n int64, readable bool) {
@@ -152,21 +146,21 @@ func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error
 	return state, nil
 }
 
-// reportKeys are those of a report of an endpoint.
-func reportKeys(merchantID string) []string {
+// endpointKeys writes those of a merchant's endpoint and of the bucket's watched ones.
+func endpointKeys(call *redis.Call, merchantID string) {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	return append(endpointKeys(merchantID), space.Key(merchantDeadLettersKey, merchantID))
-}
-
-func endpointKeys(merchantID string) []string {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	return []string{space.Key(EndpointKey, merchantID), space.Key(watchedKey)}
+	call.Key("endpoint_key", space, EndpointKey, merchantID)
+	call.Key("watched_key", space, watchedKey)
 }
 
 // ResumeEndpoint forgets how a merchant's endpoint fared if that was at another target than this one, so that events are sent to a
 // disabled endpoint again, and reports whether it was. An empty target enables a disabled endpoint at the same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) (bool, error) {
-	reply, err := o.redis.Run(ctx, resumeEndpointScript, endpointKeys(merchantID), target, merchantID)
+	call := redis.NewCall(resumeEndpointScript)
+	endpointKeys(&call, merchantID)
+	call.Text("target", target)
+	call.Text("merchant", merchantID)
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return false, fmt.Errorf("resume an endpoint: %w", err)
 	}
@@ -208,11 +202,16 @@ func (o *Outbox) Endpoints(ctx context.Context, bucket session.Bucket, merchantI
 
 func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merchantIDs []string) (Endpoints, error) {
 	space := redis.KeyspaceOf(bucket)
-	args := []any{space.Key(EndpointKey), space.Key(merchantDeadLettersKey), retention.Milliseconds()}
+	call := redis.NewCall(readEndpointsScript)
+	call.Key("watched_key", space, watchedKey)
+	call.Key("queue_key", space, QueueKey)
+	call.Text("endpoint_prefix", space.Key(EndpointKey))
+	call.Text("merchant_dead_prefix", space.Key(merchantDeadLettersKey))
+	call.Millis("dead_keep", retention)
 	for _, id := range merchantIDs {
-		args = append(args, id)
+		call.More(id)
 	}
-	reply, err := o.redis.Run(ctx, readEndpointsScript, []string{space.Key(watchedKey), space.Key(QueueKey)}, args...)
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return Endpoints{}, fmt.Errorf("read endpoints: %w", err)
 	}
@@ -240,17 +239,35 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 // The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reason string, healthy bool) error {
 	before := state.Reported
-	paid := reason != before.Reason || state.CountsChanged()
-	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(state.MerchantID), state.MerchantID, retention.Milliseconds(),
-		redis.Flag(healthy), millisText(state.HealthySince), redis.Flag(true), before.Reason, millisText(before.At), redis.Flag(paid), reason,
-		state.Pending, state.Dead)
+	call := redis.NewCall(reportEndpointScript)
+	reportArgs(&call, state, healthy)
+	call.Flag("reported", true)
+	call.Text("last_reason", before.Reason)
+	call.Text("last_at", millisText(before.At))
+	call.Flag("changed", reason != before.Reason || state.CountsChanged())
+	call.Text("reason", reason)
+	call.Int("pending", state.Pending)
+	call.Int("dead", state.Dead)
+	return o.markEndpoint(ctx, &call)
 }
 
 // UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy, or without a delivery. One whose health
 // is not that of the state any more stays watched. Errors are those of EndpointReported.
 func (o *Outbox) UnwatchEndpoint(ctx context.Context, state EndpointState) error {
-	return o.markEndpoint(ctx, reportEndpointScript, reportKeys(state.MerchantID), state.MerchantID, retention.Milliseconds(),
-		redis.Flag(true), millisText(state.HealthySince), redis.Flag(false))
+	call := redis.NewCall(reportEndpointScript)
+	reportArgs(&call, state, true)
+	call.Flag("reported", false)
+	return o.markEndpoint(ctx, &call)
+}
+
+// reportArgs writes the keys, and the arguments that do not belong to a report.
+func reportArgs(call *redis.Call, state EndpointState, healthy bool) {
+	endpointKeys(call, state.MerchantID)
+	call.Key("merchant_dead_key", redis.KeyspaceOf(session.BucketOf(state.MerchantID)), merchantDeadLettersKey, state.MerchantID)
+	call.Text("merchant", state.MerchantID)
+	call.Millis("dead_keep", retention)
+	call.Flag("healthy", healthy)
+	call.Text("since", millisText(state.HealthySince))
 }
 
 // millisText is a time as an endpoint's hash has it; empty: none.
@@ -258,16 +275,19 @@ func millisText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return strconv.FormatInt(t.UnixMilli(), 10)
+	return decimal(t.UnixMilli())
 }
 
 // ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of EndpointReported.
 func (o *Outbox) ForgetEndpoint(ctx context.Context, merchantID string) error {
-	return o.markEndpoint(ctx, forgetEndpointScript, endpointKeys(merchantID), merchantID)
+	call := redis.NewCall(forgetEndpointScript)
+	endpointKeys(&call, merchantID)
+	call.Text("merchant", merchantID)
+	return o.markEndpoint(ctx, &call)
 }
 
-func (o *Outbox) markEndpoint(ctx context.Context, script *redis.Script, keys []string, args ...any) error {
-	reply, err := o.redis.Run(ctx, script, keys, args...)
+func (o *Outbox) markEndpoint(ctx context.Context, call *redis.Call) error {
+	reply, err := o.redis.Run(ctx, call)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()

@@ -1,9 +1,12 @@
--- Finds the merchants of dead letters. The reply has an empty merchant for an id that is not of a readable dead letter here.
--- KEYS[1] is the bucket's dead letters. ARGV[1] is what the keys of the bucket's events begin with, from ARGV[2] on ids.
+local dead_key = unpack(KEYS)
+local event_prefix = unpack(ARGV, 1, 1)
+
+-- Finds the merchants of dead letters of a bucket, whose ids are behind the named argument. The reply has an empty merchant for an id that is not of
+-- a readable dead letter here.
 
 local merchants = {}
-for i = 2, #ARGV do
-  local merchant = call('ZSCORE', KEYS[1], ARGV[i]) and redis.pcall('HGET', ARGV[1] .. ARGV[i], 'm')
-  merchants[i - 1] = type(merchant) == 'string' and merchant or ''
+for i, id in ipairs({unpack(ARGV, 2)}) do
+  local merchant = call('ZSCORE', dead_key, id) and redis.pcall('HGET', event_prefix .. id, 'm')
+  merchants[i] = type(merchant) == 'string' and merchant or ''
 end
 return {'OK', merchants}

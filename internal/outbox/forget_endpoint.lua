@@ -1,6 +1,8 @@
--- Forgets an endpoint.
--- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints; ARGV[1] the merchant id.
+local endpoint_key, watched_key = unpack(KEYS)
+local merchant = unpack(ARGV)
 
-call('DEL', KEYS[1])
-call('ZREM', KEYS[2], ARGV[1])
+-- Forgets an endpoint.
+
+call('DEL', endpoint_key)
+call('ZREM', watched_key, merchant)
 return {'OK'}

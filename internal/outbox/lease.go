@@ -19,7 +19,7 @@ import (
 type LeaseRequest struct {
 	// HolderIdentity names the dispatcher that asks, for people who look into Redis. It may be empty.
 	HolderIdentity string
-	// For is how long nobody else gets these events. Those that are neither ended nor put off by then come due
+	// For is how long nobody else gets these events. Those that are neither ended nor deferred by then come due
 	// again by themselves, which is how the events of a dispatcher that crashed are not lost.
 	For time.Duration
 	// Limit is the largest number of events.
@@ -39,7 +39,7 @@ type Lease struct {
 	Attempts int
 	// Endpoint is how the merchant's endpoint stood.
 	Endpoint EndpointState
-	// Unsupported: a newer program wrote the event, and only some of it could be read. It can be put off, nothing else.
+	// Unsupported: a newer program wrote the event, and only some of it could be read. It can be deferred, nothing else.
 	Unsupported bool
 
 	bucket session.Bucket
@@ -49,16 +49,19 @@ type Lease struct {
 
 func (l Lease) space() redis.Keyspace { return redis.KeyspaceOf(l.bucket) }
 
-// keys are those of the queue and of the event.
-func (l Lease) keys() []string {
+// keys writes those of the queue and of the event.
+func (l Lease) keys(call *redis.Call) {
 	space := l.space()
-	return []string{space.Key(QueueKey), space.Key(DueKey), space.Key(EventKey, l.Event.ID)}
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
+	call.Key("event_key", space, EventKey, l.Event.ID)
 }
 
-// deadLetterKeys are those of the dead letters of the bucket and of the merchant, who is in the queue also if the event cannot be read.
-func (l Lease) deadLetterKeys() []string {
+// deadLetterKeys writes those of the dead letters of the bucket and of the merchant, who is in the queue also if the event cannot be read.
+func (l Lease) deadLetterKeys(call *redis.Call) {
 	merchantID, _, _ := strings.Cut(l.queued, ":")
-	return []string{l.space().Key(deadLettersKey), l.space().Key(merchantDeadLettersKey, merchantID)}
+	call.Key("dead_key", l.space(), deadLettersKey)
+	call.Key("merchant_dead_key", l.space(), merchantDeadLettersKey, merchantID)
 }
 
 // Leased are the events of one bucket that were due.
@@ -84,13 +87,20 @@ const ReasonDecodeError = "decode_error"
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
-	args := []any{
-		request.For.Milliseconds(), request.Limit, token, space.Key(EndpointKey), space.Key(EventKey), cmp.Or(request.Each, request.Limit),
-	}
+	call := redis.NewCall(leaseScript)
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
+	call.Millis("lease_ms", request.For)
+	call.Int("limit", int64(request.Limit))
+	call.Text("token", token)
+	call.Text("endpoint_prefix", space.Key(EndpointKey))
+	call.Text("event_prefix", space.Key(EventKey))
+	call.Int("each", int64(cmp.Or(request.Each, request.Limit)))
 	for account, room := range request.Room {
-		args = append(args, account, room)
+		call.More(account)
+		call.MoreInt(int64(room))
 	}
-	reply, err := o.redis.Run(ctx, leaseScript, []string{space.Key(QueueKey), space.Key(DueKey)}, args...)
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}
@@ -137,7 +147,10 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 
 // forget takes an event out of the queue if it is really none, and returns how many it took.
 func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
-	reply, err := o.redis.Run(ctx, forgetScript, lease.keys(), lease.queued)
+	call := redis.NewCall(forgetScript)
+	lease.keys(&call)
+	call.Text("leased", lease.queued)
+	reply, err := o.redis.Run(ctx, &call)
 	if err := leaseError("forget a lost event", &reply, err); err != nil {
 		return 0, err
 	}

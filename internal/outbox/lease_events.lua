@@ -1,13 +1,13 @@
+local queue_key, due_key = unpack(KEYS)
+local lease_ms, limit, token, endpoint_prefix, event_prefix, each = unpack(ARGV, 1, 6)
+
 -- Takes events that are due, a share for each merchant whose turn it is.
--- KEYS[1] is the bucket's queue, KEYS[2] its due merchants. endpoints_at and events_at are what the keys of the bucket's endpoints and
--- events begin with. After the named arguments come merchants and how many events of each at most, in turn; 0: it is blocked. A blocked
+-- Behind the named arguments are merchants and how many events of each at most, in turn; 0: it is blocked. A blocked
 -- merchant keeps its place, because another dispatcher may try its events.
--- The events are only read, for which they are is known here alone. One that reads as none is leased like the others: whoever
--- leased it looks again with its key declared (forget).
+-- Only this script knows the events, so their keys are not declared; it only reads them. One that cannot be read is leased like the others: the
+-- caller looks again with its key declared (forget_event).
 
-local lease_ms, limit, token, endpoints_at, events_at, each = unpack(ARGV, 1, 6)
 limit = tonumber(limit)
-
 local room, blocked = {}, 0
 for i = 7, #ARGV, 2 do
   room[ARGV[i]] = tonumber(ARGV[i + 1])
@@ -30,12 +30,12 @@ for i, merchant in ipairs(merchants) do
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. merchant .. ':', '(' .. merchant .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
   if #waiting > 0 then
-    local state = redis.pcall('HMGET', endpoints_at .. merchant, ENDPOINT_FIELDS)
+    local state = redis.pcall('HMGET', endpoint_prefix .. merchant, ENDPOINT_FIELDS)
     endpoints[#endpoints + 1] = {merchant, state.err and {} or state}
   end
   for _, member in ipairs(waiting) do
     local id = string.match(member, '^[^:]*:%d+:([^:]+)') or ''
-    local fields = redis.pcall('HGETALL', events_at .. id)
+    local fields = redis.pcall('HGETALL', event_prefix .. id)
     rows[#rows + 1] = {member, merchant, id, fields.err and {} or fields}
   end
 end

@@ -1,17 +1,18 @@
--- Reads a page of dead letters, the newest first. The events are only read, for which they are is known here alone.
--- KEYS[1] is the dead letters of a bucket or of a merchant. ARGV[1] how many to skip, ARGV[2] how many at most, ARGV[3] what the keys of the bucket's
--- events begin with.
-
+local dead_key = unpack(KEYS)
 local skip, limit, event_prefix = unpack(ARGV)
-forget_dead_letters(KEYS[1])
+
+-- Reads a page of dead letters of a bucket or of a merchant, the newest first. Only this script knows the events, so their keys are not declared;
+-- it only reads them.
+
+forget_dead_letters(dead_key)
 local letters = {}
-local page = call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '(' .. format('%.0f', now_ms - dead_keep_ms), 'WITHSCORES', 'LIMIT', skip, limit)
+local page = call('ZREVRANGEBYSCORE', dead_key, '+inf', '(' .. format('%.0f', now_ms - dead_keep_ms), 'WITHSCORES', 'LIMIT', skip, limit)
 for i = 1, #page, 2 do
-  local key = event_prefix .. page[i]
-  local fields = redis.pcall('HGETALL', key)
+  local event_key = event_prefix .. page[i]
+  local fields = redis.pcall('HGETALL', event_key)
   if not fields.err then
-    local state = call('HMGET', key, 'why', 'attempts', 'answer', 'merchant')
-    letters[#letters + 1] = {page[i], page[i + 1], state[1], state[2] or 0, state[3], state[4], fields}
+    local why, attempts, answer, merchant_name = unpack(call('HMGET', event_key, 'why', 'attempts', 'answer', 'merchant'))
+    letters[#letters + 1] = {page[i], page[i + 1], why, attempts or 0, answer, merchant_name, fields}
   end
 end
 return {'OK', #page / 2, letters}

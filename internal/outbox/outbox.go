@@ -33,52 +33,59 @@ func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Queue is the part of a script that records events; see lib/queue.lua.
-var Queue = redis.Part(files, "lib/queue")
-
-// Feed is the part of a script that appends events to the feed; see lib/feed.lua.
-var Feed = strings.ReplaceAll(redis.Part(files, "lib/feed"), "TEST_ENTRIES", strconv.Itoa(feed.TestEntries))
-
-// Budget is the part of a script that takes a report to a Merchant's status from the merchant's budget; see lib/budget.lua.
-var Budget = part("lib/endpoint") + part("lib/budget")
-
+// Parts of scripts of package store, too.
 var (
-	queue       = "local queue_key, due_key = KEYS[1], KEYS[2]\n" + Queue
-	endpoint    = part("lib/endpoint")
-	forget      = part("lib/forget_dead_letters")
-	deadLetters = forget + strings.ReplaceAll(part("lib/dead_letters"), "MAX_DEAD_LETTERS", strconv.Itoa(MaxDeadLetters))
+	// Queue records events; see lib/queue.lua.
+	Queue = part("lib/queue")
+	// Feed appends events to the feed; see lib/feed.lua.
+	Feed = part("lib/feed")
+	// Budget charges the budget for reports to a Merchant's status; see lib/budget.lua.
+	Budget = part("lib/endpoint") + part("lib/budget")
 )
 
-// The scripts and their parts. Each ends with a file of its own. A part uses what those before it define.
 var (
-	rotationScript          = script("record_rotation", redis.Clock, queue, Feed)
-	testScript              = script("record_test", redis.Clock, queue)
-	leaseScript             = script("lease_events", redis.Clock, queue, endpoint)
-	forgetScript            = script("forget_event", redis.Clock, queue)
-	endScript               = script("end_event", redis.Clock, queue, endpoint)
-	failScript              = script("fail_event", redis.Clock, queue, deadLetters, endpoint)
-	retryTestScript         = script("retry_test_event", redis.Clock, queue, deadLetters)
-	deferScript             = script("defer_events", redis.Clock, queue)
-	deadLetterScript        = script("dead_letter_event", redis.Clock, queue, deadLetters)
-	dropDeadLettersScript   = script("drop_dead_letters", redis.Clock)
-	listDeadLettersScript   = script("list_dead_letters", redis.Clock, forget)
-	findDeadLettersScript   = script("find_dead_letters", redis.Clock)
-	resendDeadLettersScript = script("resend_dead_letters", redis.Clock, queue, deadLetters, endpoint)
-	pendingWorkScript       = script("poll_pending_work", redis.Clock)
-	countBacklogScript      = script("count_backlog", redis.Clock)
-	resumeEndpointScript    = script("resume_endpoint", redis.Clock, endpoint)
-	readEndpointsScript     = script("read_endpoints", redis.Clock, endpoint)
-	reportEndpointScript    = script("report_endpoint", redis.Clock, Budget)
-	forgetEndpointScript    = script("forget_endpoint", redis.Clock)
+	clock       = redis.Clock
+	endpoint    = part("lib/endpoint")
+	held        = part("lib/held")
+	forget      = part("lib/forget_dead_letters")
+	deadLetters = forget + part("lib/dead_letters")
+)
+
+// The scripts and their parts. A part uses what those before it define.
+var (
+	rotationScript          = script("record_rotation", clock, Queue, Feed)
+	testScript              = script("record_test", clock, Queue)
+	leaseScript             = script("lease_events", clock, Queue, endpoint)
+	forgetScript            = script("forget_event", clock, Queue)
+	endScript               = script("end_event", clock, Queue, endpoint)
+	failScript              = script("fail_event", clock, Queue, held, deadLetters, endpoint)
+	retryTestScript         = script("retry_test_event", clock, Queue, held)
+	deferScript             = script("defer_events", clock, Queue)
+	deadLetterScript        = script("dead_letter_event", clock, Queue, held, deadLetters)
+	dropDeadLettersScript   = script("drop_dead_letters", clock)
+	listDeadLettersScript   = script("list_dead_letters", clock, forget)
+	findDeadLettersScript   = script("find_dead_letters", clock)
+	resendDeadLettersScript = script("resend_dead_letters", clock, Queue, forget, endpoint)
+	pendingWorkScript       = script("poll_pending_work", clock)
+	countBacklogScript      = script("count_backlog", clock)
+	resumeEndpointScript    = script("resume_endpoint", clock, endpoint)
+	readEndpointsScript     = script("read_endpoints", clock, endpoint)
+	reportEndpointScript    = script("report_endpoint", clock, Budget)
+	forgetEndpointScript    = script("forget_endpoint", clock)
 )
 
 func script(operation string, parts ...string) *redis.Script {
-	return redis.NewScript(operation, append(parts, part(operation))...)
+	return redis.NewScript(operation, part(operation), parts...)
 }
 
-func part(name string) string {
-	return endpointLimits.Replace(endpointFields.In(redis.Part(files, name)))
-}
+// part returns a Lua file with our constants.
+func part(name string) string { return constants.Replace(endpointFields.In(redis.Part(files, name))) }
+
+var constants = strings.NewReplacer(
+	"TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
+	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()))
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func allBuckets() []session.Bucket {
 	buckets := make([]session.Bucket, session.Buckets)

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -30,12 +29,12 @@ type Failure struct {
 	Gone bool
 	// Target is the fingerprint of where the attempt went.
 	Target string
-	// FailingLimit is how long an endpoint may do nothing but fail before it is disabled.
+	// FailingLimit is how long an endpoint may only fail before it is disabled.
 	FailingLimit time.Duration
 
 	// Health is the reason in the words of conditions.
 	Health string
-	// Permanent: retrying cannot mend it, so the endpoint is unhealthy at once.
+	// Permanent: retrying cannot fix it, so the endpoint is unhealthy at once.
 	Permanent bool
 }
 
@@ -56,29 +55,35 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	if lease.Event.TestMode {
 		return o.Drop(ctx, lease)
 	}
-	space, merchantID := lease.space(), lease.Event.MerchantID
-	var call redis.Call // allocates less than runLeased
-	call.Key(space, QueueKey)
-	call.Key(space, DueKey)
-	call.Key(space, EventKey, lease.Event.ID)
-	call.Key(space, EndpointKey, merchantID)
-	call.Key(space, watchedKey)
-	call.Text(lease.queued)
-	call.Text(target)
-	call.Text(merchantID)
-	reply, err := o.redis.RunCall(ctx, endScript, &call)
+	call := redis.NewCall(endScript)
+	lease.keys(&call)
+	endpointKeys(&call, lease.Event.MerchantID)
+	call.Text("leased", lease.queued)
+	call.Text("target", target)
+	call.Text("merchant", lease.Event.MerchantID)
+	reply, err := o.redis.Run(ctx, &call)
 	return leaseError("end a delivered event", &reply, err)
 }
 
 // Drop ends an event that nobody wants. Errors are those of Delivered.
 func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
-	return o.runLeased(ctx, "drop an event", endScript, lease, nil)
+	call := redis.NewCall(endScript)
+	lease.keys(&call)
+	call.Text("leased", lease.queued)
+	reply, err := o.redis.Run(ctx, &call)
+	return leaseError("drop an event", &reply, err)
 }
 
 // DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
 func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) error {
-	keys := append(lease.keys(), lease.deadLetterKeys()...)
-	reply, err := o.redis.Run(ctx, deadLetterScript, keys, lease.queued, details.Reason, details.Answer, details.Merchant)
+	call := redis.NewCall(deadLetterScript)
+	lease.keys(&call)
+	lease.deadLetterKeys(&call)
+	call.Text("leased", lease.queued)
+	call.Text("reason", details.Reason)
+	call.Text("answer", details.Answer)
+	call.Text("merchant_name", details.Merchant)
+	reply, err := o.redis.Run(ctx, &call)
 	if err := leaseError("make an event a dead letter", &reply, err); err != nil {
 		return err
 	}
@@ -88,15 +93,22 @@ func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) e
 
 // dropOldest drops dead letters beyond the bound of a merchant. What fails is left to the merchant's next dead letter.
 func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply) {
-	keys, ids := lease.deadLetterKeys(), []any{}
+	var ids []string
 	for excess.More() {
-		id := excess.Text()
-		keys, ids = append(keys, lease.space().Key(EventKey, id)), append(ids, id)
+		ids = append(ids, excess.Text())
 	}
 	if len(ids) == 0 || excess.Err() != nil {
 		return
 	}
-	if reply, err := o.redis.Run(ctx, dropDeadLettersScript, keys, ids...); err == nil {
+	call := redis.NewCall(dropDeadLettersScript)
+	lease.deadLetterKeys(&call)
+	for _, id := range ids {
+		call.MoreKey(lease.space(), EventKey, id)
+	}
+	for _, id := range ids {
+		call.More(id)
+	}
+	if reply, err := o.redis.Run(ctx, &call); err == nil {
 		reply.OK()
 		o.dropped.Add(reply.Int())
 	}
@@ -104,13 +116,6 @@ func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply
 
 // DroppedDeadLetters is how many dead letters this Outbox has dropped, because their merchant had more than MaxDeadLetters.
 func (o *Outbox) DroppedDeadLetters() int64 { return o.dropped.Load() }
-
-// runLeased runs a script that has nothing to say but whether the lease was lost. It takes the keys of the queue and of the event
-// first, then those of more, and the lease as its first argument.
-func (o *Outbox) runLeased(ctx context.Context, what string, script *redis.Script, lease Lease, more []string, args ...any) error {
-	reply, err := o.redis.Run(ctx, script, append(lease.keys(), more...), append([]any{lease.queued}, args...)...)
-	return leaseError(what, &reply, err)
-}
 
 // Failed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
 // endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter. An event of
@@ -122,13 +127,30 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 	case lease.Event.TestMode && dropped:
 		return Failed{Dropped: true}, o.Drop(ctx, lease)
 	case lease.Event.TestMode:
-		return Failed{}, o.runLeased(ctx, what, retryTestScript, lease, nil, wholeMillis(failure.Retry), failure.Reason)
+		call := redis.NewCall(retryTestScript)
+		lease.keys(&call)
+		call.Text("leased", lease.queued)
+		call.Int("delay", wholeMillis(failure.Retry))
+		call.Text("reason", failure.Reason)
+		reply, err := o.redis.Run(ctx, &call)
+		return Failed{}, leaseError(what, &reply, err)
 	}
-	merchantID := lease.Event.MerchantID
-	keys := slices.Concat(lease.keys(), lease.deadLetterKeys(), endpointKeys(merchantID))
-	reply, err := o.redis.Run(ctx, failScript, keys, lease.queued, wholeMillis(failure.Retry), failure.Reason,
-		failure.Target, failure.FailingLimit.Milliseconds(), redis.Flag(failure.Gone), merchantID,
-		failure.Answer, failure.Merchant, failure.Health, redis.Flag(failure.Permanent))
+	call := redis.NewCall(failScript)
+	lease.keys(&call)
+	lease.deadLetterKeys(&call)
+	endpointKeys(&call, lease.Event.MerchantID)
+	call.Text("leased", lease.queued)
+	call.Int("delay", wholeMillis(failure.Retry))
+	call.Text("reason", failure.Reason)
+	call.Text("answer", failure.Answer)
+	call.Text("merchant_name", failure.Merchant)
+	call.Text("target", failure.Target)
+	call.Millis("failing_limit", failure.FailingLimit)
+	call.Flag("gone", failure.Gone)
+	call.Text("merchant", lease.Event.MerchantID)
+	call.Text("health", failure.Health)
+	call.Flag("permanent", failure.Permanent)
+	reply, err := o.redis.Run(ctx, &call)
 	if err := leaseError(what, &reply, err); err != nil {
 		return Failed{}, err
 	}
@@ -141,29 +163,32 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 	return failed, nil
 }
 
-// Deferral puts an event off, without counting an attempt.
+// Deferral defers an event, without counting an attempt.
 type Deferral struct {
 	Lease Lease
 	// Delay is the time until it is due again; 0: at once.
 	Delay time.Duration
 }
 
-// Defer puts events of one bucket off. Those whose lease was lost are left alone. The error is redis.ErrCorrupt or
+// Defer defers events of one bucket. Those whose lease was lost are left alone. The error is redis.ErrCorrupt or
 // redis.ErrUnavailable.
 func (o *Outbox) Defer(ctx context.Context, bucket session.Bucket, deferrals ...Deferral) error {
 	if len(deferrals) == 0 {
 		return nil
 	}
 	space := redis.KeyspaceOf(bucket)
-	args := make([]any, 0, 2*len(deferrals))
+	call := redis.NewCall(deferScript)
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
 	for _, deferral := range deferrals {
-		args = append(args, deferral.Lease.queued, wholeMillis(deferral.Delay))
+		call.More(deferral.Lease.queued)
+		call.MoreInt(wholeMillis(deferral.Delay))
 	}
-	reply, err := o.redis.Run(ctx, deferScript, []string{space.Key(QueueKey), space.Key(DueKey)}, args...)
-	return leaseError("put events off", &reply, err)
+	reply, err := o.redis.Run(ctx, &call)
+	return leaseError("defer events", &reply, err)
 }
 
-// wholeMillis never makes a moment that is not over yet into one that is, nor a negative time into none.
+// wholeMillis rounds up: a time that is not over yet must not become one that is, nor a negative one none.
 func wholeMillis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

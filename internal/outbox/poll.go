@@ -31,7 +31,7 @@ func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
 	if o.redis.Clustered() {
 		return o.pollEach(ctx, buckets)
 	}
-	reply, err := o.redis.Run(ctx, pendingWorkScript, pollKeys(buckets...))
+	reply, err := o.redis.Run(ctx, newPollCall(buckets...))
 	if err != nil {
 		return nil, fmt.Errorf("poll for work: %w", err)
 	}
@@ -40,11 +40,11 @@ func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
 
 // pollEach polls each bucket on its own, for they are in slots of their own.
 func (o *Outbox) pollEach(ctx context.Context, buckets []session.Bucket) ([]PendingWork, error) {
-	groups := make([]redis.KeyGroup, len(buckets))
+	calls := make([]*redis.Call, len(buckets))
 	for i, bucket := range buckets {
-		groups[i] = pollKeys(bucket)
+		calls[i] = newPollCall(bucket)
 	}
-	replies, errs := o.redis.RunEach(ctx, pendingWorkScript, groups)
+	replies, errs := o.redis.RunEach(ctx, calls)
 	var all []PendingWork
 	for i, bucket := range buckets {
 		if errs[i] != nil {
@@ -58,13 +58,14 @@ func (o *Outbox) pollEach(ctx context.Context, buckets []session.Bucket) ([]Pend
 	return all, errors.Join(errs...)
 }
 
-func pollKeys(buckets ...session.Bucket) []string {
-	keys := make([]string, 0, 4*len(buckets))
+func newPollCall(buckets ...session.Bucket) *redis.Call {
+	call := redis.NewCall(pendingWorkScript)
 	for _, bucket := range buckets {
-		space := redis.KeyspaceOf(bucket)
-		keys = append(keys, space.Key(DueKey), space.Key(ExpiryKey), space.Key(watchedKey), space.Key(BlockedKey))
+		for _, kind := range []string{DueKey, ExpiryKey, watchedKey, BlockedKey} {
+			call.MoreKey(redis.KeyspaceOf(bucket), kind)
+		}
 	}
-	return keys
+	return &call
 }
 
 func parsePendingWork(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork, error) {
@@ -96,12 +97,15 @@ type Backlog struct {
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
 	space := redis.KeyspaceOf(bucket)
-	keys := []string{space.Key(QueueKey), space.Key(deadLettersKey), space.Key(DueKey)}
-	args := []any{retention.Milliseconds()}
+	call := redis.NewCall(countBacklogScript)
+	call.Key("queue_key", space, QueueKey)
+	call.Key("dead_key", space, deadLettersKey)
+	call.Key("due_key", space, DueKey)
+	call.Millis("dead_keep", retention)
 	for _, account := range blocked {
-		args = append(args, account)
+		call.More(account)
 	}
-	reply, err := o.redis.Run(ctx, countBacklogScript, keys, args...)
+	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}

@@ -1,15 +1,17 @@
--- Reads how endpoints of a bucket fare, and how many events and dead letters each merchant has. All keys are only read.
--- KEYS[1] is the bucket's watched endpoints, KEYS[2] its queue. ARGV[1] and ARGV[2] what the keys of the bucket's endpoints and of
--- merchants' dead letters begin with, ARGV[3] how long dead letters are kept in ms, from ARGV[4] on merchants; none: those watched.
+local watched_key, queue_key = unpack(KEYS)
+local endpoint_prefix, merchant_dead_prefix, dead_keep = unpack(ARGV, 1, 3)
+
+-- Reads the health of endpoints of a bucket, and how many events and dead letters each merchant has. It only reads, also keys that are not declared.
+-- Behind the named arguments are merchants; none: those watched. dead_keep is how long dead letters are kept in ms.
 
 local merchants = {unpack(ARGV, 4)}
 if #merchants == 0 then
-  merchants = call('ZRANGE', KEYS[1], 0, -1)
+  merchants = call('ZRANGE', watched_key, 0, -1)
 end
 local rows = {}
 for i, merchant in ipairs(merchants) do
-  local pending = call('ZLEXCOUNT', KEYS[2], '[' .. merchant .. ':', '(' .. merchant .. ';')
-  local dead = call('ZCOUNT', ARGV[2] .. merchant, now_ms - ARGV[3], '+inf')
-  rows[i] = {merchant, pending, dead, read_endpoint(ARGV[1] .. merchant)}
+  local pending = call('ZLEXCOUNT', queue_key, '[' .. merchant .. ':', '(' .. merchant .. ';')
+  local dead = call('ZCOUNT', merchant_dead_prefix .. merchant, now_ms - dead_keep, '+inf')
+  rows[i] = {merchant, pending, dead, read_endpoint(endpoint_prefix .. merchant)}
 end
 return {'OK', now_ms, rows}

@@ -37,24 +37,44 @@ func ParseEvent(id string, fields map[string]string) (feed.Event, error) {
 // of the key was recorded before, also in the feed. The first rotation that is seen of a key is recorded only if it is younger than an event is kept.
 // It reports whether the event was recorded. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) RecordRotation(ctx context.Context, event feed.Event, now time.Time, history feed.History) (bool, error) {
-	space := redis.KeyspaceOf(event.Bucket())
-	return o.record(ctx, rotationScript, event, []string{space.Key(rotationKey, event.Key.KeyID), space.Key(FeedKey, event.Account())},
-		event.OccurredAt.UnixMilli(), rotationRetention.Milliseconds(), redis.Flag(now.Sub(event.OccurredAt) < retention),
-		event.Account(), event.Append(nil), history.String())
+	call := redis.NewCall(rotationScript)
+	recordKeys(&call, event, rotationKey, event.Key.KeyID)
+	call.Key("feed_key", redis.KeyspaceOf(event.Bucket()), FeedKey, event.Account())
+	call.Int("issued", event.OccurredAt.UnixMilli())
+	call.Millis("keep", rotationRetention)
+	call.Flag("unseen", now.Sub(event.OccurredAt) < retention)
+	call.Text("account", event.Account())
+	call.WriteBytes(event.Append(nil))
+	call.End("event")
+	call.Text("history", history.String())
+	return o.record(ctx, &call, event)
 }
 
 // RecordTest records the event, made by NewWebhookTest, unless it was the last one recorded of this merchant. It reports whether the
 // event was recorded. Errors are those of RecordRotation.
 func (o *Outbox) RecordTest(ctx context.Context, event feed.Event) (bool, error) {
-	last := redis.KeyspaceOf(event.Bucket()).Key(testKey, event.MerchantID)
-	return o.record(ctx, testScript, event, []string{last}, event.ID, testRetention.Milliseconds(), event.Account(), event.Append(nil))
+	call := redis.NewCall(testScript)
+	recordKeys(&call, event, testKey, event.MerchantID)
+	call.Text("trigger", event.ID)
+	call.Millis("keep", testRetention)
+	call.Text("account", event.Account())
+	call.WriteBytes(event.Append(nil))
+	call.End("event")
+	return o.record(ctx, &call, event)
 }
 
-// record runs a script that records an event. Its own keys begin with the one that says which event was recorded last.
-func (o *Outbox) record(ctx context.Context, script *redis.Script, event feed.Event, own []string, args ...any) (bool, error) {
+// recordKeys writes those of a script that records an event, unless the last key, of that kind and name, says that it was recorded.
+func recordKeys(call *redis.Call, event feed.Event, lastKind, lastName string) {
 	space := redis.KeyspaceOf(event.Bucket())
-	keys := append([]string{space.Key(QueueKey), space.Key(DueKey), space.Key(EventKey, event.ID)}, own...)
-	reply, err := o.redis.Run(ctx, script, keys, args...)
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
+	call.Key("event_key", space, EventKey, event.ID)
+	call.Key("last_key", space, lastKind, lastName)
+}
+
+// record runs a script that records an event.
+func (o *Outbox) record(ctx context.Context, call *redis.Call, event feed.Event) (bool, error) {
+	reply, err := o.redis.Run(ctx, call)
 	if err != nil {
 		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)
 	}
@@ -69,7 +89,7 @@ func (o *Outbox) record(ctx context.Context, script *redis.Script, event feed.Ev
 // WriteKeys writes the keys of a script that may have to record the event with this mark among those of a session: the event, the
 // queue and its due merchants.
 func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark feed.Mark) {
-	call.Key(space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
-	call.Key(space, QueueKey)
-	call.Key(space, DueKey)
+	call.Key("event_key", space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
+	call.Key("queue_key", space, QueueKey)
+	call.Key("due_key", space, DueKey)
 }

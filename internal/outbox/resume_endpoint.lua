@@ -1,17 +1,19 @@
--- Forgets how an endpoint fared at another target, so that events are sent to it (again).
--- KEYS[1] is the endpoint, KEYS[2] the bucket's watched endpoints; ARGV[1] the target, '' for the present one of a disabled endpoint,
--- ARGV[2] the merchant id.
+local endpoint_key, watched_key = unpack(KEYS)
+local target, merchant = unpack(ARGV)
 
-local endpoint = read_endpoint(KEYS[1])
-local target = ARGV[1] ~= '' and ARGV[1] or endpoint[DISABLED] and endpoint[TARGET]
-if not target or not endpoint[TARGET] or ARGV[1] == endpoint[TARGET] then
+-- Forgets the health of an endpoint at another target, so that events are sent to it (again). An empty target is the present one of a disabled
+-- endpoint.
+
+local endpoint = read_endpoint(endpoint_key)
+local new_target = target ~= '' and target or endpoint[DISABLED] and endpoint[TARGET]
+if not new_target or not endpoint[TARGET] or target == endpoint[TARGET] then
   return {'OK', 0}
 end
-call('HDEL', KEYS[1], 'since', 'permanent', 'disabled', 'cause', 'healthy')
-call('HSET', KEYS[1], 'target', target, 'changed', now_ms)
+call('HDEL', endpoint_key, 'since', 'permanent', 'disabled', 'cause', 'healthy')
+call('HSET', endpoint_key, 'target', new_target, 'changed', now_ms)
 if unhealthy(endpoint) then
-  call('HSET', KEYS[1], 'recovered', now_ms)
+  call('HSET', endpoint_key, 'recovered', now_ms)
 end
-call('PEXPIRE', KEYS[1], endpoint_keep_ms)
-call('ZADD', KEYS[2], now_ms, ARGV[2])
+call('PEXPIRE', endpoint_key, endpoint_keep_ms)
+call('ZADD', watched_key, now_ms, merchant)
 return {'OK', 1}

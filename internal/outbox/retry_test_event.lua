@@ -1,11 +1,13 @@
--- Counts a failed attempt of an event of test mode, against the event alone.
--- KEYS[1] is the bucket's queue, KEYS[2] its due merchants, KEYS[3] the event. ARGV[1] the leased event as the queue has it, ARGV[2] the time to
--- the next attempt in ms, ARGV[3] the reason.
+local queue_key, due_key, event_key = unpack(KEYS)
+local leased, delay, reason = unpack(ARGV)
 
-if not held(KEYS[3], ARGV[1]) then
+-- Counts a failed attempt of an event of test mode, against the event alone. leased is the leased event as the queue has it, delay the time to the
+-- next attempt in ms.
+
+if not held() then
   return {'STALE'}
 end
-call('HINCRBY', KEYS[3], 'attempts', 1)
-call('HSET', KEYS[3], 'why', ARGV[3])
-events.put_back(ARGV[1], now_ms + ARGV[2])
+call('HINCRBY', event_key, 'attempts', 1)
+call('HSET', event_key, 'why', reason)
+events.put_back(leased, now_ms + delay)
 return {'OK'}

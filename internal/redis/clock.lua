@@ -1,6 +1,6 @@
 -- Begins every script that needs the time. Defines call, format, clock ({seconds, microseconds}), micros, now_us and now_ms.
 
-local call, format, KEYS, ARGV = redis.call, string.format, KEYS, ARGV -- locals are faster than globals
+local call, format = redis.call, string.format -- locals are faster than globals
 
 -- Only the clock of Redis counts: those of the API's replicas need not agree.
 local clock = call('TIME')

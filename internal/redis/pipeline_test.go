@@ -495,7 +495,7 @@ func BenchmarkPipeline(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = c.Close() }()
-			script := NewScript("bench", "redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000) return redis.call('GET', KEYS[1])")
+			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)")
 			b.ReportAllocs()
 			var calling sync.WaitGroup
 			var n atomic.Int64
@@ -503,7 +503,10 @@ func BenchmarkPipeline(b *testing.B) {
 			for range callers {
 				calling.Go(func() {
 					for n.Add(1) <= int64(b.N) {
-						if _, err := c.Run(b.Context(), script, []string{"{b00a}:bench"}, "value"); err != nil {
+						call := NewCall(script)
+						call.Key("key", KeyspaceOf(0), "bench")
+						call.Text("value", "value")
+						if _, err := c.Run(b.Context(), &call); err != nil {
 							b.Error(err)
 							return
 						}

@@ -21,8 +21,8 @@ type Reply struct {
 	broken   bool
 }
 
-// replyOf reads an answer of one value or of many.
-func replyOf(answer any) Reply {
+// newReply reads an answer of one value or of many.
+func newReply(answer any) Reply {
 	if values, ok := answer.([]any); ok {
 		return Reply{rest: values}
 	}

@@ -5,6 +5,8 @@ import (
 	_ "embed" // clock.lua
 	"fmt"
 	"io/fs"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,14 +16,16 @@ import (
 
 // Script is a Lua program, as one server runs it and as a Redis Cluster does.
 type Script struct {
-	operation         string
+	operation string
+	// keys and args are the names that its first lines give them.
+	keys, args        []string
 	single, clustered program
 }
 
 // program is a source and the digest Redis remembers it by.
 type program struct{ source, sha string }
 
-func programOf(source string) program { return program{source, redis.NewScript(source).Hash()} }
+func newProgram(source string) program { return program{source, redis.NewScript(source).Hash()} }
 
 // publishWord is how scripts name the command that publishes a message. A Redis Cluster sends PUBLISH to all its servers, and SPUBLISH
 // to those of the channel's slot only. Before Redis 7, which set this variable, it has no SPUBLISH.
@@ -31,14 +35,38 @@ const (
 	publishClustered = "(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH')"
 )
 
-// NewScript returns the script that consists of the parts, one after the other. The operation is its name in metrics and spans.
-func NewScript(operation string, parts ...string) *Script {
-	source := "-- " + operation + "\n" + strings.Join(parts, "\n")
-	return &Script{
-		operation: operation,
-		single:    programOf(strings.ReplaceAll(source, publishWord, publishSingle)),
-		clustered: programOf(strings.ReplaceAll(source, publishWord, publishClustered)),
+// signature is a line of a script's head that names its keys or its arguments.
+var signature = regexp.MustCompile(`(?m)^local ([a-z_, ]+) = unpack\((KEYS|ARGV)(?:, 1, (\d+))?\)$`)
+
+// numbered is a key or an argument that stands where its name should.
+var numbered = regexp.MustCompile(`(KEYS|ARGV)\[\d`)
+
+// NewScript returns the script of an operation, which is its name in metrics and spans. Its file has a head, up to the first empty line, that
+// names its keys and arguments: "local session_key, event_key = unpack(KEYS)". The parts come between the head and the rest, so they can use these
+// names. A list with more behind its names says how many it names: "unpack(ARGV, 1, 2)".
+func NewScript(operation, file string, parts ...string) *Script {
+	head, body, _ := strings.Cut(file, "\n\n")
+	source := "-- " + operation + "\n" + strings.Join(slices.Concat([]string{head}, parts, []string{body}), "\n")
+	if numbered.MatchString(source) {
+		panic(operation + " has a key or an argument without a name")
 	}
+	script := &Script{
+		operation: operation,
+		single:    newProgram(strings.ReplaceAll(source, publishWord, publishSingle)),
+		clustered: newProgram(strings.ReplaceAll(source, publishWord, publishClustered)),
+	}
+	for _, line := range signature.FindAllStringSubmatch(head, -1) {
+		names := strings.Split(line[1], ", ")
+		if line[3] != "" && line[3] != strconv.Itoa(len(names)) {
+			panic(fmt.Sprintf("%s names %d of %s, not %s", operation, len(names), line[2], line[3]))
+		}
+		if line[2] == "KEYS" {
+			script.keys = names
+		} else {
+			script.args = names
+		}
+	}
+	return script
 }
 
 // programFor returns what this client's Redis runs.
@@ -59,7 +87,7 @@ func Part(files fs.FS, name string) string {
 	return string(text)
 }
 
-// Function makes a part that defines one Lua function of parts: they are run when it is called, and it returns one of their locals.
+// Function makes a part that defines one Lua function of parts: they run when it is called, and it returns one of their locals.
 func Function(signature, result string, parts ...string) string {
 	return "local function " + signature + "\n" + strings.Join(parts, "\n") + "\nreturn " + result + "\nend\n"
 }
@@ -94,24 +122,17 @@ func (s *Script) Operation() string { return s.operation }
 // SHA is the digest by which one server remembers the script.
 func (s *Script) SHA() string { return s.single.sha }
 
-// Run sends the script once and returns its reply. A server that does not know the script yet (it
+// Run sends the call once and returns its reply. A server that does not know the script yet (it
 // was restarted, or it is the new master) says so without having run anything, so only then is it
 // sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.
-func (c *Client) Run(ctx context.Context, script *Script, keys []string, args ...any) (Reply, error) {
-	return c.run(ctx, script, commandOf(keys, args), "")
-}
-
-// RunCall is Run for the scripts that each request needs: it allocates less.
-func (c *Client) RunCall(ctx context.Context, script *Script, call *Call) (Reply, error) {
-	return c.run(ctx, script, call.command(), "")
-}
+func (c *Client) Run(ctx context.Context, call *Call) (Reply, error) { return c.run(ctx, call, "") }
 
 // RunReplicated is Run, and also waits until Options.Replicas have what the script wrote; fewer are ErrUnavailable.
-func (c *Client) RunReplicated(ctx context.Context, script *Script, keys []string, args ...any) (Reply, error) {
+func (c *Client) RunReplicated(ctx context.Context, call *Call) (Reply, error) {
 	if c.replicas == nil {
-		return c.Run(ctx, script, keys, args...)
+		return c.Run(ctx, call)
 	}
-	return c.run(ctx, script, commandOf(keys, args), keys[0])
+	return c.run(ctx, call, call.values[0])
 }
 
 // Replicated reports whether RunReplicated waits for any replica.
@@ -120,18 +141,9 @@ func (c *Client) Replicated() bool { return c.replicas != nil }
 // firstKeyPos is the word by which a Redis Cluster is routed.
 const firstKeyPos = 3
 
-// commandOf leaves room for the first two words.
-func commandOf(keys []string, args []any) []any {
-	command := make([]any, 3, 3+len(keys)+len(args))
-	command[2] = len(keys)
-	for _, key := range keys {
-		command = append(command, key)
-	}
-	return append(command, args...)
-}
-
-// run fills in the first two words of the command. With a key it waits for the replicas of its server.
-func (c *Client) run(ctx context.Context, script *Script, command []any, replicatedKey string) (Reply, error) {
+// run waits for the replicas of a key's server, if there is a key.
+func (c *Client) run(ctx context.Context, call *Call, replicatedKey string) (Reply, error) {
+	script, command := call.script, call.command()
 	ctx, span := c.tracer.StartScript(ctx, script.operation)
 	start := time.Now()
 	program := c.programFor(script)
@@ -147,7 +159,7 @@ func (c *Client) run(ctx context.Context, script *Script, command []any, replica
 	if err != nil {
 		return Reply{}, failure(err)
 	}
-	return replyOf(answer), nil
+	return newReply(answer), nil
 }
 
 // isNoScript reports whether the server does not know the script yet. It allocates nothing if there is no error.
@@ -168,122 +180,37 @@ func (c *Client) send(ctx context.Context, command []any, replicatedKey string) 
 	return cmd.Val(), nil
 }
 
-// KeyGroup are the keys of one run of a script.
-type KeyGroup []string
-
-// RunEach runs a script once for each group of keys. The groups are in slots of their own, so the scripts are sent together, one
-// batch to each server of a Redis Cluster. Each group has its own reply or error.
-func (c *Client) RunEach(ctx context.Context, script *Script, groups []KeyGroup) ([]Reply, []error) {
+// RunEach runs calls of one script. Each is in a slot of its own, so they are sent together, one
+// batch to each server of a Redis Cluster. Each has its own reply or error.
+func (c *Client) RunEach(ctx context.Context, calls []*Call) ([]Reply, []error) {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	batch := c.client.Pipeline()
-	sent := make([]*redis.Cmd, len(groups))
-	for i, keys := range groups {
-		sent[i] = batch.EvalSha(bounded, c.programFor(script).sha, keys)
+	sent := make([]*redis.Cmd, len(calls))
+	for i, call := range calls {
+		command := call.command()
+		command[0], command[1] = "evalsha", &c.programFor(call.script).sha
+		sent[i] = redis.NewCmd(bounded, command...)
+		sent[i].SetFirstKeyPos(firstKeyPos)
+		_ = batch.Process(bounded, sent[i]) // only takes it down
 	}
 	start := time.Now()
 	_, err := batch.Exec(bounded) // the first; each has its own
 	if isNoScript(err) {
 		err = nil
 	}
-	c.metrics.observe(script.operation, time.Since(start), causeOf(err))
-	replies, errs := make([]Reply, len(groups)), make([]error, len(groups))
+	c.metrics.observe(calls[0].script.operation, time.Since(start), causeOf(err))
+	replies, errs := make([]Reply, len(calls)), make([]error, len(calls))
 	for i, command := range sent {
 		answer, err := command.Result()
 		switch {
 		case isNoScript(err):
-			replies[i], errs[i] = c.Run(ctx, script, groups[i])
+			replies[i], errs[i] = c.Run(ctx, calls[i])
 		case err != nil:
 			errs[i] = failure(err)
 		default:
-			replies[i] = replyOf(answer)
+			replies[i] = newReply(answer)
 		}
 	}
 	return replies, errs
-}
-
-// Call is the keys and then the arguments of a script, written one behind the other: one text for all of them costs a
-// request less than a text for each.
-type Call struct {
-	text  strings.Builder
-	ends  [maxArgs]int
-	count int
-	keys  int
-}
-
-const (
-	// maxArgs is the number of keys and arguments of the longest call, which creates a session.
-	maxArgs = 24
-	// typicalText is room for the text of most calls.
-	typicalText = 512
-)
-
-// End ends a key or an argument.
-func (c *Call) End() {
-	c.ends[c.count] = c.text.Len()
-	c.count++
-}
-
-// Key writes the name of a key. All keys come before all arguments.
-func (c *Call) Key(space Keyspace, kind string, name ...string) {
-	if c.count == 0 {
-		c.text.Grow(typicalText)
-	}
-	c.text.WriteString(string(space))
-	c.text.WriteString(kind)
-	for _, part := range name {
-		c.text.WriteString(part)
-	}
-	c.End()
-	c.keys = c.count
-}
-
-// Text writes an argument.
-func (c *Call) Text(argument string) {
-	c.text.WriteString(argument)
-	c.End()
-}
-
-// Int writes an argument.
-func (c *Call) Int(n int64) {
-	c.WriteInt(n)
-	c.End()
-}
-
-// Flag writes an argument: '1', or '0'.
-func (c *Call) Flag(set bool) { c.Text(Flag(set)) }
-
-// WriteString writes a part of an argument.
-func (c *Call) WriteString(part string) { c.text.WriteString(part) }
-
-// WriteBytes writes a part of an argument.
-func (c *Call) WriteBytes(part []byte) { c.text.Write(part) }
-
-// WriteInt writes a part of an argument.
-func (c *Call) WriteInt(n int64) {
-	var room [20]byte
-	c.text.Write(strconv.AppendInt(room[:0], n, 10))
-}
-
-// command returns the whole call, but for its first two words. Its texts are pointers, which need not be boxed one by one.
-func (c *Call) command() []any {
-	whole := c.text.String()
-	texts := make([]string, c.count)
-	command := make([]any, 3+c.count)
-	command[2] = c.keys
-	start := 0
-	for i, end := range c.ends[:c.count] {
-		texts[i] = whole[start:end]
-		command[3+i] = &texts[i]
-		start = end
-	}
-	return command
-}
-
-// Flag is how scripts are given a boolean.
-func Flag(set bool) string {
-	if set {
-		return "1"
-	}
-	return "0"
 }

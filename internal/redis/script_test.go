@@ -7,6 +7,23 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
+// What names its keys and arguments wrongly fails when the program starts.
+func TestNewScript_Names(t *testing.T) {
+	for name, file := range map[string]string{
+		"another number": "local one_key, two_key = unpack(KEYS, 1, 3)\n\nreturn 1\n",
+		"no name":        "local one_key = unpack(KEYS)\n\nreturn ARGV[2]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("nothing failed")
+				}
+			}()
+			redis.NewScript("example", file)
+		})
+	}
+}
+
 // A name that stands for no part fails when the program starts.
 func TestPart(t *testing.T) {
 	files := fstest.MapFS{"one.lua": {Data: []byte("own\n")}, "lib/one.lua": {Data: []byte("shared\n")}}

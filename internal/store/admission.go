@@ -56,15 +56,14 @@ type Admitted struct {
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
 // ErrKeyRejected, ErrMerchantInactive, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(admitScript), readsUse: true}
 	admission.keys(&call)
-	call.Key(admission.space(), lastUseKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	reply, err := s.redis.RunCall(ctx, admitScript, &call.Call)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	return admitted, err
 }
 
@@ -73,15 +72,15 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 // charged. Errors: those of Admit, with ErrRotationLimited for ErrRateLimited.
 func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
 	admission.Limit, admission.currentOnly = limit, true
-	var call merchantCall
-	call.Key(admission.space(), rotationRateKey, admission.KeyID)
-	call.Key(admission.space(), overrideKey, admission.KeyID)
+	call := merchantCall{Call: redis.NewCall(admitRotationScript)}
+	call.Key("rate_key", admission.space(), rotationRateKey, admission.KeyID)
+	call.Key("override_key", admission.space(), overrideKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	reply, err := s.redis.RunCall(ctx, admitRotationScript, &call.Call)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a rotation: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if errors.Is(err, ErrRateLimited) {
 		err = ErrRotationLimited
 	}
@@ -91,14 +90,14 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 // LimitIssue counts a rotation on the internal port, which has a budget of its own: no API key can use it up. Errors:
 // ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (Admitted, error) {
-	var call redis.Call
-	call.Key(redis.KeyspaceOf(session.BucketOf(key.MerchantID)), issueRateKey, key.KeyID)
+	call := redis.NewCall(limitIssueScript)
+	call.Key("rate_key", redis.KeyspaceOf(session.BucketOf(key.MerchantID)), issueRateKey, key.KeyID)
 	limitArgs(&call, limit)
-	reply, err := s.redis.RunCall(ctx, limitIssueScript, &call)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("limit a rotation: %w", err)
 	}
-	admitted, _, err := admittedOf(reply.Text(), limit)
+	admitted, _, err := parseAdmitted(reply.Text(), limit)
 	if errors.Is(err, ErrRateLimited) {
 		err = ErrRotationLimited
 	}
@@ -118,29 +117,30 @@ func (a *Admission) account() string { return session.Account(a.MerchantID, a.Te
 type merchantCall struct {
 	redis.Call
 
-	// use: the last use of the API key is among what is to be written.
-	use bool
+	// readsUse: the script returns the last use of the API key. use: it writes that.
+	readsUse, use bool
 }
 
 // keys writes those of lib/admission.lua; the operation's own follow.
 func (a *Admission) keys(call *merchantCall) {
-	space := a.space()
-	call.Key(space, rateKey, a.account())
-	call.Key(space, overrideKey, a.KeyID)
+	call.Key("rate_key", a.space(), rateKey, a.account())
+	call.Key("override_key", a.space(), overrideKey, a.KeyID)
 }
 
 // endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
-	call.Key(space, sessionKey, id.String())
+	call.Key("session_key", space, sessionKey, id.String())
 	outbox.WriteKeys(call, space, id, feed.MarkEnded)
-	call.Key(space, outbox.FeedKey, id.Account())
+	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 }
 
-// admissionArgs writes the last key, if there is one more, and then the arguments of lib/admission.lua; the operation's
+// admissionArgs writes the last key, if the script has to write or read it, and then the arguments of lib/admission.lua; the operation's
 // own arguments follow.
 func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
-	if call.use = s.uses.due(a.KeyID, time.Now()); call.use {
-		call.Key(a.space(), lastUseKey, a.KeyID)
+	call.use = s.uses.due(a.KeyID, time.Now())
+	if call.use || call.readsUse {
+		call.SkipTo("last_use_key")
+		call.Key("last_use_key", a.space(), lastUseKey, a.KeyID)
 	}
 	limitArgs(&call.Call, a.Limit)
 	call.WriteInt(a.Order.Issued)
@@ -155,7 +155,7 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 		call.WriteString(" ")
 		call.WriteInt(a.Until.UnixMilli())
 	}
-	call.End()
+	call.End("known_key")
 	switch {
 	case ends:
 		call.WriteString("E")
@@ -171,12 +171,12 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if call.use {
 		call.WriteString("U")
 	}
-	call.End()
+	call.End("flags")
 }
 
 func limitArgs(call *redis.Call, limit ratelimit.Policy) {
-	call.Int(limit.Interval().Microseconds())
-	call.Int(limit.Window().Microseconds())
+	call.Int("cost", limit.Interval().Microseconds())
+	call.Int("burst", limit.Window().Microseconds())
 }
 
 // The first word of a reply, where it says more than that the request was admitted.
@@ -185,18 +185,18 @@ const (
 	wordReplayed = "REPLAYED"
 )
 
-// admittedOf is that of a merchant's request. Once it is admitted, the last use of the key is written.
-func (s *Store) admittedOf(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
-	admitted, word, err := admittedOf(head, a.Limit)
+// parseAdmitted is that of a merchant's request. Once it is admitted, the last use of the key is written.
+func (s *Store) parseAdmitted(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
+	admitted, word, err := parseAdmitted(head, a.Limit)
 	if call.use && !admitted.Now.IsZero() && !errors.Is(err, ErrRateLimited) {
 		s.uses.wrote(a.KeyID)
 	}
 	return admitted, word, err
 }
 
-// admittedOf decodes the head of a reply, and returns its first word. With ErrNotFound and
+// parseAdmitted decodes the head of a reply, and returns its first word. With ErrNotFound and
 // ErrIdempotencyMismatch the request was admitted nevertheless.
-func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
+func parseAdmitted(head string, limit ratelimit.Policy) (Admitted, string, error) {
 	word, tail, _ := strings.Cut(head, " ")
 	var outcome error
 	switch word {
@@ -205,11 +205,11 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 	case "INACTIVE":
 		return Admitted{}, word, ErrMerchantInactive
 	case "LIMITED":
-		now, backlog, _, ok := momentOf(tail)
+		now, ahead, _, ok := parseClock(tail)
 		if !ok {
 			return Admitted{}, word, redis.ErrCorrupt
 		}
-		return Admitted{Now: now, Quota: limit.Refused(backlog)}, word, ErrRateLimited
+		return Admitted{Now: now, Quota: limit.Refused(ahead)}, word, ErrRateLimited
 	case "NOT_FOUND":
 		outcome = ErrNotFound
 	case "MISMATCH":
@@ -218,11 +218,11 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 	default: // "CORRUPT" among them
 		return Admitted{}, word, redis.ErrCorrupt
 	}
-	now, backlog, used, ok := momentOf(tail)
+	now, ahead, used, ok := parseClock(tail)
 	if !ok {
 		return Admitted{}, word, redis.ErrCorrupt
 	}
-	admitted := Admitted{Now: now, Quota: limit.Admitted(backlog)}
+	admitted := Admitted{Now: now, Quota: limit.Admitted(ahead)}
 	if used != "" { // asked for by Admit alone
 		if ms, err := strconv.ParseInt(used, 10, 64); err == nil && ms > 0 {
 			admitted.LastUsedAt = time.UnixMilli(ms).UTC()
@@ -231,18 +231,18 @@ func admittedOf(head string, limit ratelimit.Policy) (Admitted, string, error) {
 	return admitted, word, outcome
 }
 
-// momentOf reads "<seconds> <microseconds> <the moment by which all requests are paid for, in microseconds>[ <last use>]":
-// the time of Redis, how far that moment lies ahead, and the rest. Text costs a script less than numbers.
-func momentOf(text string) (now time.Time, backlog time.Duration, used string, ok bool) {
+// parseClock reads "<seconds> <microseconds> <theoretical arrival time, in microseconds>[ <last use>]": the time of Redis, how far the
+// theoretical arrival time is ahead, and the rest. Text costs a script less than numbers.
+func parseClock(text string) (now time.Time, ahead time.Duration, used string, ok bool) {
 	seconds, text, _ := strings.Cut(text, " ")
 	micros, text, _ := strings.Cut(text, " ")
-	paid, used, _ := strings.Cut(text, " ")
+	arrival, used, _ := strings.Cut(text, " ")
 	s, secondsErr := strconv.ParseInt(seconds, 10, 64)
 	us, microsErr := strconv.ParseInt(micros, 10, 64)
-	debt, debtErr := strconv.ParseInt(paid, 10, 64)
+	tat, tatErr := strconv.ParseInt(arrival, 10, 64)
 	now = time.Unix(s, us*int64(time.Microsecond)).UTC()
-	backlog = time.Duration(debt-now.UnixMicro()) * time.Microsecond
-	return now, backlog, used, secondsErr == nil && microsErr == nil && debtErr == nil
+	ahead = time.Duration(tat-now.UnixMicro()) * time.Microsecond
+	return now, ahead, used, secondsErr == nil && microsErr == nil && tatErr == nil
 }
 
 // usesAreWritten is how often a replica writes the last use of an API key: often enough for people, and rarely enough that nearly
@@ -287,11 +287,11 @@ const lastUsesBatch = 256
 func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []string) (map[string]time.Time, error) {
 	uses := make(map[string]time.Time, len(keyIDs))
 	for batch := range slices.Chunk(keyIDs, lastUsesBatch) {
-		keys := make([]string, len(batch))
-		for i, keyID := range batch {
-			keys[i] = redis.KeyspaceOf(bucket).Key(lastUseKey, keyID)
+		call := redis.NewCall(readLastUsesScript)
+		for _, keyID := range batch {
+			call.MoreKey(redis.KeyspaceOf(bucket), lastUseKey, keyID)
 		}
-		reply, err := s.redis.Run(ctx, readLastUsesScript, keys)
+		reply, err := s.redis.Run(ctx, &call)
 		if err != nil {
 			return nil, fmt.Errorf("read last uses: %w", err)
 		}

@@ -1,8 +1,11 @@
+local rate_key, override_key, feed_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, history, newest, oldest, kinds, limit = unpack(ARGV)
+local stored = redis.call('MGET', rate_key, override_key)
+local tat, override = stored[1], stored[2]
+
 -- Lists ended sessions of a merchant, the newest first, for a request.
--- KEYS[3] is the feed.
 
 if result then
-  return result .. moment
+  return result .. quota
 end
-local history, newest, oldest, kinds, limit = unpack(ARGV, 5)
-return {'OK' .. moment, list_ended(KEYS[3], history, newest, oldest, kinds, tonumber(limit))}
+return {'OK' .. quota, list_ended()}

@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -53,23 +51,33 @@ func (b *Blocked) MayReportChange(now time.Time) bool { return outbox.MayReportC
 // unknown whether they were added.
 func (s *Store) AddBlocked(ctx context.Context, merchantID string, requests map[string]int64) error {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	keys := []string{
-		space.Key(merchantBlockedKey, merchantID), space.Key(merchantBlockedKey, merchantID, seenSuffix), space.Key(outbox.BlockedKey),
-	}
-	args := []any{merchantID, OtherBlocks}
+	call := redis.NewCall(addBlockedScript)
+	call.Key("requests_key", space, merchantBlockedKey, merchantID)
+	call.Key("seen_key", space, merchantBlockedKey, merchantID, seenSuffix)
+	call.Key("merchants_key", space, outbox.BlockedKey)
+	call.Text("merchant", merchantID)
+	call.Text("other", OtherBlocks)
 	for block, count := range requests {
-		args = append(args, block, count)
+		call.More(block)
+		call.MoreInt(count)
 	}
-	return s.changeBlocked(ctx, addBlockedScript, keys, args...)
+	return s.changeBlocked(ctx, &call)
 }
 
 // Blocked returns the blocked addresses of all merchants of a bucket, the least recently reported first, and the time of Redis. Errors:
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Blocked(ctx context.Context, bucket session.Bucket) (all []Blocked, now time.Time, err error) {
 	space := redis.KeyspaceOf(bucket)
-	for first, more := 0, true; more; first += blockedPage {
-		reply, err := s.redis.Run(ctx, listBlockedScript, []string{space.Key(outbox.BlockedKey)},
-			space.Key(merchantBlockedKey), seenSuffix, reportedSuffix, space.Key(outbox.EndpointKey), first, first+blockedPage-1)
+	for first, more := int64(0), true; more; first += blockedPage {
+		call := redis.NewCall(listBlockedScript)
+		call.Key("merchants_key", space, outbox.BlockedKey)
+		call.Text("blocked_prefix", space.Key(merchantBlockedKey))
+		call.Text("seen_suffix", seenSuffix)
+		call.Text("reported_suffix", reportedSuffix)
+		call.Text("endpoint_prefix", space.Key(outbox.EndpointKey))
+		call.Int("first", first)
+		call.Int("last", first+blockedPage-1)
+		reply, err := s.redis.Run(ctx, &call)
 		if err != nil {
 			return nil, now, fmt.Errorf("read blocked addresses: %w", err)
 		}
@@ -112,29 +120,34 @@ func decodeBlocked(row *redis.Reply) Blocked {
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks string) error {
 	space := redis.KeyspaceOf(session.BucketOf(before.MerchantID))
-	keys := []string{
-		space.Key(outbox.BlockedKey), space.Key(merchantBlockedKey, before.MerchantID, reportedSuffix),
-		space.Key(outbox.EndpointKey, before.MerchantID),
-	}
 	var at int64
 	if !before.ReportedAt.IsZero() {
 		at = before.ReportedAt.UnixMilli()
 	}
-	return s.changeBlocked(ctx, reportBlockedScript, keys, before.MerchantID, at, blocks)
+	call := redis.NewCall(reportBlockedScript)
+	call.Key("merchants_key", space, outbox.BlockedKey)
+	call.Key("reported_key", space, merchantBlockedKey, before.MerchantID, reportedSuffix)
+	call.Key("endpoint_key", space, outbox.EndpointKey, before.MerchantID)
+	call.Text("merchant", before.MerchantID)
+	call.Int("before", at)
+	call.Text("blocks", blocks)
+	return s.changeBlocked(ctx, &call)
 }
 
 // ForgetBlocked forgets the blocked addresses of a merchant that is gone. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) ForgetBlocked(ctx context.Context, merchantID string) error {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
-	keys := []string{space.Key(outbox.BlockedKey), space.Key(merchantBlockedKey, merchantID)}
-	for _, suffix := range []string{seenSuffix, reportedSuffix} {
-		keys = append(keys, space.Key(merchantBlockedKey, merchantID, suffix))
-	}
-	return s.changeBlocked(ctx, forgetBlockedScript, keys, merchantID)
+	call := redis.NewCall(forgetBlockedScript)
+	call.Key("merchants_key", space, outbox.BlockedKey)
+	call.Key("requests_key", space, merchantBlockedKey, merchantID)
+	call.Key("seen_key", space, merchantBlockedKey, merchantID, seenSuffix)
+	call.Key("reported_key", space, merchantBlockedKey, merchantID, reportedSuffix)
+	call.Text("merchant", merchantID)
+	return s.changeBlocked(ctx, &call)
 }
 
-func (s *Store) changeBlocked(ctx context.Context, script *redis.Script, keys []string, args ...any) error {
-	reply, err := s.redis.Run(ctx, script, keys, args...)
+func (s *Store) changeBlocked(ctx context.Context, call *redis.Call) error {
+	reply, err := s.redis.Run(ctx, call)
 	if err == nil {
 		reply.OK()
 		err = reply.Err()
@@ -144,19 +157,3 @@ func (s *Store) changeBlocked(ctx context.Context, script *redis.Script, keys []
 	}
 	return nil
 }
-
-// blockedLimits are the constants of the scripts.
-var blockedLimits = strings.NewReplacer(
-	"BLOCKED_SHOWN", strconv.FormatInt(BlockedShown.Milliseconds(), 10),
-	"BLOCKED_REPORTED", strconv.FormatInt(blockedReported.Milliseconds(), 10),
-	"MAX_BLOCKS", strconv.Itoa(MaxBlocks))
-
-func blockedPart(name string) string { return blockedLimits.Replace(redis.Part(files, name)) }
-
-// The scripts of blocked addresses.
-var (
-	addBlockedScript    = redis.NewScript("add_blocked", redis.Clock, blockedPart("add_blocked"))
-	listBlockedScript   = redis.NewScript("list_blocked", redis.Clock, blockedPart("list_blocked"))
-	reportBlockedScript = redis.NewScript("report_blocked", redis.Clock, outbox.Budget, blockedPart("report_blocked"))
-	forgetBlockedScript = redis.NewScript("forget_blocked", redis.Clock, blockedPart("forget_blocked"))
-)

@@ -1,22 +1,25 @@
--- Cancels a session for its merchant.
--- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants, KEYS[7] the
--- feed; ARGV[5] the rules, ARGV[6] the history of the feed.
+local rate_key, override_key, session_key, event_key, queue_key, due_key, feed_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, history = unpack(ARGV)
+local stored = redis.call('MGET', rate_key, override_key)
+local tat, override = stored[1], stored[2]
+
+-- Cancels a session for its merchant. event_key is the event of its end, history that of the feed.
 
 if result then
-  return result .. moment
+  return result .. quota
 end
-local s = sessions(KEYS[5], KEYS[6], ARGV[6])
-local fields = s.read(KEYS[3], KEYS[4], KEYS[7])
+local s = sessions()
+local fields = s.read(session_key, event_key, feed_key)
 if not fields[RECORD] then
-  return 'NOT_FOUND' .. moment
+  return 'NOT_FOUND' .. quota
 end
-local decision = s.decide(ARGV[5], 'unknown', fields, true)
+local decision = decisions[s.status(fields)]
 if not decision then
-  return 'CORRUPT' .. moment
+  return 'CORRUPT' .. quota
 end
 if decision == 'applied' then
   local ending = {s = 'CANCELLED'}
-  s.finish(KEYS[3], KEYS[4], KEYS[7], ending)
+  s.finish(session_key, event_key, feed_key, ending)
   fields[STATUS], fields[ENDED_AT] = ending.s, ending.e
 end
-return {'OK' .. moment, decision, fields}
+return {'OK' .. quota, decision, fields}

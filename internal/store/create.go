@@ -45,72 +45,79 @@ type Created struct {
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
-	script := createScript
+	settles := false
 	if admission.TestMode {
-		if outcome, acts := session.TestOutcomeOf(wanted.Charge.AmountCents); acts {
-			script, wanted.Lifetime = createActingScript, cmp.Or(outcome.Lifetime, wanted.Lifetime)
-		}
+		var outcome session.TestOutcome
+		outcome, settles = session.TestOutcomeOf(wanted.Charge.AmountCents)
+		wanted.Lifetime = cmp.Or(outcome.Lifetime, wanted.Lifetime)
 	}
 	id := session.NewID(admission.MerchantID, admission.TestMode)
-	var call merchantCall
-	s.createCall(&call, &admission, &wanted, id)
-	reply, err := s.redis.RunCall(ctx, script, &call.Call)
+	call := merchantCall{Call: redis.NewCall(createScript)}
+	admission.keys(&call)
+	s.writeCreate(&call, &admission, &wanted, id, settles)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}
-	admitted, word, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, word, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, Created{}, err
 	}
 	if word != wordReplayed {
 		return admitted, Created{Session: newSession(id, &admission, wanted, admitted.Now)}, nil
 	}
-	created, err := s.replayOf(ctx, &reply, admission, admitted.Now)
+	created, err := s.replay(ctx, &reply, admission, admitted.Now)
 	return admitted, created, err
 }
 
-// createCall writes what create.lua takes.
-func (s *Store) createCall(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID) {
+// writeCreate writes what create.lua takes. settles: the session is one of test mode that is paid without a rail.
+func (s *Store) writeCreate(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID, settles bool) {
 	space, once := admission.space(), !wanted.Idempotency.IsZero()
 	var digits [20]byte
 	lifetime := string(strconv.AppendInt(digits[:0], wanted.Lifetime.Milliseconds(), 10))
-	admission.keys(call)
-	call.Key(space, sessionKey, id.String())
-	call.Key(space, expiryQueueKey, lifetime)
-	call.Key(space, outbox.ExpiryKey)
+	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("expiry_queue_key", space, expiryQueueKey, lifetime)
+	call.Key("expiry_key", space, outbox.ExpiryKey)
 	if once {
-		call.Key(space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
+		call.Key("idempotency_key", space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
 	}
 	ordered := wanted.Charge.OrderRef != ""
 	if ordered {
-		call.Key(space, orderKey, admission.account(), ":", orderHash(wanted.Charge.OrderRef))
+		call.SkipTo("order_key")
+		call.Key("order_key", space, orderKey, admission.account(), ":", orderHash(wanted.Charge.OrderRef))
 	}
 	if wanted.EmitCreated {
+		call.SkipTo("event_key")
 		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
 	}
 	s.admissionArgs(call, admission)
-	call.Text(lifetime)
+	call.Text("lifetime", lifetime)
 	retention := s.retention
 	if admission.TestMode {
 		retention = testRetention
 	}
-	call.Int((wanted.Lifetime + retention).Milliseconds())
+	call.Millis("keep", wanted.Lifetime+retention)
 	record := session.Record{
 		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, KeyID: admission.KeyID, Currency: wanted.Currency,
 		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
 	}
 	var room [128]byte // enough for most
 	call.WriteBytes(record.Append(room[:0]))
-	call.End()
-	if once || ordered || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
-		call.Flag(wanted.EmitCreated)
-		call.Text(wanted.Charge.CustomerEmail)
-		call.Flag(ordered)
+	call.End("record")
+	if once || ordered || settles || wanted.EmitCreated || wanted.Charge.CustomerEmail != "" {
+		call.Flag("emit_created", wanted.EmitCreated)
+		call.Text("email", wanted.Charge.CustomerEmail)
+		call.Flag("ordered", ordered)
+	}
+	if settles {
+		call.Millis("settle_after", session.TestOutcomeDelay)
+	} else if once {
+		call.Text("settle_after", "")
 	}
 	if once {
-		call.Int(max(wanted.Lifetime, idempotencyRetention).Milliseconds())
-		call.Text(wanted.Charge.Fingerprint())
-		call.Flag(wanted.RejectMismatch)
+		call.Millis("idempotency_keep", max(wanted.Lifetime, idempotencyRetention))
+		call.Text("fingerprint", wanted.Charge.Fingerprint())
+		call.Flag("reject_mismatch", wanted.RejectMismatch)
 	}
 }
 
@@ -130,9 +137,9 @@ func newSession(id session.ID, admission *Admission, wanted NewSession, now time
 	}
 }
 
-// replayOf reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
+// replay reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
 // that an original is gone, or expires.
-func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
+func (s *Store) replay(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
 	space := admission.space()
 	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(sessionKey)))
 	if err != nil {
@@ -143,7 +150,7 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 		return Created{}, err
 	}
 	exists := found(&fields)
-	original, err := sessionOf(id, &fields)
+	original, err := parseSession(id, &fields)
 	if !exists || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
 		original, err = s.original(ctx, space, id)
 	}
@@ -155,10 +162,10 @@ func (s *Store) replayOf(ctx context.Context, reply *redis.Reply, admission Admi
 
 // original reads a session whose id is known, and expires it if it is due.
 func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.ID) (session.Session, error) {
-	var call redis.Call
+	call := redis.NewCall(readOriginalScript)
 	endKeys(&call, space, id)
-	call.Text(s.trimming)
-	reply, err := s.redis.RunCall(ctx, readOriginalScript, &call)
+	call.Text("history", s.trimming)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return session.Session{}, fmt.Errorf("read the original session: %w", err)
 	}
@@ -167,5 +174,5 @@ func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.I
 	if err := reply.Err(); err != nil {
 		return session.Session{}, err
 	}
-	return sessionOf(id, &fields)
+	return parseSession(id, &fields)
 }

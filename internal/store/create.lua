@@ -1,54 +1,55 @@
--- Creates a session, or replays the one its Idempotency-Key made.
--- KEYS[3] is the new session, KEYS[4] the expiry queue of its lifetime, KEYS[5] says when the sweep must look, KEYS[6] is the
--- Idempotency-Key if the caller sent one. Next, for a charge with an orderRef, the sessions of that order, and to record session.created,
--- that event, the bucket's queue and its due merchants.
--- ARGV[5] lifetime in ms, ARGV[6] how long to keep the session in ms, ARGV[7] the record.
--- What may be missing, or empty: ARGV[8] '1' to record session.created, ARGV[9] the customer's e-mail address, ARGV[10] '1' if the charge
--- has an orderRef, and with an Idempotency-Key ARGV[11] how long to keep it in ms, ARGV[12] fingerprint of the charge, ARGV[13] '1' to
--- reject another charge under the same key.
+local rate_key, override_key, session_key, expiry_queue_key, expiry_key, idempotency_key, order_key, event_key, queue_key, due_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, lifetime, keep, record, emit_created, email, ordered, settle_after, idempotency_keep, fingerprint, reject_mismatch = unpack(ARGV)
+local stored = idempotency_keep and redis.call('MGET', rate_key, override_key, idempotency_key) or redis.call('MGET', rate_key, override_key)
+local tat, override, original = stored[1], stored[2], stored[3]
+
+-- Creates a session, or replays the one that its Idempotency-Key made. Times are in ms.
+-- expiry_queue_key is that of the lifetime, expiry_key says when the sweep must look. Where a charge has no Idempotency-Key, no orderRef or no event
+-- of its creation, another key stands in the place of theirs. From emit_created on arguments may be missing; an empty email, and an empty
+-- settle_after, are none. settle_after is when the sweep must look at a test session that is to be paid without a rail.
 
 if result then
-  return result .. moment
+  return result .. quota
 end
 
-if stored[3] then
-  local key, fingerprint = string.match(stored[3], '^(%S+) (%S+)$')
+if original then
+  local key, original_fingerprint = string.match(original, '^(%S+) (%S+)$')
   if not key then
-    return 'CORRUPT' .. moment
+    return 'CORRUPT' .. quota
   end
-  local same = fingerprint == ARGV[12]
-  if not same and ARGV[13] == '1' then
-    return 'MISMATCH' .. moment
+  local same = original_fingerprint == fingerprint
+  if not same and reject_mismatch == '1' then
+    return 'MISMATCH' .. quota
   end
   -- Only read, as its key is not declared. If it is gone or due to expire, the caller reads it again (read_original).
-  return {'REPLAYED' .. moment, key, same and 1 or 0, call('HMGET', key, SESSION_FIELDS)}
+  return {'REPLAYED' .. quota, key, same and 1 or 0, call('HMGET', key, SESSION_FIELDS)}
 end
 
-local expires = format('%d', now_ms + ARGV[5])
+local expires = format('%d', now_ms + lifetime)
 -- Sessions of one lifetime expire in the order of their creation, so they only queue, and the sweep looks when the first of them is
--- due. Both before the session: one that no sweep will look at must not be.
-if call('RPUSH', KEYS[4], KEYS[3]) % 64 == 1 then -- now and then anew, should the queue have got lost
-  call('ZADD', KEYS[5], 'NX', expires, ARGV[5])
+-- due. All of this before the session: there must be none that no sweep will look at.
+if settle_after and settle_after ~= '' then
+  call('ZADD', expiry_key, now_ms + settle_after, session_key)
 end
-call('HSET', KEYS[3], 'x', expires, 'f', ARGV[7])
-call('PEXPIRE', KEYS[3], ARGV[6])
-if ARGV[8] then
-  if ARGV[9] ~= '' then
-    call('HSET', KEYS[3], 'u', ARGV[9])
+if call('RPUSH', expiry_queue_key, session_key) % 64 == 1 then -- now and then again, should the entry be lost
+  call('ZADD', expiry_key, 'NX', expires, lifetime)
+end
+call('HSET', session_key, 'x', expires, 'f', record)
+call('PEXPIRE', session_key, keep)
+if emit_created then
+  if email ~= '' then
+    call('HSET', session_key, 'u', email)
   end
-  local next_key = 6
-  if ARGV[11] then
-    call('SET', KEYS[6], KEYS[3] .. ' ' .. ARGV[12], 'PX', ARGV[11])
-    next_key = 7
+  if idempotency_keep then
+    call('SET', idempotency_key, session_key .. ' ' .. fingerprint, 'PX', idempotency_keep)
   end
-  if ARGV[10] == '1' then
+  if ordered == '1' then
     -- MGET, as the charge must not fail for a key of another type. See orders.go.
-    local others = call('MGET', KEYS[next_key])[1] or ''
-    call('SET', KEYS[next_key], string.sub(KEYS[3], -RANDOM_LENGTH) .. string.sub(others, 1, MAX_ORDER_SESSIONS * RANDOM_LENGTH), 'PX', ARGV[6])
-    next_key = next_key + 1
+    local others = call('MGET', order_key)[1] or ''
+    call('SET', order_key, string.sub(session_key, -RANDOM_LENGTH) .. string.sub(others, 1, MAX_ORDER_SESSIONS * RANDOM_LENGTH), 'PX', keep)
   end
-  if ARGV[8] == '1' then
-    sessions(KEYS[next_key + 1], KEYS[next_key + 2]).change(KEYS[3], KEYS[next_key], false, 'session.created', {}, {})
+  if emit_created == '1' then
+    sessions().change(session_key, event_key, false, 'session.created', {}, {})
   end
 end
-return 'CREATED' .. moment
+return 'CREATED' .. quota

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -18,22 +17,21 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	if !admission.owns(id) {
 		return s.admitForeign(ctx, admission)
 	}
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(cancelScript)}
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text(cancelRules)
-	call.Text(s.trimming)
-	reply, err := s.redis.RunCall(ctx, cancelScript, &call.Call)
+	call.Text("history", s.trimming)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}
 	decision, fields := session.Decision(reply.Text()), reply.List()
-	cancelled, err := sessionOf(id, &fields)
+	cancelled, err := parseSession(id, &fields)
 	if err != nil || reply.Err() != nil {
 		return admitted, session.Session{}, redis.ErrCorrupt
 	}
@@ -69,7 +67,7 @@ func (s *Store) Settle(ctx context.Context, id session.ID, payment session.Payme
 	if id.TestMode() {
 		return Settlement{}, ErrTestSession
 	}
-	return s.settle(ctx, id, payment, settleRules)
+	return s.settle(ctx, id, payment, false)
 }
 
 // SettleDeleted is Settle for a session whose merchant was deleted.
@@ -77,7 +75,7 @@ func (s *Store) SettleDeleted(ctx context.Context, id session.ID, payment sessio
 	if id.TestMode() {
 		return Settlement{}, ErrTestSession
 	}
-	return s.settle(ctx, id, payment, settleDeletedRules)
+	return s.settle(ctx, id, payment, true)
 }
 
 // SettleTest is Settle for sessions of test mode, whose payments are played. Live sessions are ErrNotFound.
@@ -85,10 +83,10 @@ func (s *Store) SettleTest(ctx context.Context, id session.ID, payment session.P
 	if !id.TestMode() {
 		return Settlement{}, ErrNotFound
 	}
-	return s.settle(ctx, id, payment, settleRules)
+	return s.settle(ctx, id, payment, false)
 }
 
-func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment, rules map[session.Status]string) (Settlement, error) {
+func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payment, merchantDeleted bool) (Settlement, error) {
 	paidAt, reason := "", ""
 	if !payment.PaidAt.IsZero() {
 		paidAt = decimal(payment.PaidAt.UnixMilli())
@@ -96,24 +94,36 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	if payment.Outcome == session.Failed {
 		reason = payment.Reason
 	}
-	space := redis.KeyspaceOf(id.Bucket())
-	keys := []string{space.Key(sessionKey, id.String())}
-	for _, mark := range []feed.Mark{feed.MarkEnded, feed.MarkLate(payment.Ref), feed.MarkMismatch(payment.Ref)} {
-		keys = append(keys, space.Key(outbox.EventKey, feed.SessionEventID(id, mark)))
-	}
-	keys = append(keys, space.Key(outbox.QueueKey), space.Key(outbox.DueKey), space.Key(outbox.FeedKey, id.Account()))
-	keep, most := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), maxRefusedPayments
+	keep, maxRefused := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), int64(maxRefusedPayments)
 	if id.TestMode() {
-		keep, most = "", maxRefusedTestPayments
+		keep, maxRefused = "", maxRefusedTestPayments
 	}
-	reply, err := s.redis.RunReplicated(ctx, settleScript, keys, rules[payment.Outcome], string(payment.Outcome), payment.Ref, payment.AmountCents,
-		paidAt, reason, keep, most, redis.Flag(s.redis.Replicated()), s.trimming)
+	space := redis.KeyspaceOf(id.Bucket())
+	call := redis.NewCall(settleScript)
+	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
+	call.Key("late_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkLate(payment.Ref)))
+	call.Key("mismatch_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkMismatch(payment.Ref)))
+	call.Key("queue_key", space, outbox.QueueKey)
+	call.Key("due_key", space, outbox.DueKey)
+	call.Key("feed_key", space, outbox.FeedKey, id.Account())
+	call.Text("outcome", string(payment.Outcome))
+	call.Flag("merchant_deleted", merchantDeleted)
+	call.Text("payment_ref", payment.Ref)
+	call.Int("cents", payment.AmountCents)
+	call.Text("paid_at", paidAt)
+	call.Text("reason", reason)
+	call.Text("keep", keep)
+	call.Int("max_refused", maxRefused)
+	call.Flag("replicated", s.redis.Replicated())
+	call.Text("history", s.trimming)
+	reply, err := s.redis.RunReplicated(ctx, &call)
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}
 	switch reply.Text() {
 	case "OK":
-		return settlementOf(id, &reply)
+		return parseSettlement(id, &reply)
 	case "NOT_FOUND":
 		return Settlement{}, ErrNotFound
 	default: // "CORRUPT" among them
@@ -121,9 +131,9 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	}
 }
 
-func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
+func parseSettlement(id session.ID, reply *redis.Reply) (Settlement, error) {
 	decision, fields := session.Decision(reply.Text()), reply.List()
-	settled, err := sessionOf(id, &fields)
+	settled, err := parseSession(id, &fields)
 	unstored := reply.Int() == 1
 	if err != nil || reply.Err() != nil {
 		return Settlement{}, redis.ErrCorrupt
@@ -139,43 +149,4 @@ func settlementOf(id session.ID, reply *redis.Reply) (Settlement, error) {
 		Repeated:        decision == session.Repeated || decision == session.RefundedAgain,
 		Unstored:        unstored,
 	}, nil
-}
-
-// The rules on how a session ends, as lib/sessions.lua reads them. They are decided in package session;
-// the scripts only look them up.
-var (
-	cancelRules = rulesOf(func(status session.Status, _ session.PaymentState, _ bool) session.Decision {
-		return session.Cancel(status)
-	}, session.PaymentUnknown)
-	settleRules        = rulesByOutcome(session.Settle)
-	settleDeletedRules = rulesByOutcome(session.SettleDeleted)
-)
-
-func rulesByOutcome(
-	settle func(status, outcome session.Status, payment session.PaymentState, sameAmount bool) session.Decision,
-) map[session.Status]string {
-	rules := map[session.Status]string{}
-	for _, outcome := range []session.Status{session.Completed, session.Failed} {
-		rules[outcome] = rulesOf(func(status session.Status, payment session.PaymentState, sameAmount bool) session.Decision {
-			return settle(status, outcome, payment, sameAmount)
-		}, session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused)
-	}
-	return rules
-}
-
-// rulesOf writes down the decision in every case there can be: "<payment>/<status>/<same or other amount>=<decision>".
-func rulesOf(
-	decide func(session.Status, session.PaymentState, bool) session.Decision, payments ...session.PaymentState,
-) string {
-	statuses := []session.Status{session.Pending, session.Completed, session.Failed, session.Expired, session.Cancelled}
-	var cases []string
-	for _, payment := range payments {
-		for _, status := range statuses {
-			for _, amount := range []string{"same", "other"} {
-				decision := decide(status, payment, amount == "same")
-				cases = append(cases, string(payment)+"/"+string(status)+"/"+amount+"="+string(decision))
-			}
-		}
-	}
-	return strings.Join(cases, " ")
 }

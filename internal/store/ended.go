@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -23,8 +22,6 @@ const (
 	// scannedAtOnce is how many of them Redis returns to the script at once. A page mostly needs little more than its own.
 	scannedAtOnce = 100
 )
-
-var scanSizes = strings.NewReplacer("MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce))
 
 // EndedQuery says which ended sessions to list.
 type EndedQuery struct {
@@ -59,7 +56,10 @@ type EndedPage struct {
 // Ended lists ended sessions of an account, the newest first. Sales that come in meanwhile change no further page. Errors: redis.ErrCorrupt,
 // redis.ErrUnavailable.
 func (s *Store) Ended(ctx context.Context, account Account, query EndedQuery) (EndedPage, error) {
-	reply, err := s.redis.Run(ctx, listEndedScript, []string{account.space().Key(outbox.FeedKey, account.name())}, query.args(s.endedHistory(account))...)
+	call := redis.NewCall(listEndedScript)
+	call.Key("feed_key", account.space(), outbox.FeedKey, account.name())
+	query.args(&call, s.endedHistory(account))
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
 	}
@@ -69,18 +69,16 @@ func (s *Store) Ended(ctx context.Context, account Account, query EndedQuery) (E
 // AdmitEnded is Ended for a request of the merchant. Errors are also those of Admit.
 func (s *Store) AdmitEnded(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
 	account := Account{admission.MerchantID, admission.TestMode}
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(admitEndedScript)}
 	admission.keys(&call)
-	call.Key(account.space(), outbox.FeedKey, account.name())
+	call.Key("feed_key", account.space(), outbox.FeedKey, account.name())
 	s.admissionArgs(&call, &admission)
-	for _, arg := range query.args(s.endedHistory(account)) {
-		call.Text(arg.(string)) //nolint:forcetypeassert // all are
-	}
-	reply, err := s.redis.RunCall(ctx, admitEndedScript, &call.Call)
+	query.args(&call.Call, s.endedHistory(account))
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, EndedPage{}, err
 	}
@@ -124,8 +122,8 @@ var endedKinds = map[session.Status]v1alpha1.WebhookEvent{
 	session.Cancelled: v1alpha1.EventSessionCancelled,
 }
 
-// args are what lib/list_ended.lua takes.
-func (q EndedQuery) args(history feed.History) []any {
+// args writes what lib/list_ended.lua takes.
+func (q EndedQuery) args(call *redis.Call, history feed.History) {
 	newest, oldest := "+", "0"
 	if !q.To.IsZero() {
 		newest = decimal(q.To.UnixMilli() - 1)
@@ -142,7 +140,11 @@ func (q EndedQuery) args(history feed.History) []any {
 			kinds += string(kind) + " "
 		}
 	}
-	return []any{history.String(), newest, oldest, kinds, decimal(int64(q.Limit))}
+	call.Text("history", history.String())
+	call.Text("newest", newest)
+	call.Text("oldest", oldest)
+	call.Text("kinds", kinds)
+	call.Int("limit", int64(q.Limit))
 }
 
 // parseEnded reads what lib/list_ended.lua returns.

@@ -1,10 +1,11 @@
--- Expires sessions of an order that are due, and then lists the newest ones.
--- KEYS[1] is the order, KEYS[2] the bucket's queue, KEYS[3] its due merchants, KEYS[4] the feed, and from KEYS[5] on each session that may be due
--- and the event of its end.
-local session_keys, history = unpack(ARGV)
+local order_key, queue_key, due_key, feed_key = unpack(KEYS, 1, 4)
+local session_prefix, history = unpack(ARGV)
 
-local s = sessions(KEYS[2], KEYS[3], history)
+-- Expires sessions of an order that are due, and then lists the newest ones.
+-- Behind the named keys are those of each session that may be due and of the event of its end, in turn.
+
+local s = sessions()
 for i = 5, #KEYS, 2 do
-  s.read(KEYS[i], KEYS[i + 1], KEYS[4])
+  s.read(KEYS[i], KEYS[i + 1], feed_key)
 end
-return {format('%d', now_ms), list_order(KEYS[1], session_keys)}
+return {format('%d', now_ms), list_order()}

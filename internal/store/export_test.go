@@ -9,7 +9,7 @@ import (
 // Scripts are all of this package.
 func Scripts() []*redis.Script {
 	return []*redis.Script{
-		admitScript, admitRotationScript, createScript, createActingScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript,
+		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript,
 		settleScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
 	}

@@ -30,18 +30,18 @@ type FeedPage struct {
 // Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Errors: those
 // of Admit, those of feed.Cursor.Check, and feed.ErrUnsupported if the next event was written by a newer version.
 func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor, limit int) (Admitted, FeedPage, error) {
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(readFeedScript)}
 	admission.keys(&call)
-	call.Key(admission.space(), outbox.FeedKey, admission.account())
+	call.Key("feed_key", admission.space(), outbox.FeedKey, admission.account())
 	s.admissionArgs(&call, &admission)
-	call.Text(after.Entry.String())
-	call.Int(int64(limit) + 2) // the last one that was read, and one that says that there are more
-	call.Int(s.history.Age.Milliseconds())
-	reply, err := s.redis.RunCall(ctx, readFeedScript, &call.Call)
+	call.Text("after", after.Entry.String())
+	call.Int("limit", int64(limit)+2) // the last one that was read, and one that says that there are more
+	call.Millis("age", s.history.Age)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, FeedPage{}, fmt.Errorf("read the feed: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, FeedPage{}, err
 	}

@@ -1,6 +1,9 @@
--- Forgets the blocked addresses of a merchant that is gone.
--- KEYS: the bucket's merchants with blocked addresses, then all keys of this merchant's.
+local merchants_key, requests_key, seen_key, reported_key = unpack(KEYS)
+local merchant = unpack(ARGV)
 
-call('DEL', unpack(KEYS, 2))
-call('ZREM', KEYS[1], ARGV[1])
+-- Forgets the blocked addresses of a merchant that is gone.
+-- merchants_key has the bucket's merchants with blocked addresses.
+
+call('DEL', requests_key, seen_key, reported_key)
+call('ZREM', merchants_key, merchant)
 return {'OK'}

@@ -2,7 +2,7 @@ package store
 
 // The kinds of keys of this package. Those of events, and what a dispatcher polls, are in package outbox.
 const (
-	// rateKey + caller holds the moment until which the caller's requests are paid for, in microseconds.
+	// rateKey + caller holds the caller's theoretical arrival time (GCRA), in microseconds.
 	rateKey = "rate:"
 	// rotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and issueRateKey of those on the internal port.
 	rotationRateKey = "rate:rotations:"

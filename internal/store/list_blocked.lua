@@ -1,19 +1,19 @@
+local merchants_key = unpack(KEYS)
+local blocked_prefix, seen_suffix, reported_suffix, endpoint_prefix, first, last = unpack(ARGV)
+
 -- Reads a page of a bucket's blocked addresses, those of the least recently reported merchants first. Only this script knows the merchants, so
 -- their keys are not declared; it only reads them.
--- KEYS: the bucket's merchants with blocked addresses, by when something was reported; 0: nothing is.
+-- merchants_key has the bucket's merchants with blocked addresses, by when something was reported; 0: nothing is.
 
-local merchants = unpack(KEYS)
-local blocked_key, seen_suffix, reported_suffix, endpoint_key, first, last = unpack(ARGV)
-
-local page, rows = call('ZRANGE', merchants, first, last, 'WITHSCORES'), {}
+local page, rows = call('ZRANGE', merchants_key, first, last, 'WITHSCORES'), {}
 for i = 1, #page, 2 do
   local merchant, reported_at = page[i], page[i + 1]
-  local key = blocked_key .. merchant
+  local key = blocked_prefix .. merchant
   local requests = call('ZREVRANGE', key, 0, -1, 'WITHSCORES')
   if #requests == 0 and reported_at == '0' then
-    call('ZREM', merchants, merchant) -- nothing is left, nor in the status
+    call('ZREM', merchants_key, merchant) -- nothing is left, nor in the status
   else
-    rows[#rows + 1] = {merchant, reported_at, call('GET', key .. reported_suffix), call('HGET', endpoint_key .. merchant, 'paid'),
+    rows[#rows + 1] = {merchant, reported_at, call('GET', key .. reported_suffix), call('HGET', endpoint_prefix .. merchant, 'paid'),
       requests, call('ZRANGE', key .. seen_suffix, 0, -1, 'WITHSCORES')}
   end
 end

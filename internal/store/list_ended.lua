@@ -1,5 +1,6 @@
--- Lists ended sessions of an account, the newest first.
--- KEYS[1] is the feed.
+local feed_key = unpack(KEYS)
 local history, newest, oldest, kinds, limit = unpack(ARGV)
 
-return {list_ended(KEYS[1], history, newest, oldest, kinds, tonumber(limit))}
+-- Lists ended sessions of an account, the newest first.
+
+return {list_ended()}

@@ -1,7 +1,11 @@
+local rate_key, override_key, order_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, session_prefix = unpack(ARGV)
+local stored = redis.call('MGET', rate_key, override_key)
+local tat, override = stored[1], stored[2]
+
 -- Lists the newest sessions of an order, for a merchant.
--- KEYS[3] is the order, ARGV[5] what the keys of the account's sessions begin with.
 
 if result then
-  return result .. moment
+  return result .. quota
 end
-return {'OK' .. moment, list_order(KEYS[3], ARGV[5])}
+return {'OK' .. quota, list_order()}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -20,8 +19,6 @@ import (
 // Redis holds one more, to know that there are more: one string for an order, of the random parts of their ids, the newest first. It is
 // kept as long as its newest session, unless a rail reports on that. A list took as much time and 100 bytes more for an order.
 const MaxOrderSessions = 20
-
-var orderSizes = strings.NewReplacer("MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength))
 
 // orderHashLength is enough to tell the orders of one account apart.
 const orderHashLength = 22
@@ -63,16 +60,16 @@ func (s *Store) OrderSessions(ctx context.Context, account Account, orderRef str
 // AdmitOrderSessions is OrderSessions for a request of the merchant. Errors are also those of Admit.
 func (s *Store) AdmitOrderSessions(ctx context.Context, admission Admission, orderRef string) (Admitted, OrderSessions, error) {
 	account := Account{admission.MerchantID, admission.TestMode}
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(listOrderScript)}
 	admission.keys(&call)
-	call.Key(account.space(), orderKey, account.name(), ":", orderHash(orderRef))
+	call.Key("order_key", account.space(), orderKey, account.name(), ":", orderHash(orderRef))
 	s.admissionArgs(&call, &admission)
-	call.Text(account.sessionKeys())
-	reply, err := s.redis.RunCall(ctx, listOrderScript, &call.Call)
+	call.Text("session_prefix", account.sessionKeys())
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, OrderSessions{}, err
 	}
@@ -91,14 +88,18 @@ const orderAttempts = 4
 func (s *Store) expireOrder(ctx context.Context, account Account, orderRef string, known []session.ID) (OrderSessions, error) {
 	space := account.space()
 	for range orderAttempts {
-		keys := []string{
-			space.Key(orderKey, account.name(), ":", orderHash(orderRef)), space.Key(outbox.QueueKey), space.Key(outbox.DueKey),
-			space.Key(outbox.FeedKey, account.name()),
-		}
+		call := redis.NewCall(expireOrderScript)
+		call.Key("order_key", space, orderKey, account.name(), ":", orderHash(orderRef))
+		call.Key("queue_key", space, outbox.QueueKey)
+		call.Key("due_key", space, outbox.DueKey)
+		call.Key("feed_key", space, outbox.FeedKey, account.name())
 		for _, id := range known {
-			keys = append(keys, space.Key(sessionKey, id.String()), space.Key(outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded)))
+			call.MoreKey(space, sessionKey, id.String())
+			call.MoreKey(space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
 		}
-		reply, err := s.redis.Run(ctx, expireOrderScript, keys, account.sessionKeys(), s.trimming)
+		call.Text("session_prefix", account.sessionKeys())
+		call.Text("history", s.trimming)
+		reply, err := s.redis.Run(ctx, &call)
 		if err != nil {
 			return OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
 		}
@@ -134,7 +135,7 @@ func parseOrder(reply *redis.Reply, account Account, now time.Time) (orderList, 
 			list.doubtful = append(list.doubtful, id)
 			continue
 		}
-		read, err := sessionOf(id, &fields)
+		read, err := parseSession(id, &fields)
 		if err != nil {
 			return orderList{}, err
 		}

@@ -20,9 +20,7 @@ type KeyRef struct {
 	KeyID      string
 }
 
-func (k KeyRef) override() string {
-	return redis.KeyspaceOf(session.BucketOf(k.MerchantID)).Key(overrideKey, k.KeyID)
-}
+func (k KeyRef) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(k.MerchantID)) }
 
 // Override says which digests of one ApiKey are accepted, to replicas whose watch may not know yet.
 type Override struct {
@@ -65,11 +63,15 @@ const endMargin = time.Minute
 // WriteOverride stores the override for 7 days. It never replaces a newer one, and one of the same order
 // only to revoke the key. Errors: ErrNewerOverride, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WriteOverride(ctx context.Context, override Override) error {
-	if override.Ended {
-		return overrideError(s.redis.Run(ctx, endOverrideScript, []string{override.override()},
-			override.Order.Issued, endMargin.Milliseconds(), OverrideLifetime.Milliseconds()))
+	if !override.Ended {
+		return s.writeOverride(ctx, override, "")
 	}
-	return s.writeOverride(ctx, override, "")
+	call := redis.NewCall(endOverrideScript)
+	call.Key("override_key", override.space(), overrideKey, override.KeyID)
+	call.Int("known", override.Order.Issued)
+	call.Millis("margin", endMargin)
+	call.Millis("keep", OverrideLifetime)
+	return overrideError(s.redis.Run(ctx, &call))
 }
 
 // RevokeGone revokes a key whose published object is gone. Unlike WriteOverride it revokes what a newer override accepts, too, if that is
@@ -80,9 +82,15 @@ func (s *Store) RevokeGone(ctx context.Context, key KeyRef, known, stored publis
 }
 
 func (s *Store) writeOverride(ctx context.Context, override Override, gone string) error {
-	return overrideError(s.redis.Run(ctx, writeOverrideScript, []string{override.override()},
-		override.Order.Issued, override.Order.Revision, override.list(), redis.Flag(len(override.Accepted) == 0),
-		OverrideLifetime.Milliseconds(), gone))
+	call := redis.NewCall(writeOverrideScript)
+	call.Key("override_key", override.space(), overrideKey, override.KeyID)
+	call.Int("issued", override.Order.Issued)
+	call.Int("revision", override.Order.Revision)
+	call.Text("list", override.list())
+	call.Flag("revokes", len(override.Accepted) == 0)
+	call.Millis("keep", OverrideLifetime)
+	call.Text("gone", gone)
+	return overrideError(s.redis.Run(ctx, &call))
 }
 
 // overrideError returns the error that the reply to a written override stands for.
@@ -105,11 +113,11 @@ const MaxOverrides = 500
 // Overrides returns the override of each key, the zero Override for one that has none, and the time of Redis. All keys are of one bucket.
 // Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) (overrides []Override, now time.Time, err error) {
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key.override()
+	call := redis.NewCall(readOverridesScript)
+	for _, key := range keys {
+		call.MoreKey(key.space(), overrideKey, key.KeyID)
 	}
-	reply, err := s.redis.Run(ctx, readOverridesScript, names)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("read overrides: %w", err)
 	}

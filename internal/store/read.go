@@ -17,16 +17,16 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	if !admission.owns(id) {
 		return s.admitForeign(ctx, admission)
 	}
-	var call merchantCall
+	call := merchantCall{Call: redis.NewCall(readScript)}
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text(s.trimming)
-	reply, err := s.redis.RunCall(ctx, readScript, &call.Call)
+	call.Text("history", s.trimming)
+	reply, err := s.redis.Run(ctx, &call.Call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
 	}
-	admitted, _, err := s.admittedOf(reply.Text(), &call, &admission)
+	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
 		return admitted, session.Session{}, err
 	}
@@ -34,7 +34,7 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	if !found(&fields) {
 		return admitted, session.Session{}, ErrNotFound
 	}
-	read, err := sessionOf(id, &fields)
+	read, err := parseSession(id, &fields)
 	return admitted, read, err
 }
 
@@ -77,20 +77,20 @@ func (s *Store) PublicSession(
 	ctx context.Context, admission PublicAdmission, id session.ID,
 ) (ratelimit.Quota, PublicSession, error) {
 	space := redis.KeyspaceOf(id.Bucket())
-	var call redis.Call
-	call.Key(space, rateKey, session.Account(admission.Subject, id.TestMode()))
+	call := redis.NewCall(publicReadScript)
+	call.Key("rate_key", space, rateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
 	limitArgs(&call, admission.Limit)
-	call.Text(s.trimming)
-	reply, err := s.redis.RunCall(ctx, publicReadScript, &call)
+	call.Text("history", s.trimming)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
 	}
-	admitted, _, err := admittedOf(reply.Text(), admission.Limit)
+	admitted, _, err := parseAdmitted(reply.Text(), admission.Limit)
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
-	read, err := publicSessionOf(&reply, id, admitted.Now)
+	read, err := parsePublicSession(&reply, id, admitted.Now)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, err
 	}
@@ -100,10 +100,10 @@ func (s *Store) PublicSession(
 // WatchedSession is PublicSession without a limit: for a replica that watches a session by itself. Errors: ErrNotFound,
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
-	var call redis.Call
+	call := redis.NewCall(watchedReadScript)
 	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
-	call.Text(s.trimming)
-	reply, err := s.redis.RunCall(ctx, watchedReadScript, &call)
+	call.Text("history", s.trimming)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return PublicSession{}, fmt.Errorf("read a watched session: %w", err)
 	}
@@ -111,13 +111,13 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 	if word == "NOT_FOUND" {
 		return PublicSession{}, ErrNotFound
 	}
-	now, _, _, ok := momentOf(tail)
+	now, _, _, ok := parseClock(tail)
 	reply.Break(ok)
-	return publicSessionOf(&reply, id, now)
+	return parsePublicSession(&reply, id, now)
 }
 
-func publicSessionOf(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
-	read := PublicSession{Status: statusOf(reply), ExpiresAt: reply.Millis()}
+func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
+	read := PublicSession{Status: parseStatus(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	if reply.Err() != nil || !ok || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() {
 		return PublicSession{}, redis.ErrCorrupt

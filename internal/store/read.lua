@@ -1,12 +1,15 @@
--- Reads a session for its merchant.
--- KEYS[3] is the session, KEYS[4] the event of its end, KEYS[5] the bucket's queue, KEYS[6] its due merchants, KEYS[7] the
--- feed; ARGV[5] its history.
+local rate_key, override_key, session_key, event_key, queue_key, due_key, feed_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, history = unpack(ARGV)
+local stored = redis.call('MGET', rate_key, override_key)
+local tat, override = stored[1], stored[2]
+
+-- Reads a session for its merchant. event_key is the event of its end, history that of the feed.
 
 if result then
-  return result .. moment
+  return result .. quota
 end
-local fields = call('HMGET', KEYS[3], SESSION_FIELDS)
+local fields = call('HMGET', session_key, SESSION_FIELDS)
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
-  sessions(KEYS[5], KEYS[6], ARGV[5]).expire_if_due(KEYS[3], KEYS[4], KEYS[7], fields)
+  sessions().expire_if_due(session_key, event_key, feed_key, fields)
 end
-return {'OK' .. moment, fields}
+return {'OK' .. quota, fields}

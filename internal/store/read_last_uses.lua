@@ -1,4 +1,3 @@
--- Reads when API keys were last used.
--- KEYS are their last uses.
+-- Reads when API keys were last used: the values of KEYS.
 
 return redis.call('MGET', unpack(KEYS))

@@ -21,7 +21,7 @@ import (
 //	l:<paymentRef>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>"
 //	n  how many of them there are
 
-// sessionFields are those of a whole session, in the order in which sessionOf decodes them.
+// sessionFields are those of a whole session, in the order in which parseSession decodes them.
 var sessionFields = redis.NewFields("SESSION_FIELDS",
 	"STATUS=s", "EXPIRES_AT=x", "ENDED_AT=e", "RECORD=f", "EMAIL=u", "PAYMENT_REF=r", "REASON=y", "PAID_AT=w")
 
@@ -38,11 +38,11 @@ var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"
 // found reports whether there is a session, whatever is wrong with it.
 func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
 
-// sessionOf decodes the fields in the order of sessionFields.
-func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
+// parseSession decodes the fields in the order of sessionFields.
+func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read := session.Session{
 		ID:        id,
-		Status:    statusOf(fields),
+		Status:    parseStatus(fields),
 		ExpiresAt: fields.Millis(),
 		EndedAt:   fields.OptionalMillis(),
 	}
@@ -56,8 +56,8 @@ func sessionOf(id session.ID, fields *redis.Reply) (session.Session, error) {
 	return read, nil
 }
 
-// statusOf reads the status; a pending session has none written down.
-func statusOf(fields *redis.Reply) session.Status {
+// parseStatus reads the status; a pending session has none written down.
+func parseStatus(fields *redis.Reply) session.Status {
 	if fields.Absent() {
 		return session.Pending
 	}

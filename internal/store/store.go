@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +44,7 @@ var (
 	ErrPaymentConflict = errors.New("the payment was reported otherwise before")
 )
 
-// How long things are kept. The limiter's entry ends by itself when its debt is paid; a session that no rail has reported on is
+// How long things are kept. The limiter's entry ends with its theoretical arrival time; a session that no rail has reported on is
 // kept for its lifetime and Options.SessionRetention.
 const (
 	// idempotencyRetention is the least; an Idempotency-Key never ends before its session expires.
@@ -116,69 +115,57 @@ func (s *Store) Server(ctx context.Context, id session.ID) string {
 var files embed.FS
 
 func script(operation string, parts ...string) *redis.Script {
-	return redis.NewScript(operation, append(parts, part(operation))...)
+	return redis.NewScript(operation, part(operation), parts...)
 }
 
-func part(name string) string {
-	return sessionFields.In(orderSizes.Replace(strings.NewReplacer("EVENT_FIELDS", eventFields, "EVENT_VERSION", strconv.Itoa(feed.Version), "PUBLIC_FIELDS", publicFields).Replace(redis.Part(files, name))))
-}
+// part returns a Lua file with our constants.
+func part(name string) string { return constants.Replace(sessionFields.In(redis.Part(files, name))) }
 
-// What a request reads at once, before lib/admission.lua.
-const (
-	readKeyState    = "local stored = call('MGET', KEYS[1], KEYS[2])\n" + keyState
-	readKeyStateAnd = "local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])\n" + keyState
-	readPayerState  = "local paid_until, override, flags = call('GET', KEYS[1]), false, ''\n" +
-		"local session_key, event_key, queue_key, due_key, feed_key, history = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3]\n"
-	// unlimited stands for lib/admission.lua where nobody is to be refused.
-	unlimited = "local session_key, event_key, queue_key, due_key, feed_key, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]\n" +
-		"local result, moment = false, ' ' .. clock[1] .. ' ' .. clock[2] .. ' 0'\n"
-	// readCreateState: KEYS[6] is the Idempotency-Key.
-	readCreateState = "local stored = ARGV[11] and call('MGET', KEYS[1], KEYS[2], KEYS[6]) or call('MGET', KEYS[1], KEYS[2])\n" +
-		keyState
-	keyState = "local paid_until, override, flags = stored[1], stored[2], ARGV[4]\n"
-	// admit returns the last use of the key, KEYS[3], as well.
-	admit = "return result and result .. moment or 'OK' .. moment .. ' ' .. (stored[3] or '0')\n"
-	// limit does nothing but count.
-	limit = "return result and result .. moment or 'OK' .. moment\n"
-	// schedule has a new test session looked at when it is to act by itself: before it is written, as with its expiry.
-	schedule = "if not result and not stored[3] then call('ZADD', KEYS[5], now_ms + TEST_OUTCOME_DELAY, KEYS[3]) end\n"
+var constants = strings.NewReplacer(
+	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
+	"MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
+	"MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
+	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
+
+// What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().
+var (
+	clock         = redis.Clock
+	admission     = part("lib/admission")
+	unlimited     = part("lib/unlimited")
+	sessions      = redis.Function("sessions()", "s", outbox.Queue, outbox.Feed, part("lib/sessions"))
+	publicSession = part("lib/public_session")
+	sweep         = part("lib/sweep")
+	listOrder     = part("lib/list_order")
+	listEnded     = part("lib/list_ended")
 )
 
-var testDelay = strings.NewReplacer("TEST_OUTCOME_DELAY", decimal(session.TestOutcomeDelay.Milliseconds()))
-
+// The scripts and their parts. A part uses what those before it define.
 var (
-	admission = part("lib/admission")
-	change    = redis.Function("sessions(queue_key, due_key, history)", "s", outbox.Queue, outbox.Feed, part("lib/sessions"))
-	sweep     = part("lib/sweep")
-	listOrder = part("lib/list_order")
-	listEnded = scanSizes.Replace(part("lib/list_ended"))
-)
-
-// The scripts and their parts. Most end with a file of their own. A part uses what those before it define. Few requests change a session, so
-// what they need is behind one function, sessions().
-var (
-	admitScript         = redis.NewScript("admit", redis.Clock, readKeyStateAnd, admission, admit)
-	admitRotationScript = redis.NewScript("admit_rotation", redis.Clock, readKeyState, admission, limit)
-	limitIssueScript    = redis.NewScript("limit_issue", redis.Clock, readPayerState, admission, limit)
-	createScript        = script("create", redis.Clock, readCreateState, admission, change)
-	createActingScript  = redis.NewScript("create_acting", redis.Clock, readCreateState, admission, testDelay.Replace(schedule), change, part("create"))
-	readOriginalScript  = script("read_original", redis.Clock, change)
-	readScript          = script("read", redis.Clock, readKeyState, admission, change)
-	publicReadScript    = script("public_read", redis.Clock, readPayerState, admission, change)
-	watchedReadScript   = redis.NewScript("watched_read", redis.Clock, unlimited, change, part("public_read"))
-	readStoryScript     = script("read_story", redis.Clock)
-	listOrderScript     = script("list_order", redis.Clock, readKeyState, admission, listOrder)
-	expireOrderScript   = script("expire_order", redis.Clock, change, listOrder)
-	listEndedScript     = script("list_ended", redis.Clock, listEnded)
-	admitEndedScript    = script("admit_list_ended", redis.Clock, readKeyState, admission, listEnded)
-	readFeedScript      = script("read_feed", redis.Clock, readKeyState, admission)
-	cancelScript        = script("cancel", redis.Clock, readKeyState, admission, change)
-	settleScript        = script("settle", redis.Clock, change)
+	admitScript         = script("admit", clock, admission)
+	admitRotationScript = script("admit_rotation", clock, admission)
+	limitIssueScript    = script("limit_issue", clock, admission)
+	createScript        = script("create", clock, admission, sessions)
+	readOriginalScript  = script("read_original", clock, sessions)
+	readScript          = script("read", clock, admission, sessions)
+	publicReadScript    = script("public_read", clock, admission, sessions, publicSession)
+	watchedReadScript   = script("watched_read", clock, unlimited, sessions, publicSession)
+	readStoryScript     = script("read_story", clock)
+	readFeedScript      = script("read_feed", clock, admission)
+	listOrderScript     = script("list_order", clock, admission, listOrder)
+	expireOrderScript   = script("expire_order", clock, sessions, listOrder)
+	listEndedScript     = script("list_ended", clock, listEnded)
+	admitEndedScript    = script("admit_list_ended", clock, admission, listEnded)
+	cancelScript        = script("cancel", clock, admission, sessions, cancelDecisions())
+	settleScript        = script("settle", clock, sessions, settleDecisions())
 	writeOverrideScript = script("write_override")
-	endOverrideScript   = script("end_override", redis.Clock)
-	readOverridesScript = script("read_overrides", redis.Clock)
+	endOverrideScript   = script("end_override", clock)
+	readOverridesScript = script("read_overrides", clock)
 	readLastUsesScript  = script("read_last_uses")
-	listOverdueScript   = script("list_overdue", redis.Clock)
-	sweepQueueScript    = script("sweep_queue", redis.Clock, change, sweep)
-	sweepSessionScript  = script("sweep_session", redis.Clock, change, sweep)
+	listOverdueScript   = script("list_overdue", clock)
+	sweepQueueScript    = script("sweep_queue", clock, sessions, sweep)
+	sweepSessionScript  = script("sweep_session", clock, sessions, sweep)
+	addBlockedScript    = script("add_blocked", clock)
+	listBlockedScript   = script("list_blocked", clock)
+	reportBlockedScript = script("report_blocked", clock, outbox.Budget)
+	forgetBlockedScript = script("forget_blocked", clock)
 )

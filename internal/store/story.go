@@ -33,7 +33,9 @@ type RefusedPayment struct {
 // Story reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
 // the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
-	reply, err := s.redis.Run(ctx, readStoryScript, []string{redis.KeyspaceOf(id.Bucket()).Key(sessionKey, id.String())})
+	call := redis.NewCall(readStoryScript)
+	call.Key("session_key", redis.KeyspaceOf(id.Bucket()), sessionKey, id.String())
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return Story{}, fmt.Errorf("read the story of a session: %w", err)
 	}
@@ -46,7 +48,7 @@ func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
 	}
 	fields, refused := reply.List(), reply.List()
 	story := Story{}
-	if story.Session, err = sessionOf(id, &fields); err != nil {
+	if story.Session, err = parseSession(id, &fields); err != nil {
 		return Story{}, err
 	}
 	for refused.More() {

@@ -44,7 +44,11 @@ func (e overdueEntry) isQueue() bool { return strings.Trim(e.name, "0123456789")
 // redis.ErrUnavailable.
 func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (Overdue, error) {
 	overdue := Overdue{space: redis.KeyspaceOf(bucket), limit: limit}
-	reply, err := s.redis.Run(ctx, listOverdueScript, []string{overdue.space.Key(outbox.ExpiryKey)}, limit, overdue.space.Key(expiryQueueKey))
+	call := redis.NewCall(listOverdueScript)
+	call.Key("expiry_key", overdue.space, outbox.ExpiryKey)
+	call.Int("limit", int64(limit))
+	call.Text("expiry_queue_prefix", overdue.space.Key(expiryQueueKey))
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
@@ -87,18 +91,37 @@ func (s *Store) Sweep(ctx context.Context, overdue Overdue) (Swept, error) {
 }
 
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry overdueEntry) (swept Swept, examined int64, err error) {
-	keys := []string{space.Key(outbox.ExpiryKey), space.Key(outbox.QueueKey), space.Key(outbox.DueKey)}
-	script, args := sweepSessionScript, []any{entry.name, s.trimming}
+	script := sweepSessionScript
 	if entry.isQueue() {
-		script, args = sweepQueueScript, append(args, entry.since)
-		keys = append(keys, space.Key(expiryQueueKey, entry.name))
+		script = sweepQueueScript
+	}
+	call := redis.NewCall(script)
+	call.Key("expiry_key", space, outbox.ExpiryKey)
+	call.Key("queue_key", space, outbox.QueueKey)
+	call.Key("due_key", space, outbox.DueKey)
+	if entry.isQueue() {
+		call.Key("expiry_queue_key", space, expiryQueueKey, entry.name)
 		for _, listed := range entry.sessions {
-			keys, args = appendSession(keys, space, listed), append(args, listed)
+			id, account := parseListed(space, listed)
+			call.MoreKey(space, sessionKey, id)
+			call.MoreKey(space, outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded))
+			call.MoreKey(space, outbox.FeedKey, account)
+		}
+		call.Text("name", entry.name)
+		call.Text("history", s.trimming)
+		call.Text("since", entry.since)
+		for _, listed := range entry.sessions {
+			call.More(listed)
 		}
 	} else {
-		keys = appendSession(keys, space, entry.name)
+		id, account := parseListed(space, entry.name)
+		call.Key("session_key", space, sessionKey, id)
+		call.Key("event_key", space, outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded))
+		call.Key("feed_key", space, outbox.FeedKey, account)
+		call.Text("name", entry.name)
+		call.Text("history", s.trimming)
 	}
-	reply, err := s.redis.Run(ctx, script, keys, args...)
+	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return Swept{}, 0, err
 	}
@@ -109,14 +132,11 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 	return swept, examined, reply.Err()
 }
 
-// appendSession appends the keys of a session, of the event of its end and of its feed. The name is its key, or whatever else somebody left
-// in the index.
-func appendSession(keys []string, space redis.Keyspace, name string) []string {
-	id := strings.TrimPrefix(name, space.Key(sessionKey))
-	account := id // of whatever else: it has no session, and so no feed
+// parseListed returns session id and account of an entry: its name is the key of the session, or whatever else somebody left in the index.
+func parseListed(space redis.Keyspace, name string) (id, account string) {
+	id = strings.TrimPrefix(name, space.Key(sessionKey))
 	if parsed, err := session.ParseID(id); err == nil {
-		account = parsed.Account()
+		return id, parsed.Account()
 	}
-	return append(keys, space.Key(sessionKey, id), space.Key(outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded)),
-		space.Key(outbox.FeedKey, account))
+	return id, id // it has no session, and so no feed
 }

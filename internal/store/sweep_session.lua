@@ -1,10 +1,12 @@
--- Expires a session that is in the index by itself.
--- KEYS[4] is the session, KEYS[5] the event of its end, KEYS[6] its feed; ARGV[1] is its name in KEYS[1].
+local expiry_key, queue_key, due_key, session_key, event_key, feed_key = unpack(KEYS)
+local name, history = unpack(ARGV)
 
-local outcome, expires = examine(ARGV[1], KEYS[4], KEYS[5], KEYS[6])
+-- Expires a session that is listed in expiry_key itself, under that name. event_key is the event of its end.
+
+local outcome, expires = examine(name, session_key, event_key, feed_key)
 if outcome == 'waits' then
-  call('ZADD', KEYS[1], expires, ARGV[1])
+  call('ZADD', expiry_key, expires, name)
 elseif outcome ~= 'corrupt' then
-  call('ZREM', KEYS[1], ARGV[1])
+  call('ZREM', expiry_key, name)
 end
 return {'OK', expired, corrupt, examined, oldest}

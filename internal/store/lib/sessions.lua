@@ -42,7 +42,7 @@ function s.finish(key, event_key, feed_key, change)
   s.change(key, event_key, feed_key, 'session.' .. string.lower(change.s), change, change)
 end
 
--- Takes the fields of a session and expires it if it is due; says whether it was. Whoever looks first writes; the session ended
+-- Takes the fields of a session and expires it if it is due; says whether it was. The first one to look writes; the session ended
 -- when it expired, not when it was looked at.
 function s.expire_if_due(key, event_key, feed_key, fields)
   local expires = not fields[STATUS] and tonumber(fields[EXPIRES_AT])
@@ -61,11 +61,7 @@ function s.read(key, event_key, feed_key, ...)
   return fields
 end
 
--- Looks up the decision on a request to end a session in the rules, which come from session.Cancel and session.Settle as
--- '<payment>/<status>/<same or other amount>=<decision>' for each case. nil: there is no such case.
-function s.decide(rules, payment, fields, same)
-  local status = fields[STATUS] or (fields[ENDED_AT] and 'CORRUPT') or 'PENDING'
-  local case = payment .. '/' .. status .. '/' .. (same and 'same' or 'other') .. '='
-  local _, last = string.find(rules, case, 1, true)
-  return last and string.match(rules, '[%a_]+', last + 1)
+-- The status of a session, from its fields. One that is garbled is that of no session.
+function s.status(fields)
+  return fields[STATUS] or (fields[ENDED_AT] and 'CORRUPT') or 'PENDING'
 end

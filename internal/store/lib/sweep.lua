@@ -1,8 +1,8 @@
--- Expires sessions whose time is over. Expects clock, queue() and sessions(). Defines s, counts, examine() and put_off().
--- KEYS[1] says when the sweep must look, KEYS[2] is the bucket's queue, KEYS[3] its due merchants; ARGV[2] the history of feeds.
--- KEYS[1] and the expiry queues are an index only: what the session itself says counts.
+-- Expires sessions whose time is over. Expects clock, sessions() and expiry_key, which says when the sweep must look. Defines the counts of the
+-- reply, examine() and defer().
+-- expiry_key and the expiry queues are an index only: what the session itself says counts.
 
-local s = sessions(KEYS[2], KEYS[3], ARGV[2])
+local s = sessions()
 local expired, corrupt, examined, oldest = 0, 0, 0, 0
 
 -- Reads one session that should be overdue, and says what became of it. Its expiresAt is returned too, if it counts.
@@ -28,11 +28,11 @@ local function must_be_of_another_type(failure)
   end
 end
 
--- Puts off for an hour what cannot be read: somebody may have repaired it by then. It must keep neither the others waiting nor the
--- sweeper busy.
-local function put_off(name)
+-- Defers for an hour what cannot be read: somebody may have repaired it by then. It must keep neither the others waiting nor the
+-- sweep busy.
+local function defer(name)
   corrupt = corrupt + 1
-  call('ZADD', KEYS[1], now_ms + 3600000, name)
+  call('ZADD', expiry_key, now_ms + 3600000, name)
 end
 
 -- Examines one session; its name is how the index calls it.
@@ -46,7 +46,7 @@ local function examine(name, key, event_key, feed_key)
   if outcome == 'expired' and not string.find(key, ':session:ps_test', 1, true) then -- what is counted is live
     expired, oldest = expired + 1, math.max(oldest, now_ms - expires)
   elseif outcome == 'corrupt' then
-    put_off(name)
+    defer(name)
   end
   return outcome, expires
 end
