@@ -23,10 +23,12 @@ const events = "/api/v1/events"
 // eventPage is a response of GET /api/v1/events.
 type eventPage struct {
 	Items []struct {
-		ID, Cursor string
-		Event      json.RawMessage
-	}
-	Cursor, Error string
+		ID     string          `json:"id"`
+		Cursor string          `json:"cursor"`
+		Event  json.RawMessage `json:"event"`
+	} `json:"items"`
+	Cursor string `json:"cursor"`
+	Error  string `json:"error"`
 }
 
 func (r *replica) events(t *testing.T, key, query string, status int) eventPage {
@@ -37,18 +39,6 @@ func (r *replica) events(t *testing.T, key, query string, status int) eventPage 
 		t.Fatal(err)
 	}
 	return page
-}
-
-func (p eventPage) types(t *testing.T) (types []string) {
-	t.Helper()
-	for _, item := range p.Items {
-		var event struct{ Type string }
-		if err := json.Unmarshal(item.Event, &event); err != nil {
-			t.Fatal(err)
-		}
-		types = append(types, event.Type)
-	}
-	return types
 }
 
 func after(cursor string) string { return "?after=" + url.QueryEscape(cursor) }

@@ -14,8 +14,8 @@ import (
 )
 
 // listed are the ids of the sessions of a list.
-func (r result) listed() (ids []string) {
-	for _, one := range r.body["sessions"].([]any) {
+func (a result) listed() (ids []string) {
+	for _, one := range a.body["sessions"].([]any) {
 		ids = append(ids, one.(map[string]any)["sessionId"].(string))
 	}
 	return ids

@@ -60,7 +60,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		want answers
 	}{
 		"POST /api/v1/sessions":                  {keyed("POST", sessions, `{"amountCents": 1}`), answers{created, created, created, created}}, // of its own mode
-		"GET /api/v1/sessions":                   {keyed("GET", sessions+"?orderRef=1001", ""), answers{ok, ok, ok, ok}}, // of its own mode
+		"GET /api/v1/sessions":                   {keyed("GET", sessions+"?orderRef=1001", ""), answers{ok, ok, ok, ok}},                       // of its own mode
 		"GET /api/v1/sessions/{id}":              {keyed("GET", sessions+"/{id}", ""), answers{ok, ok, missing, missing}},
 		"POST /api/v1/sessions/{id}/cancel":      {keyed("POST", sessions+"/{id}/cancel", ""), answers{ok, ok, missing, missing}},
 		"POST /api/v1/test/sessions/{id}/settle": {keyed("POST", settleTest("{id}"), `{}`), answers{missing, ok, missing, missing}},
