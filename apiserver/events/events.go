@@ -213,8 +213,8 @@ func respond(w http.ResponseWriter, page store.FeedPage) error {
 		if err != nil {
 			return err
 		}
-		cursor := feed.Cursor{Account: page.Cursor.Account, Entry: entry.ID}
-		if entry.ID == page.Cursor.Entry {
+		cursor := entry.Cursor
+		if cursor.Entry == page.Cursor.Entry {
 			cursor = page.Cursor
 		}
 		answer.Items = append(answer.Items, item{entry.Event.ID, cursor.String(), body})

@@ -3,6 +3,8 @@ package feed
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
 	"time"
@@ -49,8 +51,18 @@ type Cursor struct {
 	Account string
 	// Entry is the last one that was read; zero: none was.
 	Entry EntryID
+	// Checksum is that of what was stored there; empty: unknown. Redis gives the id of an entry that a failover lost to another one if its
+	// clock is behind.
+	Checksum string
 	// HeadAt is when nothing more was to be read after it, by the clock of Redis; zero: there was more.
 	HeadAt time.Time
+}
+
+const checksumLength = 8
+
+// Checksum is that of an event as it is stored.
+func Checksum(event string) string {
+	return fmt.Sprintf("%0*x", checksumLength, crc32.ChecksumIEEE([]byte(event)))
 }
 
 // maxCursorLength is more than any cursor has.
@@ -59,6 +71,9 @@ const maxCursorLength = 128
 // String returns the cursor as consumers keep it. They need not know what is in it.
 func (c Cursor) String() string {
 	text := c.Account + " " + c.Entry.String()
+	if c.Checksum != "" {
+		text += "/" + c.Checksum
+	}
 	if !c.HeadAt.IsZero() {
 		text += " " + strconv.FormatInt(c.HeadAt.UnixMilli(), 10)
 	}
@@ -77,8 +92,9 @@ func ParseCursor(account, text string) (Cursor, error) {
 	cursor := Cursor{Account: account}
 	owner, rest, _ := strings.Cut(string(plain), " ")
 	entry, head, reachedHead := strings.Cut(rest, " ")
+	entry, cursor.Checksum, _ = strings.Cut(entry, "/")
 	var ok bool
-	if cursor.Entry, ok = ParseEntryID(entry); !ok || owner != account {
+	if cursor.Entry, ok = ParseEntryID(entry); !ok || owner != account || len(cursor.Checksum) > checksumLength {
 		return Cursor{}, ErrMalformedCursor
 	}
 	if reachedHead {

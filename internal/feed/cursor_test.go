@@ -23,6 +23,8 @@ func TestParseCursor_RoundTrip(t *testing.T) {
 		"begin":             {Account: account},
 		"begin of no event": {Account: account, HeadAt: created},
 		"entry":             {Account: account, Entry: entry(created, 7)},
+		"checked entry":     {Account: account, Entry: entry(created, 7), Checksum: feed.Checksum("an event")},
+		"longest":           {Account: account, Entry: feed.EntryID{Millis: 1<<63 - 1, Seq: 1<<64 - 1}, Checksum: feed.Checksum(""), HeadAt: time.UnixMilli(1<<63 - 1).UTC()},
 		"head":              {Account: account, Entry: entry(created, 0), HeadAt: ended},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +50,8 @@ func TestParseCursor_Malformed(t *testing.T) {
 		"a range":          encode([]byte(account + " (1-1")),
 		"negative":         encode([]byte(account + " -1-1")),
 		"too large":        encode([]byte(account + " 9223372036854775808-0")),
+		"no checksum":      encode([]byte(account + " 1-1/")),
+		"a long checksum":  encode([]byte(account + " 1-1/123456789")),
 		"head is no time":  encode([]byte(account + " 1-1 now")),
 		"head is negative": encode([]byte(account + " 1-1 -5")),
 		"head is empty":    encode([]byte(account + " 1-1 ")),

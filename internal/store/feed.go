@@ -13,8 +13,9 @@ import (
 
 // FeedEntry is an event with its place in the feed.
 type FeedEntry struct {
-	ID    feed.EntryID
-	Event feed.Event
+	// Cursor is after the event.
+	Cursor feed.Cursor
+	Event  feed.Event
 }
 
 // FeedPage is what a consumer reads at once.
@@ -30,9 +31,10 @@ type FeedPage struct {
 // Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Errors: those
 // of Admit, those of feed.Cursor.Check, and feed.ErrUnsupported if the next event was written by a newer version.
 func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor, limit int) (Admitted, FeedPage, error) {
+	after.Account = admission.account()
 	call := merchantCall{Call: redis.NewCall(readFeedScript)}
 	admission.keys(&call)
-	call.Key("feed_key", admission.space(), outbox.FeedKey, admission.account())
+	call.Key("feed_key", admission.space(), outbox.FeedKey, after.Account)
 	s.admissionArgs(&call, &admission)
 	call.Text("after", after.Entry.String())
 	call.Int("limit", int64(limit)+2) // the last one that was read, and one that says that there are more
@@ -57,23 +59,28 @@ func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor
 	if err := after.Check(kept); err != nil {
 		return admitted, FeedPage{}, err
 	}
-	page, err := newFeedPage(admission.account(), after.Entry, &entries, limit, admitted.Now)
+	page, err := newFeedPage(after, &entries, limit, admitted.Now)
 	return admitted, page, err
 }
 
-// newFeedPage reads the entries of a page, with the last one that was read before it.
-func newFeedPage(account string, last feed.EntryID, entries *redis.Reply, limit int, now time.Time) (FeedPage, error) {
-	page := FeedPage{Cursor: feed.Cursor{Account: account, Entry: last}}
+// newFeedPage reads the entries of a page, with the last one that was read before it. The error is a feed.LostError if that is another one
+// than the cursor's.
+func newFeedPage(after feed.Cursor, entries *redis.Reply, limit int, now time.Time) (FeedPage, error) {
+	page := FeedPage{Cursor: feed.Cursor{Account: after.Account, Entry: after.Entry, Checksum: after.Checksum}}
 	for read := 0; entries.More() && read < limit; {
 		row := entries.List()
 		id, fields := entryID(&row), row.Map()
 		if row.Err() != nil || entries.Err() != nil {
 			return FeedPage{}, redis.ErrCorrupt
 		}
-		if id == last {
+		checksum := feed.Checksum(fields["e"])
+		if id == after.Entry {
+			if after.Checksum != "" && after.Checksum != checksum {
+				return FeedPage{}, feed.LostError{Survivor: feed.Cursor{Account: after.Account}}
+			}
 			continue
 		}
-		event, err := feed.Parse(account, fields["e"])
+		event, err := feed.Parse(after.Account, fields["e"])
 		switch {
 		case errors.Is(err, feed.ErrUnsupported) && read == 0:
 			return FeedPage{}, err
@@ -82,9 +89,9 @@ func newFeedPage(account string, last feed.EntryID, entries *redis.Reply, limit 
 		case err != nil:
 			page.Corrupt++
 		default:
-			page.Entries = append(page.Entries, FeedEntry{id, event})
+			page.Entries = append(page.Entries, FeedEntry{feed.Cursor{Account: after.Account, Entry: id, Checksum: checksum}, event})
 		}
-		page.Cursor.Entry = id
+		page.Cursor.Entry, page.Cursor.Checksum = id, checksum
 		read++
 	}
 	if !entries.More() {

@@ -389,3 +389,35 @@ func TestFeed_FailoverThatLosesWrites(t *testing.T) {
 		t.Errorf("from the beginning: %v", got)
 	}
 }
+
+// A new master whose clock is behind gives ids again that the old one gave to what is lost: the consumer is told, and gets what came instead.
+func TestFeed_FailoverToAClockBehind(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	key := feedKey(asks.MerchantID)
+	end := func() string {
+		id := mustCreate(t, s, asks, newSession()).Session.ID
+		must(t, second(s.Settle(t.Context(), id, paid("a"))))
+		return feed.SessionEventID(id, feed.MarkEnded)
+	}
+	end()
+	event := c.XRange(t.Context(), key, "-", "+").Val()[0].Values["e"]
+	ahead := feed.EntryID{Millis: uint64(time.Now().Add(time.Hour).UnixMilli())}
+	must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: key, ID: ahead.String(), Values: []any{"e", event}}).Err())
+	survives := c.Dump(t.Context(), key).Val()
+	end()
+	end()
+	_, last, err := s.Feed(t.Context(), asks, feed.Cursor{}, 10)
+	must(t, err)
+	must(t, c.RestoreReplace(t.Context(), key, time.Hour, survives).Err())
+	want := []string{end(), end(), end()}
+	_, page, err := s.Feed(t.Context(), asks, last.Cursor, 10)
+	lost, ok := errors.AsType[feed.LostError](err)
+	if !ok {
+		t.Fatalf("%d events and %v, want a LostError", len(page.Entries), err)
+	}
+	got, _ := followFeed(t, s, asks, lost.Survivor)
+	if got = got[len(got)-len(want):]; !slices.Equal(got, want) {
+		t.Errorf("from the survivor on: %v, want them to end with %v", got, want)
+	}
+}
