@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -134,16 +135,16 @@ func (q EndedQuery) args(call *redis.Call, history feed.History) {
 	if !q.From.IsZero() {
 		oldest = decimal(q.From.UnixMilli())
 	}
-	kinds := " "
+	var kinds []string
 	for status, kind := range endedKinds {
 		if q.Status == "" || q.Status == status {
-			kinds += string(kind) + " "
+			kinds = append(kinds, string(kind))
 		}
 	}
 	call.Text("history", history.String())
 	call.Text("newest", newest)
 	call.Text("oldest", oldest)
-	call.Text("kinds", kinds)
+	call.Text("kinds", " "+strings.Join(kinds, " ")+" ")
 	call.Int("limit", int64(q.Limit))
 }
 
