@@ -1,0 +1,98 @@
+package session
+
+// Decision is what becomes of a request to end a session. All rules on how a session ends are in Cancel and Settle; a session past
+// its expiry is expired before they are asked.
+type Decision string
+
+const (
+	// Applied says that the session ends with the wanted status.
+	Applied Decision = "applied"
+	// Repeated says that the same request ended it before. Nothing changes, and the answer is that of then.
+	Repeated Decision = "repeated"
+	// Ignored says that the request comes too late or does not fit, and that no money has moved. Nothing changes.
+	Ignored Decision = "ignored"
+	// Late says that money has moved after the end. It is recorded and to be refunded; the status stays.
+	Late Decision = "late"
+	// Mismatched says that money has moved that is not the session's amount. It is recorded and to be
+	// refunded; the session stays pending.
+	Mismatched Decision = "mismatched"
+	// MerchantDeleted says that money has moved for a merchant that was deleted, and nobody could hear of it. It is recorded and to be
+	// refunded; the status stays.
+	MerchantDeleted Decision = "merchant_deleted"
+	// RefundedAgain says that the same payment has been refused before. Nothing changes, and the answer is
+	// that of then.
+	RefundedAgain Decision = "refunded_again"
+	// Conflict says that the request contradicts what is already so. Nothing changes.
+	Conflict Decision = "conflict"
+)
+
+// Ended reports whether the session has ended as was wanted, now or before.
+func (d Decision) Ended() bool { return d == Applied || d == Repeated }
+
+// RefundRequired reports whether money has moved that the session does not take.
+func (d Decision) RefundRequired() bool {
+	return d == Late || d == Mismatched || d == MerchantDeleted || d == RefundedAgain
+}
+
+// PaymentState is what a session knows of a payment reference.
+type PaymentState string
+
+const (
+	// PaymentUnknown is a reference that was not reported before.
+	PaymentUnknown PaymentState = "unknown"
+	// PaymentSettled is the one that settled the session.
+	PaymentSettled PaymentState = "settled"
+	// PaymentRefused is one whose money was recorded as to be refunded.
+	PaymentRefused PaymentState = "refused"
+)
+
+// Cancel decides about a request to cancel a session of this status.
+func Cancel(status Status) Decision {
+	switch status {
+	case Pending:
+		return Applied
+	case Cancelled:
+		return Repeated
+	default:
+		return Conflict
+	}
+}
+
+// Settle decides about a payment that had the outcome, Completed or Failed, for a session of this status.
+// sameAmount compares the payment with the session or, when the reference was refused, with what was
+// recorded of it then.
+func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
+	paid := outcome == Completed
+	switch {
+	case payment == PaymentRefused && paid && sameAmount:
+		return RefundedAgain
+	case payment == PaymentRefused:
+		return Conflict
+	case payment == PaymentSettled && status == outcome && sameAmount:
+		return Repeated
+	case payment == PaymentSettled && status == Failed && paid:
+		return Late // whatever its amount: the failure that ended the session had moved none
+	case payment == PaymentSettled:
+		return Conflict
+	case status.Final() && paid:
+		return Late
+	case status.Final():
+		return Ignored
+	case sameAmount:
+		return Applied
+	case paid:
+		return Mismatched
+	default:
+		return Ignored
+	}
+}
+
+// SettleDeleted is Settle for a session whose merchant was deleted: money that was not reported before is refunded. What was answered
+// before stays, and a payment that moved no money ends the session as ever.
+func SettleDeleted(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
+	decision := Settle(status, outcome, payment, sameAmount)
+	if outcome == Completed && (decision == Applied || decision == Late || decision == Mismatched) {
+		return MerchantDeleted
+	}
+	return decision
+}

@@ -1,0 +1,66 @@
+package session
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxPaymentRefLength = 128
+	maxReasonCharacters = 255
+)
+
+// The rules of a report's fields, worded to follow the field's name.
+const (
+	PaymentRefRule = "must be a string of 1 to 128 visible ASCII characters"
+	OutcomeRule    = "must be COMPLETED or FAILED"
+	PaidAtRule     = "must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	ReasonRule     = "must be a string of at most 255 characters without control characters"
+)
+
+// Payment is what a rail reports: how one attempt to pay a session ended.
+type Payment struct {
+	// Ref names the attempt, chosen by the rail and repeated with each report of it.
+	Ref string
+	// Outcome is Completed when money has moved, and Failed when none has and none will.
+	Outcome     Status
+	AmountCents int64
+	// PaidAt is as the rail says, to the millisecond; zero: it did not say.
+	PaidAt time.Time
+	// Reason says why the payment failed, for people; empty: not given.
+	Reason string
+}
+
+// Validate checks every field; the error is a *FieldError for the first that breaks its rule.
+func (p Payment) Validate() error {
+	switch {
+	case !validPaymentRef(p.Ref):
+		return &FieldError{Field: "paymentRef", Rule: PaymentRefRule}
+	case p.Outcome != Completed && p.Outcome != Failed:
+		return &FieldError{Field: "outcome", Rule: OutcomeRule}
+	case p.AmountCents < 1 || p.AmountCents > MaxAmountCents:
+		return &FieldError{Field: "amountCents", Rule: AmountRule}
+	case !validPaidAt(p.PaidAt):
+		return &FieldError{Field: "paidAt", Rule: PaidAtRule}
+	case !validReason(p.Reason):
+		return &FieldError{Field: "reason", Rule: ReasonRule}
+	}
+	return nil
+}
+
+func validPaymentRef(s string) bool {
+	notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	return s != "" && len(s) <= maxPaymentRefLength && !strings.ContainsFunc(s, notVisible)
+}
+
+// validPaidAt accepts the times that have four digits for the year wherever they are shown.
+func validPaidAt(at time.Time) bool {
+	return at.IsZero() || (at.UnixMilli() > 0 && at.UTC().Year() <= 9999)
+}
+
+func validReason(s string) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= maxReasonCharacters &&
+		!strings.ContainsFunc(s, unicode.IsControl)
+}
