@@ -71,14 +71,6 @@ func newWebhookHealth(state outbox.EndpointState, condition *metav1.Condition) w
 	return webhookHealth{state, "Retrying", false, false, message, since}
 }
 
-// webhookEvents are the kinds of events in the order of the page.
-func webhookEvents() []v1alpha1.WebhookEvent {
-	return []v1alpha1.WebhookEvent{
-		v1alpha1.EventSessionCreated, v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired,
-		v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment, v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
-	}
-}
-
 func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	form := editForm{page: "webhook", Merchant: merchant, Generation: merchant.Generation}
 	var chosen []v1alpha1.WebhookEvent
@@ -103,7 +95,7 @@ func (c *console) waitingEvents(ctx context.Context, merchant *v1alpha1.Merchant
 }
 
 func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
-	for _, kind := range webhookEvents() {
+	for _, kind := range v1alpha1.WebhookEvents() {
 		f.Events = append(f.Events, eventChoice{kind, slices.Contains(chosen, kind)})
 	}
 }
@@ -112,7 +104,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer log
 	form := editForm{page: "webhook", Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
 	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	var chosen []v1alpha1.WebhookEvent
-	for _, kind := range webhookEvents() {
+	for _, kind := range v1alpha1.WebhookEvents() {
 		if slices.Contains(r.PostForm["events"], string(kind)) {
 			chosen = append(chosen, kind)
 		}

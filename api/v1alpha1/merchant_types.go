@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,6 +95,26 @@ const (
 	// spec.webhook.events cannot list it.
 	EventWebhookTest WebhookEvent = "webhook.test"
 )
+
+// WebhookEvents returns the types of events that spec.webhook.events can list.
+func WebhookEvents() []WebhookEvent {
+	return []WebhookEvent{
+		EventSessionCreated, EventSessionCompleted, EventSessionFailed, EventSessionExpired, EventSessionCancelled, EventLatePayment,
+		EventPaymentMismatch, EventKeyRotated,
+	}
+}
+
+// Listed reports whether a webhook with this list of events receives the type. An empty list is all but session.created, which would
+// double the number of events. A test needs no subscription.
+func (e WebhookEvent) Listed(events []WebhookEvent) bool {
+	switch {
+	case e == EventWebhookTest:
+		return true
+	case len(events) == 0:
+		return e != EventSessionCreated
+	}
+	return slices.Contains(events, e)
+}
 
 // RateLimit limits the requests of one merchant, over all its keys and all replicas of the API.
 type RateLimit struct {

@@ -229,21 +229,9 @@ func signingSecret(m *v1alpha1.Merchant) string {
 	return m.Name + "-webhook"
 }
 
-// byDefault are the types of events that a webhook without events receives.
-var byDefault = []v1alpha1.WebhookEvent{
-	v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed, v1alpha1.EventSessionExpired, v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment,
-	v1alpha1.EventPaymentMismatch, v1alpha1.EventKeyRotated,
-}
-
 func unsubscribed(before, after []v1alpha1.WebhookEvent) (ended []string) {
-	if len(before) == 0 {
-		before = byDefault
-	}
-	if len(after) == 0 {
-		after = byDefault
-	}
-	for _, event := range before {
-		if !slices.Contains(after, event) {
+	for _, event := range v1alpha1.WebhookEvents() {
+		if event.Listed(before) && !event.Listed(after) {
 			ended = append(ended, string(event))
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,23 +59,11 @@ type Endpoint struct {
 }
 
 // Wants reports whether the merchant gets events of the kind.
-func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool { return e.URL != "" && e.subscribes(kind) }
+func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool { return e.URL != "" && kind.Listed(e.events) }
 
 // Awaits reports whether events of the kind wait for another webhook, because that of the merchant was removed.
 func (e Endpoint) Awaits(kind v1alpha1.WebhookEvent) bool {
-	return !e.RemovedAt.IsZero() && !e.Dropped && e.subscribes(kind)
-}
-
-// subscribes is of the webhook, or of the removed one. One without a list of kinds gets all but session.created, which would
-// double the number of events. A test needs no subscription.
-func (e Endpoint) subscribes(kind v1alpha1.WebhookEvent) bool {
-	switch {
-	case kind == v1alpha1.EventWebhookTest:
-		return true
-	case len(e.events) == 0:
-		return kind != v1alpha1.EventSessionCreated
-	}
-	return slices.Contains(e.events, kind)
+	return !e.RemovedAt.IsZero() && !e.Dropped && kind.Listed(e.events)
 }
 
 // targetFingerprint is a digest, because a URL may contain a merchant's own token.

@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,5 +50,13 @@ func TestKeyRotated(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, feed.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestKinds: what a webhook can list, and tests, are all kinds there are.
+func TestKinds(t *testing.T) {
+	want := slices.Sorted(slices.Values(append(v1alpha1.WebhookEvents(), v1alpha1.EventWebhookTest)))
+	if diff := cmp.Diff(want, feed.Kinds()); diff != "" {
+		t.Error(diff)
 	}
 }
