@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -190,6 +191,28 @@ func TestEvents_Wait(t *testing.T) {
 	}
 	if page := r.events(t, other, after(cursor)+"&wait=1", http.StatusOK); len(page.Items) == 0 {
 		t.Errorf("there was an event: %+v", page)
+	}
+}
+
+// A merchant that is suspended while its consumer waits gets 403 with the next event.
+func TestEvents_WaitOfASuspendedMerchant(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, other, rail := f.key("till", acme), f.key("office", acme), f.rail("bank")
+	r := f.start()
+	id := r.charge(other, 1)[0]
+	answer := make(chan eventPage, 1)
+	go func() {
+		defer close(answer)
+		answer <- r.events(t, key, "?wait=25", http.StatusForbidden)
+	}()
+	eventually(t, "it waits", func() bool { return r.metric("merchant_operator_streams") == "1" })
+	acme.State = v1alpha1.MerchantSuspended
+	f.changeMerchant(acme)
+	r.eventuallyStatus(other, http.StatusForbidden)
+	r.report(id, rail, paid(1250)).want(t, http.StatusOK)
+	if page := <-answer; len(page.Items) != 0 {
+		t.Errorf("%+v", page)
 	}
 }
 

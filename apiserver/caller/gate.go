@@ -75,23 +75,7 @@ func (g *Gate) WithCurrentKey(next Handler) web.Handler { return g.authenticated
 
 func (g *Gate) authenticated(next Handler, currentOnly bool) web.Handler {
 	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-		if g.directory.Age() >= store.OverrideLifetime {
-			return ErrStale
-		}
-		address, addressErr := g.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-		var from Caller
-		presented, err := presentedKey(r.Header)
-		if err == nil {
-			from, err = g.identify(presented, address, addressErr)
-		}
-		if currentOnly {
-			from.currentOnly = true
-			from.Accepted, from.Live = from.Current, from.Current && from.Live
-		}
-		e.KeyID, e.ClientAddress, e.Blocked = from.KeyID, address, from.blockedAddress(address)
-		if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
-			e.TestMode = true
-		}
+		from, err := g.caller(e, r, currentOnly)
 		if err != nil {
 			return err
 		}
@@ -103,6 +87,32 @@ func (g *Gate) authenticated(next Handler, currentOnly bool) web.Handler {
 		}
 		return err
 	}
+}
+
+// Refresh finds the caller of a request anew, after a wait: the merchant may have been suspended meanwhile, the key disabled, the address
+// blocked. It is for handlers of WithKey.
+func (g *Gate) Refresh(e *web.Event, r *http.Request) (Caller, error) { return g.caller(e, r, false) }
+
+// caller finds who sent a request, and says so in its event. The Caller of an error has the key id, if it is known.
+func (g *Gate) caller(e *web.Event, r *http.Request, currentOnly bool) (Caller, error) {
+	if g.directory.Age() >= store.OverrideLifetime {
+		return Caller{}, ErrStale
+	}
+	address, addressErr := g.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	var from Caller
+	presented, err := presentedKey(r.Header)
+	if err == nil {
+		from, err = g.identify(presented, address, addressErr)
+	}
+	if currentOnly {
+		from.currentOnly = true
+		from.Accepted, from.Live = from.Current, from.Current && from.Live
+	}
+	e.KeyID, e.ClientAddress, e.Blocked = from.KeyID, address, from.blockedAddress(address)
+	if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
+		e.TestMode = true
+	}
+	return from, err
 }
 
 // Finished counts and logs what a request has shown of its key.

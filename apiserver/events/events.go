@@ -134,7 +134,7 @@ func (h *Handler) List(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 	}
 	page, err := h.read(e, w, r, from, q)
 	if err == nil && watch != nil && len(page.Entries) == 0 && page.Corrupt == 0 {
-		page, err = h.await(e, w, r, from, q, watch)
+		page, err = h.await(e, w, r, q, watch)
 	}
 	if err != nil {
 		return err
@@ -155,10 +155,8 @@ func (h *Handler) read(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 	return page, err
 }
 
-// await reads the feed when it has changed, and when the wait or this replica ends.
-func (h *Handler) await(
-	e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller, q query, watch *live.FeedWatch,
-) (store.FeedPage, error) {
+// await reads the feed when it has changed, and when the wait or this replica ends; for whoever the caller is by then.
+func (h *Handler) await(e *web.Event, w http.ResponseWriter, r *http.Request, q query, watch *live.FeedWatch) (store.FeedPage, error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
 	control, end := http.NewResponseController(w), time.Now().Add(q.wait)
@@ -189,6 +187,11 @@ func (h *Handler) await(
 			return store.FeedPage{}, err
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(q.wait + h.WriteTimeout)) // an error comes with the write
+		web.ClearQuota(w.Header())
+		from, err := h.Gate.Refresh(e, r)
+		if err != nil {
+			return store.FeedPage{}, err
+		}
 		page, err := h.read(e, w, r, from, q)
 		if over || err != nil || len(page.Entries) > 0 || page.Corrupt > 0 {
 			return page, err

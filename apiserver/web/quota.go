@@ -33,3 +33,9 @@ func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota
 		e.limit = limit
 	}
 }
+
+// ClearQuota removes the headers of an admission that does not count any more: the request has waited, and is admitted anew.
+func ClearQuota(header http.Header) {
+	delete(header, policyHeader)
+	delete(header, limitHeader)
+}
