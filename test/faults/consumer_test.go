@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
 )
 
 // consumer follows the feed of a merchant, each page from another replica. Now and then it is killed while it waits for a page, and begins again
@@ -100,4 +99,3 @@ func difference(a, b []string) (only []string) {
 	}
 	return only
 }
-

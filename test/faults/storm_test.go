@@ -84,7 +84,8 @@ func (s *storm) rage(times int, try func(n int)) {
 	s.t.Helper()
 	stop := callers(stormCallers, s.step)
 	defer stop()
-	defer s.consumer.follow(s)()
+	unfollow := s.consumer.follow(s)
+	defer unfollow()
 	for n := range times {
 		s.answered(60)
 		try(n)
