@@ -192,7 +192,7 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 	switch {
 	case key.Spec.KeyDigest != "":
 		return hinted("Generate another key, and set spec.keyDigest to its SHA-256.", "the key of %s is externally generated", name)
-	case secretName(key) == "":
+	case key.DeliverySecretName() == "":
 		return hinted("Rotate it in the console, or with POST /api/v1/keys/rotate and the key itself.", "%s has delivery.policy None: nobody would get the new key", name)
 	case key.Spec.Rotation.Trigger == trigger:
 		return usage("Name another one.", "--trigger is already %q", trigger)
@@ -280,7 +280,7 @@ func settled(key *v1alpha1.ApiKey) progress {
 		// No key of a missing Merchant is accepted, and what is in the way of a new key does not keep an old one alive.
 		refused := ready.Reason == v1alpha1.ReasonMerchantNotFound || stalled && ready.Reason != v1alpha1.ReasonNewerVersion
 		return progress{refused, state, stalled}
-	case secretName(key) != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger && (ready.Status == metav1.ConditionTrue || useless(ready.Reason)):
+	case key.DeliverySecretName() != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger && (ready.Status == metav1.ConditionTrue || useless(ready.Reason)):
 		return progress{state: "the key is not rotated yet"}
 	}
 	return progress{ready.Status == metav1.ConditionTrue, state, stalled}
@@ -346,7 +346,7 @@ func checkIssue(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error 
 	if err == nil {
 		return nil // create says so
 	}
-	return kube.checkSecretFree(ctx, secretName(key), "Choose another one with --secret-name.")
+	return kube.checkSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
 }
 
 // checkSecretFree checks that no Secret has a name that the operator is to write. Without the right to read it, the operator finds out.

@@ -84,7 +84,7 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.
 		return err
 	}
 	keepKey, err := mayKeep(ctx, kube, key, existingKey, func() []string {
-		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || secretName(existingKey) != secretName(key) {
+		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || existingKey.DeliverySecretName() != key.DeliverySecretName() {
 			return []string{"merchantRef or delivery"}
 		}
 		return nil
@@ -154,7 +154,7 @@ func checkNewSecrets(ctx context.Context, kube *cluster, merchant *v1alpha1.Merc
 	if keepKey {
 		return nil
 	}
-	return kube.checkSecretFree(ctx, secretName(key), "Choose another one with --secret-name.")
+	return kube.checkSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
 }
 
 // createUnless creates an object that is not there yet.

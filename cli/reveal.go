@@ -56,12 +56,12 @@ func (c *cluster) deliveredKey(ctx context.Context, key *v1alpha1.ApiKey) (strin
 		return "", err
 	}
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: secretName(key)}, &secret)
+	err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.DeliverySecretName()}, &secret)
 	if apierrors.IsNotFound(err) {
-		return "", hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, secretName(key))
+		return "", hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
 	}
 	if err != nil {
-		return "", fmt.Errorf("read Secret %s/%s: %w", key.Namespace, secretName(key), err)
+		return "", fmt.Errorf("read Secret %s/%s: %w", key.Namespace, key.DeliverySecretName(), err)
 	}
 	plaintext := string(secret.Data["apiKey"])
 	// A Secret of somebody else, or of an older key, would cost the reader an hour.
@@ -77,7 +77,7 @@ func delivered(key *v1alpha1.ApiKey) error {
 	switch {
 	case key.Spec.KeyDigest != "":
 		return hinted("Ask whoever generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
-	case secretName(key) == "":
+	case key.DeliverySecretName() == "":
 		return hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}
 	if reason, blocked := obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {

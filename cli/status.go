@@ -135,7 +135,7 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
 		}
 		if meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
-			s.Keys[i].Secret = secretName(&key)
+			s.Keys[i].Secret = key.DeliverySecretName()
 		}
 	}
 	s.Next = advice(s, merchant, keys, now)
@@ -148,18 +148,6 @@ func newReadiness(conditions []metav1.Condition, kind string) readiness {
 		return readiness{Reason: "Unknown", Message: "the operator has not seen the object yet"}
 	}
 	return readiness{condition.Status == metav1.ConditionTrue, condition.Reason, condition.Message}
-}
-
-// secretName is where the key of an ApiKey is delivered; empty: nowhere.
-func secretName(key *v1alpha1.ApiKey) string {
-	delivery := key.Spec.Delivery
-	switch {
-	case key.Spec.KeyDigest != "", delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
-		return ""
-	case delivery != nil && delivery.SecretName != "":
-		return delivery.SecretName
-	}
-	return key.Name + "-key"
 }
 
 // working is how many keys are accepted.

@@ -132,7 +132,7 @@ func (w *writeFlags) finish(ctx context.Context, p *plugin, kube *cluster, key *
 	if w.reveal {
 		return p.reveal(ctx, kube, key)
 	}
-	if secret := secretName(key); secret != "" && key.Spec.State != v1alpha1.ApiKeyDisabled && w.timeout > 0 {
+	if secret := key.DeliverySecretName(); secret != "" && key.Spec.State != v1alpha1.ApiKeyDisabled && w.timeout > 0 {
 		fmt.Fprintf(p.ErrOut, "The key is in Secret %s. Print it with: kubectl merchant keys reveal %s -n %s\n", secret, key.Name, key.Namespace)
 	}
 	return nil

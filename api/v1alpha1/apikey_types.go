@@ -282,6 +282,18 @@ type ApiKey struct {
 	Status ApiKeyStatus `json:"status,omitzero"`
 }
 
+// DeliverySecretName is the Secret that receives the key; empty: none does.
+func (k *ApiKey) DeliverySecretName() string {
+	delivery := k.Spec.Delivery
+	switch {
+	case k.Spec.KeyDigest != "", delivery != nil && delivery.Policy == DeliveryNone:
+		return ""
+	case delivery != nil && delivery.SecretName != "":
+		return delivery.SecretName
+	}
+	return k.Name + "-key"
+}
+
 // ApiKeyList is a list of ApiKeys.
 //
 // +kubebuilder:object:root=true

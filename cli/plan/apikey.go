@@ -45,7 +45,7 @@ func keyDeleted(key *v1alpha1.ApiKey) Effect {
 		Type: "KeyEnds", Severity: Ends, LastUsedTime: key.Status.LastUsedTime,
 		Message: "The key gets 401 for good: another ApiKey of this name has another key." + lastUse(key),
 	}
-	switch secret := deliveredTo(key); {
+	switch secret := key.DeliverySecretName(); {
 	case secret != "":
 		e.Message += " Secret " + quoted(secret) + " is deleted."
 	case key.Spec.KeyDigest != "":
@@ -144,12 +144,12 @@ func (c keyChange) rotation() []Effect {
 		return nil
 	}
 	digest := c.after.Spec.KeyDigest
-	generated := deliveredTo(c.after) != ""
+	generated := c.after.DeliverySecretName() != ""
 	switch {
 	case digest != c.before.Spec.KeyDigest:
 		return c.rotates("spec.keyDigest changes")
-	case generated && deliveredTo(c.before) == "" && c.before.Status.Prefix == "":
-		return []Effect{{Type: "KeyIssued", Severity: Note, Message: "Nobody has a key yet; one is delivered in Secret " + quoted(deliveredTo(c.after)) + "."}}
+	case generated && c.before.DeliverySecretName() == "" && c.before.Status.Prefix == "":
+		return []Effect{{Type: "KeyIssued", Severity: Note, Message: "Nobody has a key yet; one is delivered in Secret " + quoted(c.after.DeliverySecretName()) + "."}}
 	case generated && c.after.Spec.Rotation.Trigger != c.before.Status.ObservedTrigger:
 		return c.rotates("spec.rotation.trigger changes")
 	case generated:
@@ -169,7 +169,7 @@ func (c keyChange) rotates(because string) []Effect {
 		key += " " + quoted(prefix)
 	}
 	next := "The new key is the one of spec.keyDigest."
-	if secret := deliveredTo(c.after); secret != "" {
+	if secret := c.after.DeliverySecretName(); secret != "" {
 		next = "The new key is delivered in Secret " + quoted(secret) + "."
 	}
 	effects := []Effect{{
@@ -229,7 +229,7 @@ func (c keyChange) schedule() []Effect {
 
 // delivery is what happens to the delivered Secret.
 func (c keyChange) delivery() []Effect {
-	from, to := deliveredTo(c.before), deliveredTo(c.after)
+	from, to := c.before.DeliverySecretName(), c.after.DeliverySecretName()
 	held := meta.IsStatusConditionTrue(c.before.Status.Conditions, v1alpha1.DeliveredCondition)
 	switch {
 	case from == "" || !held:
@@ -263,18 +263,6 @@ func (c keyChange) unfinished() []Effect {
 		return []Effect{{Type: "NotReady", Severity: Note, Message: "The ApiKey is not ready (" + ready.Reason + "), so a rotation waits until that is mended."}}
 	}
 	return nil
-}
-
-// deliveredTo is the Secret to which the operator delivers keys; empty: to none.
-func deliveredTo(key *v1alpha1.ApiKey) string {
-	delivery := key.Spec.Delivery
-	switch {
-	case key.Spec.KeyDigest != "", delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
-		return ""
-	case delivery != nil && delivery.SecretName != "":
-		return delivery.SecretName
-	}
-	return key.Name + "-key"
 }
 
 func retention(key *v1alpha1.ApiKey) time.Duration {

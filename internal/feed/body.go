@@ -23,12 +23,12 @@ func Encode(event Event) ([]byte, error) {
 	var data any
 	switch subject := event.Subject(); {
 	case subject == AboutKey && event.Key != nil:
-		data = keyDataOf(event)
+		data = newKeyData(event)
 	case subject == AboutTest && event.Test != nil:
-		data = testData{Trigger: event.Test.Trigger, Merchant: merchantDataOf(event)}
+		data = testData{Trigger: event.Test.Trigger, Merchant: newMerchantData(event)}
 	case subject == AboutSession && event.Session != nil && event.Session.Payment == nil,
 		subject == AboutPayment && event.Session != nil && event.Session.Payment != nil:
-		data = sessionDataOf(event)
+		data = newSessionData(event)
 	default:
 		return nil, fmt.Errorf("%w: %s", ErrIncomplete, event.Kind)
 	}
@@ -76,7 +76,7 @@ type paymentData struct {
 	PaidAt      int64 `json:"paidAt,omitempty"`
 }
 
-func sessionDataOf(event Event) sessionData {
+func newSessionData(event Event) sessionData {
 	news := event.Session
 	data := sessionData{
 		SessionID:   news.ID.String(),
@@ -92,7 +92,7 @@ func sessionDataOf(event Event) sessionData {
 		PaymentRef:  news.PaymentRef,
 		Reason:      news.Reason,
 		Sequence:    news.Sequence,
-		Merchant:    merchantDataOf(event),
+		Merchant:    newMerchantData(event),
 	}
 	if refused := news.Payment; refused != nil {
 		data.PaymentRef = refused.Ref // the one to be refunded, whatever settled the session
@@ -111,14 +111,14 @@ type keyData struct {
 	Merchant   merchantData           `json:"merchant"`
 }
 
-func keyDataOf(event Event) keyData {
+func newKeyData(event Event) keyData {
 	return keyData{
 		KeyID:      event.Key.KeyID,
 		Prefix:     event.Key.Prefix,
 		Generation: event.Key.Generation,
 		Cause:      event.Key.Cause,
 		RotatedAt:  milliseconds(event.OccurredAt),
-		Merchant:   merchantDataOf(event),
+		Merchant:   newMerchantData(event),
 	}
 }
 
@@ -133,7 +133,7 @@ type merchantData struct {
 	Name string `json:"name"`
 }
 
-func merchantDataOf(event Event) merchantData {
+func newMerchantData(event Event) merchantData {
 	return merchantData{ID: published.PublicMerchantID(event.MerchantID), Name: event.MerchantName}
 }
 
