@@ -33,13 +33,14 @@ type fakeFeed struct {
 
 	mu      sync.Mutex
 	events  int
+	added   chan struct{}      // closed by the next add
 	answers []http.HandlerFunc // of the next reads, instead of the feed
 	reads   []string           // the query of each
 }
 
 func newFakeFeed(t *testing.T) *fakeFeed {
 	t.Helper()
-	f := &fakeFeed{t: t}
+	f := &fakeFeed{t: t, added: make(chan struct{})}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	f.url = server.URL
@@ -61,24 +62,31 @@ func (f *fakeFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(f.answers) > 0 {
 		answer, f.answers = f.answers[0], f.answers[1:]
 	}
-	after, _ := strconv.Atoi(r.URL.Query().Get("after"))
-	items := []string{}
-	for n := after + 1; n <= f.events; n++ {
-		items = append(items, fmt.Sprintf(`{"id":"evt_%d","cursor":"%d","event":%s}`, n, n, fakeEvent(n)))
-	}
-	last := max(f.events, after)
 	f.mu.Unlock()
-	switch {
-	case answer != nil:
+	if answer != nil {
 		answer(w, r)
 		return
-	case len(items) == 0 && r.URL.Query().Get("wait") != "":
-		select { // a short hold
+	}
+	after, _ := strconv.Atoi(r.URL.Query().Get("after"))
+	wait, _ := strconv.Atoi(r.URL.Query().Get("wait"))
+	f.mu.Lock()
+	events, added := f.events, f.added
+	f.mu.Unlock()
+	if events <= after && wait > 0 { // held until there is an event or the caller has gone
+		select {
 		case <-r.Context().Done():
-		case <-time.After(20 * time.Millisecond):
+			return
+		case <-added:
+			f.mu.Lock()
+			events = f.events
+			f.mu.Unlock()
 		}
 	}
-	fmt.Fprintf(w, `{"items":[%s],"cursor":"%d"}`, strings.Join(items, ","), last)
+	items := []string{}
+	for n := after + 1; n <= events; n++ {
+		items = append(items, fmt.Sprintf(`{"id":"evt_%d","cursor":"%d","event":%s}`, n, n, fakeEvent(n)))
+	}
+	fmt.Fprintf(w, `{"items":[%s],"cursor":"%d"}`, strings.Join(items, ","), max(events, after))
 }
 
 // fakeEvent is the body of a webhook, with characters that a second encoding would change.
@@ -90,6 +98,19 @@ func (f *fakeFeed) add(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events += n
+	close(f.added)
+	f.added = make(chan struct{})
+}
+
+// waitForRead waits until a read after the event has arrived. An interrupted command leaves no other one on its way, which would take what next gives to a
+// later command.
+func (f *fakeFeed) waitForRead(after int) {
+	f.t.Helper()
+	await.Until(f.t, fixture.Patience, fmt.Sprintf("a read after %d", after), func() bool {
+		return slices.ContainsFunc(f.queries(), func(query string) bool {
+			return strings.Contains(query, fmt.Sprintf("after=%d&", after)) && strings.Contains(query, "wait=")
+		})
+	})
 }
 
 // next has reads answered by something else than the feed.
@@ -204,9 +225,7 @@ func TestListen_FromNow(t *testing.T) {
 	f, state := newFakeFeed(t), t.TempDir()
 	f.add(3)
 	l := f.listen(state, "--from", "now")
-	await.Until(t, fixture.Patience, "it waits for the next event", func() bool {
-		return slices.ContainsFunc(f.queries(), func(query string) bool { return strings.Contains(query, "after=3") && strings.Contains(query, "wait=") })
-	})
+	f.waitForRead(3)
 	f.add(1)
 	l.prints("4")
 	l.interrupt()
@@ -433,6 +452,7 @@ func TestListen_LostEvents(t *testing.T) {
 			f.add(2)
 			first := f.listen(state)
 			first.prints("1", "2")
+			f.waitForRead(2)
 			first.interrupt()
 			f.add(1)
 			f.next(test.answer)
