@@ -32,6 +32,7 @@ func (e *environment) writeEnv() error {
 		{"CONSOLE_USER_2", e.people[1].Username},
 		{"CONSOLE_PASSWORD_2", e.people[1].Password},
 		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
+		{"MAIL_SINK_URL", e.mailSinkURL()},
 		{"OPERATOR_OPS_URL", "http://" + e.addresses.operatorOps},
 		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
 		{"API_OPS_URL_2", "http://" + e.addresses.ops[1]},

@@ -71,6 +71,7 @@ func (e *environment) up(ctx context.Context) (err error) {
 		do   func(context.Context) error
 	}{
 		{"starting Redis", e.startRedis},
+		{"starting the mail server", e.startMail},
 		{"starting the Kubernetes API, and installing the CRDs", e.startControlPlane},
 		{"creating namespaces, service accounts and roles", e.prepareCluster},
 		{"starting the operator, two API replicas and the dispatcher", e.startRoles},
@@ -168,6 +169,7 @@ type addresses struct {
 	operatorOps           string
 	dispatcherOps         string
 	redis, receiver       string
+	mail, mailSink        string // SMTP, and the page that shows what came
 	console, consoleOps   string
 	provider              string // OpenID
 }
@@ -191,6 +193,8 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.console, 8084},
 		{&a.provider, 8085},
 		{&a.receiver, 8090},
+		{&a.mail, 1025},
+		{&a.mailSink, 8025},
 		{&a.redis, 16379},
 	} {
 		address, err := freeAddress(ctx, wanted.port)

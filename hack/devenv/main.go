@@ -36,6 +36,8 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   8084   console                         $CONSOLE_URL
   8085   OpenID provider of the console
   8090   webhook receiver                $WEBHOOK_SINK_URL
+  8025   received mails                  $MAIL_SINK_URL
+  1025   mail server (SMTP)
   16379  Redis                           $REDIS_URL
 
   .dev/env          addresses and an API key, while it runs: set -a; . .dev/env; set +a

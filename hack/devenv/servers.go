@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -213,5 +214,24 @@ func (e *environment) startMiniredis(ctx context.Context) error {
 			}
 		}
 	}()
+	return nil
+}
+
+func (e *environment) mailSinkURL() string { return "http://" + e.addresses.mailSink }
+
+// startMail starts a mail server that shows what it receives, and sends nothing on.
+func (e *environment) startMail(ctx context.Context) error {
+	server, err := mailtest.Start(mailtest.Options{Address: e.addresses.mail})
+	if err != nil {
+		return fmt.Errorf("start the mail server: %w", err)
+	}
+	e.onStop("the mail server", server.Close)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", e.addresses.mailSink)
+	if err != nil {
+		return fmt.Errorf("show mails: %w", err)
+	}
+	shown := &http.Server{Handler: server.Handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+	e.onStop("the page of mails", shown.Close)
+	go func() { _ = shown.Serve(listener) }()
 	return nil
 }
