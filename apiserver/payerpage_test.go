@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -89,6 +90,33 @@ func TestThePageOfASessionThatIsPaid(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Paid", `href="https://shop.example/thanks"`)
+}
+
+// The order is on a receipt only if the merchant wants that, and the time is that of the shop.
+func TestPayment_Receipt(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.TimeZone = "Asia/Kathmandu" }) // 5:45 ahead
+	key, rail := f.key("till", acme), f.rail("bank")
+	r := f.start()
+	const body = `{"amountCents": 1250, "orderRef": "order-1001", "taxCents": 110, "tipCents": 100, "customerEmail": "ada@example.com"}`
+	id := r.call(http.MethodPost, sessions, key, body).text("sessionId")
+	pending := string(r.call(http.MethodGet, "/pay/"+id, "", "").want(t, http.StatusOK).raw)
+	r.report(id, rail, paid(1250)).want(t, http.StatusOK)
+	ended := time.UnixMilli(int64(r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK).body["endedAt"].(float64)))
+	local := ended.In(time.FixedZone("+0545", (5*60+45)*60)).Format("2006-01-02 15:04 MST")
+	got := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "€12.50", "€1.10", "€1.00", id[len(id)-8:], strings.ReplaceAll(local, "+", "&#43;"))
+	for _, page := range []string{pending, string(got.raw)} {
+		for _, secret := range []string{"order-1001", "ada@example.com", "bank-1"} {
+			if strings.Contains(page, secret) {
+				t.Errorf("the page has %s: %s", secret, page)
+			}
+		}
+	}
+	acme.Page = &v1alpha1.PageSettings{ShowOrder: true}
+	f.changeMerchant(acme)
+	eventually(t, "the receipt has the order", func() bool {
+		return strings.Contains(string(r.call(http.MethodGet, "/pay/"+id, "", "").raw), "order-1001")
+	})
 }
 
 func TestPagesForSessionsThatAreNotThere(t *testing.T) {

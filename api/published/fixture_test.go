@@ -55,7 +55,7 @@ func merchantRecord() published.MerchantRecord {
 		IPAllowlistMode: v1alpha1.IPAllowlistReport,
 		RateLimit:       v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 		Sessions:        v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
-		Page:            &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"},
+		Page:            &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks", ShowOrder: true},
 		Webhook: &published.Webhook{Webhook: v1alpha1.Webhook{
 			URL:        "https://shop.example/hooks",
 			Events:     []v1alpha1.WebhookEvent{"session.completed"},

@@ -212,6 +212,11 @@ type PageSettings struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be visible ASCII; write other characters percent-encoded"
 	// +optional
 	ReturnURL string `json:"returnURL,omitempty"`
+
+	// showOrder shows the orderRef on the page of a paid session. Whoever has the address of the page, or a photograph of its QR
+	// code, then sees it. Default: false.
+	// +optional
+	ShowOrder bool `json:"showOrder,omitempty"`
 }
 
 // MerchantSpec is the desired state of a Merchant.

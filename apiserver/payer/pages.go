@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -110,13 +111,22 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	payment := &page.Payment{
 		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
 		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id),
+		Receipt: page.Receipt{TaxCents: read.TaxCents, TipCents: read.TipCents},
 	}
 	payment.QRText = payment.Payload
 	if h.linkInQR {
 		payment.QRText = h.links.page(id)
 	}
+	zone := v1alpha1.DefaultTimeZone
 	if merchant := h.directory.Merchant(read.MerchantID); merchant != nil {
 		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL
+		zone = v1alpha1.TimeZone(merchant.TimeZone)
+		if merchant.Page.ShowOrder {
+			payment.Receipt.Order = read.OrderRef
+		}
+	}
+	if read.Status == session.Completed {
+		payment.Receipt.PaidAt = read.EndedAt.In(zone.Location())
 	}
 	return payment, nil
 }

@@ -58,6 +58,12 @@ func ParseID(s string) (ID, error) {
 // String returns the ID as callers see it, empty for the zero ID.
 func (id ID) String() string { return id.text }
 
+// Reference is the end of the ID, short enough for a receipt and for a person to read aloud. It names no session by itself.
+func (id ID) Reference() string {
+	const length = 8
+	return id.text[max(0, len(id.text)-length):]
+}
+
 // IsZero reports whether the ID names no session.
 func (id ID) IsZero() bool { return id.text == "" }
 

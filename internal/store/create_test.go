@@ -73,10 +73,11 @@ func TestWhatPayersSee(t *testing.T) {
 	if public != want {
 		t.Errorf("public read: %+v, want %+v", public, want)
 	}
-	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
+	_, cancelled, err := s.Cancel(t.Context(), asks, created.ID)
+	if err != nil {
 		t.Fatal(err)
 	}
-	want.Status, want.ExpiresIn = session.Cancelled, 0
+	want.Status, want.ExpiresIn, want.EndedAt = session.Cancelled, 0, cancelled.EndedAt
 	if _, public, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil || public != want {
 		t.Errorf("after the end: %+v, %v, want %+v", public, err, want)
 	}
@@ -84,10 +85,18 @@ func TestWhatPayersSee(t *testing.T) {
 
 // publicSession is what payers see of a session from newSession.
 func publicSession(created session.Session) store.PublicSession {
-	return store.PublicSession{
-		MerchantID: created.MerchantID, MerchantName: created.MerchantName, AmountCents: created.Charge.AmountCents, Currency: "EUR",
-		Status: created.Status, ExpiresAt: created.ExpiresAt,
+	charge := created.Charge
+	public := store.PublicSession{
+		MerchantID: created.MerchantID, MerchantName: created.MerchantName, AmountCents: charge.AmountCents, Currency: "EUR",
+		OrderRef: charge.OrderRef, Status: created.Status, ExpiresAt: created.ExpiresAt,
 	}
+	if charge.TaxCents != nil {
+		public.TaxCents = *charge.TaxCents
+	}
+	if charge.TipCents != nil {
+		public.TipCents = *charge.TipCents
+	}
+	return public
 }
 
 func payer() store.PublicAdmission {

@@ -46,7 +46,7 @@ func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
 				},
 				"payer": func() {
 					_, read, err := s.PublicSession(t.Context(), payer(), want.ID)
-					if err != nil || read.Status != session.Expired {
+					if err != nil || read.Status != session.Expired || !read.EndedAt.Equal(want.ExpiresAt) {
 						t.Errorf("public read: %+v, %v", read, err)
 					}
 				},

@@ -62,10 +62,16 @@ type PublicSession struct {
 	TestMode     bool
 	MerchantName string
 	AmountCents  int64
+	// TaxCents and TipCents are 0 if they were not given.
+	TaxCents, TipCents int64
+	// OrderRef is for payers only if their merchant says so.
+	OrderRef string
 	// Currency is an ISO 4217 code.
 	Currency  string
 	Status    session.Status
 	ExpiresAt time.Time
+	// EndedAt is zero while the session is pending.
+	EndedAt time.Time
 	// ExpiresIn is the time left to pay on the clock of Redis; 0 unless the session is pending.
 	ExpiresIn time.Duration
 }
@@ -119,11 +125,18 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
 	read := PublicSession{Status: parseStatus(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
-	if reply.Err() != nil || !ok || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() {
+	read.EndedAt = reply.OptionalMillis()
+	if reply.Err() != nil || !ok || read.Status.Final() == read.EndedAt.IsZero() || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() {
 		return PublicSession{}, redis.ErrCorrupt
 	}
 	read.MerchantID, read.TestMode, read.MerchantName = record.MerchantID, record.TestMode, record.MerchantName
-	read.AmountCents, read.Currency = record.AmountCents, record.Currency
+	read.AmountCents, read.Currency, read.OrderRef = record.AmountCents, record.Currency, record.OrderRef
+	if record.TaxCents != nil {
+		read.TaxCents = *record.TaxCents
+	}
+	if record.TipCents != nil {
+		read.TipCents = *record.TipCents
+	}
 	if read.Status == session.Pending {
 		read.ExpiresIn = read.ExpiresAt.Sub(now)
 	}

@@ -29,7 +29,7 @@ const (
 	// recordAt is the place of the record among them.
 	recordAt = 3
 	// publicFields are those of them that a payer's request needs.
-	publicFields = "'s', 'x', 'f'"
+	publicFields = "'s', 'x', 'f', 'e'"
 )
 
 // eventFields are those of an event of a session.

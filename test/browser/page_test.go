@@ -1,15 +1,22 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
+	payerpage "github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 )
@@ -189,6 +196,134 @@ func TestTheDevicesClockDoesNotMatter(t *testing.T) {
 			}
 			s.end(t, id, "COMPLETED")
 			awaitShown(page, "COMPLETED")
+		})
+	}
+}
+
+// On a phone the button that opens the app stands above the code, which that phone cannot scan. Where there is room the code leads.
+func TestPage_Layout(t *testing.T) {
+	t.Parallel()
+	id := newShop(t).charge(t)
+	for name, test := range map[string]struct {
+		width, height int64
+		buttonFirst   bool
+	}{
+		"phone": {390, 844, true}, "small phone": {320, 568, true}, "phone on its side": {844, 390, true},
+		"tablet": {820, 1180, false}, "desktop": {1280, 800, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page := sharedBrowser.NewPage(t, browsertest.Settings{Width: test.width, Height: test.height})
+			page.Open(pageURL(id))
+			awaitShown(page, "PENDING")
+			const top = "document.querySelector('%s').getBoundingClientRect().top"
+			button, code := browsertest.Eval[float64](page, fmt.Sprintf(top, ".app")), browsertest.Eval[float64](page, fmt.Sprintf(top, ".qr"))
+			if (button < code) != test.buttonFirst {
+				t.Errorf("the button is at %v and the code at %v", button, code)
+			}
+			filled := browsertest.Eval[string](page, "getComputedStyle(document.querySelector('.app .button')).backgroundColor") == "rgb(11, 110, 79)"
+			if filled != test.buttonFirst {
+				t.Errorf("the button has the color of the shop: %v", filled)
+			}
+			if seen := browsertest.Eval[float64](page, "document.querySelector('.app').getBoundingClientRect().bottom"); test.buttonFirst && seen > float64(test.height) {
+				t.Errorf("the button ends at %v, below the screen of %d", seen, test.height)
+			}
+		})
+	}
+}
+
+// A name of any length leaves room for the amount, and a receipt on paper has it whole.
+func TestPage_LongName(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Height: 568})
+	page.Open(pageURL(id))
+	page.Do("document.querySelector('.merchant bdi').textContent = 'Longname '.repeat(14)")
+	const height = "document.querySelector('.merchant bdi').getBoundingClientRect().height"
+	if tall := browsertest.Eval[float64](page, height); tall > 60 {
+		t.Errorf("the name is %v pixels high, want two lines", tall)
+	}
+	page.SetMedia("print", nil)
+	if !browsertest.Eval[bool](page, "(e => e.scrollHeight <= e.clientHeight + 1)(document.querySelector('.merchant bdi'))") {
+		t.Error("printed, the name is cut")
+	}
+}
+
+// The page that is open when the payment comes becomes the same receipt as one that is opened later.
+func TestPage_Receipt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	open := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
+	open.Open(pageURL(id))
+	awaitStream(t, open, statusURL(shared.replicas[0].Public, id))
+	s.end(t, id, "COMPLETED")
+	awaitShown(open, "COMPLETED")
+	const receipt = "section[data-state=COMPLETED] dl"
+	open.Until("the receipt has its time", "document.querySelector('"+receipt+"').innerText.includes('UTC')")
+	later := sharedBrowser.NewPage(t, browsertest.Settings{NoJavaScript: true})
+	later.Open(pageURL(id))
+	if got, want := open.Text(receipt), later.Text(receipt); got != want || !strings.Contains(got, id[len(id)-8:]) {
+		t.Errorf("the receipt is\n%s\nand later\n%s", got, want)
+	}
+	if said := browsertest.Eval[[]string](open, "said"); len(said) != 1 {
+		t.Errorf("it said %q, want one announcement", said)
+	}
+	const paper = 219 // 58 mm in CSS pixels
+	later.SetMedia("print", nil)
+	later.SetViewport(paper, 600, 1)
+	if text := later.Text("main"); !strings.Contains(text, "UTC") || !strings.Contains(text, "€12.50") {
+		t.Errorf("printed, the receipt is\n%s", text)
+	}
+	if wide := browsertest.Eval[int](later, "document.documentElement.scrollWidth"); wide > paper {
+		t.Errorf("printed, the page is %d pixels wide, the paper %d", wide, paper)
+	}
+}
+
+// A page about an error asks by itself until there is another answer, also after the phone was without a network.
+func TestPage_ErrorThatPasses(t *testing.T) {
+	t.Parallel()
+	id := newShop(t).charge(t)
+	pages, err := payerpage.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := url.Parse(shared.replicas[0].Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, status := range map[string]int{"too many requests": http.StatusTooManyRequests, "unavailable": http.StatusServiceUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked, works atomic.Int32
+			proxy := httputil.NewSingleHostReverseProxy(backend)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if works.Load() > 0 || strings.HasPrefix(r.URL.Path, payerpage.AssetPrefix) {
+					proxy.ServeHTTP(w, r)
+					return
+				}
+				asked.Add(1)
+				problem, err := pages.Problem("en", status)
+				if err != nil {
+					t.Error(err)
+				}
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+				w.WriteHeader(status)
+				_, _ = w.Write(problem)
+			}))
+			t.Cleanup(server.Close)
+			p := sharedBrowser.NewPage(t, browsertest.Settings{Script: fast})
+			p.AllowErrors(strconv.Itoa(status), "net::ERR_INTERNET_DISCONNECTED")
+			p.Open(server.URL + "/pay/" + id)
+			for _, violation := range p.Violations() {
+				t.Error(violation)
+			}
+			await.Until(t, browsertest.Patience, "the page asks again and again", func() bool { return asked.Load() > 3 })
+			p.SetOffline(true)
+			works.Store(1)
+			p.SetOffline(false)
+			awaitShown(p, "PENDING")
 		})
 	}
 }

@@ -38,10 +38,15 @@ func run(directory string) error {
 	server := httptest.NewServer(handler(pages))
 	defer server.Close()
 	for _, shot := range []struct {
-		name, state string
-		dark        bool
-	}{{"payer-page", "PENDING", false}, {"payer-page-paid", "COMPLETED", true}} {
-		picture, err := screenshot(server.URL+"/"+shot.state, shot.dark)
+		name, state   string
+		width, height int
+		dark          bool
+	}{
+		{"payer-page", "PENDING", phoneWidth, phoneHeight, false},
+		{"payer-page-desktop", "PENDING", 1280, 800, false},
+		{"payer-page-paid", "COMPLETED", phoneWidth, phoneHeight, true},
+	} {
+		picture, err := screenshot(server.URL+"/"+shot.state, shot.width, shot.height, shot.dark)
 		if err != nil {
 			return err
 		}
@@ -51,6 +56,9 @@ func run(directory string) error {
 	}
 	return nil
 }
+
+// A small phone.
+const phoneWidth, phoneHeight = 390, 780
 
 // handler serves the page of a session in the state that is the path, without its script: the page shows what is not live.
 func handler(pages *page.Pages) http.Handler {
@@ -70,6 +78,7 @@ func handler(pages *page.Pages) http.Handler {
 		rendered, err := pages.Payment("en", &page.Payment{
 			ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: session.Status(r.URL.Path[1:]),
 			ExpiresIn: 14*time.Minute + 32*time.Second, Payload: payload, QRText: payload,
+			Receipt:     page.Receipt{TaxCents: 110, TipCents: 100, PaidAt: time.Date(2026, 11, 21, 10, 15, 0, 0, time.UTC), Order: "1001"},
 			AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks",
 		})
 		if err != nil {
@@ -81,8 +90,8 @@ func handler(pages *page.Pages) http.Handler {
 	})
 }
 
-// screenshot opens a page as a small phone does.
-func screenshot(url string, dark bool) ([]byte, error) {
+// screenshot opens a page in a window of that size.
+func screenshot(url string, width, height int, dark bool) ([]byte, error) {
 	browser, err := browsertest.Executable()
 	if err != nil {
 		return nil, err
@@ -98,8 +107,8 @@ func screenshot(url string, dark bool) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), browsertest.Patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, browser, "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion", "--window-size=360,700",
-		fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme), "--user-data-dir="+temporary, "--screenshot="+file, url)
+	command := exec.CommandContext(ctx, browser, "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion",
+		fmt.Sprintf("--window-size=%d,%d", width, height), fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme), "--user-data-dir="+temporary, "--screenshot="+file, url)
 	if output, err := command.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("take a screenshot: %w\n%s", err, output)
 	}

@@ -20,6 +20,7 @@ const AssetPrefix = "/pay/static/"
 const (
 	styleFile  = "page.css"
 	scriptFile = "page.js"
+	retryFile  = "problem.js"
 )
 
 // Asset is a file that a page loads.
@@ -61,13 +62,13 @@ func compress(content []byte) ([]byte, error) {
 	return compressed.Bytes(), err
 }
 
-// newScript joins the files of the page's script: no browser has to load a second one.
-func newScript() (Asset, error) {
-	script, err := join("statusclient.js", "page.js")
+// newScript joins the files of a page's script: no browser has to load a second one.
+func newScript(file string, parts ...string) (Asset, error) {
+	script, err := join(parts...)
 	if err != nil {
 		return Asset{}, err
 	}
-	return newAsset(scriptFile, "text/javascript; charset=utf-8", script)
+	return newAsset(file, "text/javascript; charset=utf-8", script)
 }
 
 // forReaders is what readers of the sources need and browsers do not: comments and indentation.
@@ -99,6 +100,8 @@ func (p *Pages) Asset(version, file, accent string) (asset Asset, current, found
 		}
 	case file == scriptFile && accent == "":
 		asset = p.script
+	case file == retryFile && accent == "":
+		asset = p.retry
 	default:
 		return Asset{}, false, false
 	}

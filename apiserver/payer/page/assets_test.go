@@ -90,6 +90,7 @@ func TestAssets(t *testing.T) {
 		{css, "", true, true},
 		{css, "0b6e4f", true, true},
 		{js, "", true, true},
+		{strings.TrimPrefix(pages.retry.Path, AssetPrefix), "", true, true},
 		{other + "page.css", "", false, true},
 		{other + "page.js", "", false, true},
 		{css, "777777", false, false}, // contrasts nowhere

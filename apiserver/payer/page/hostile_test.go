@@ -22,7 +22,7 @@ func TestPage_HostileTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			payment.MerchantName = name
+			payment.MerchantName, payment.Receipt.Order = name, name
 			hostile, err := pages.Payment("ar", payment)
 			if err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-//go:embed page.html page.css page.js statusclient.js widget.js texts/*.json
+//go:embed page.html page.css page.js problem.js statusclient.js widget.js texts/*.json
 var files embed.FS
 
 // Pages renders pages. It is immutable, and safe for concurrent use.
@@ -29,6 +29,7 @@ type Pages struct {
 	matcher      language.Matcher
 	style        stylesheet
 	script       Asset
+	retry        Asset // the script of pages about an error that passes
 	widget       Asset
 }
 
@@ -45,7 +46,10 @@ func New() (*Pages, error) {
 	if p.style, err = newStylesheet(); err != nil {
 		return nil, err
 	}
-	if p.script, err = newScript(); err != nil {
+	if p.script, err = newScript(scriptFile, "statusclient.js", scriptFile); err != nil {
+		return nil, err
+	}
+	if p.retry, err = newScript(retryFile, retryFile); err != nil {
 		return nil, err
 	}
 	p.widget, err = newWidget(p.translations)
@@ -62,10 +66,23 @@ type Payment struct {
 	Status   session.Status
 	// ExpiresIn is the time left to pay.
 	ExpiresIn time.Duration
+	// Receipt is what the page of a paid session also shows.
+	Receipt Receipt
 	// Payload opens the payment app. QRText is what the QR code holds: the payload, or the address of the page.
 	Payload, QRText string
 	// AccentColor is "#rrggbb", and ReturnURL an https URL; both may be empty.
 	AccentColor, ReturnURL string
+}
+
+// Receipt is what the page of a paid session shows besides merchant and amount. What is zero is left out.
+type Receipt struct {
+	TaxCents, TipCents int64
+	// RefundedCents is how much of the payment went back.
+	RefundedCents int64
+	// PaidAt is in the time zone of the merchant.
+	PaidAt time.Time
+	// Order is the orderRef, if its merchant shows it.
+	Order string
 }
 
 // Path is the path of a session's page.
@@ -102,9 +119,36 @@ type state struct {
 	Heading string
 	Title   string // of the document
 	Warning string // what matters most
+	Receipt []receiptRow
 	Texts   []string
 	Hidden  bool
 	Icon    string // done, stop or over
+}
+
+// receiptRow is a line of the receipt.
+type receiptRow struct{ Name, Value string }
+
+// receiptTime is for every language, and for a person who reads it in another zone than that of the shop.
+const receiptTime = "2006-01-02 15:04 MST"
+
+func newReceipt(in translation, payment *Payment) (rows []receiptRow) {
+	receipt := payment.Receipt
+	for _, amount := range []struct {
+		name  string
+		cents int64
+	}{{in.Refunded, receipt.RefundedCents}, {in.Tax, receipt.TaxCents}, {in.Tip, receipt.TipCents}} {
+		if amount.cents > 0 {
+			rows = append(rows, receiptRow{amount.name, in.amounts.Format(amount.cents, payment.Currency)})
+		}
+	}
+	if receipt.Order != "" {
+		rows = append(rows, receiptRow{in.Order, receipt.Order})
+	}
+	rows = append(rows, receiptRow{in.Reference, payment.ID.Reference()})
+	if !receipt.PaidAt.IsZero() {
+		rows = append(rows, receiptRow{in.PaidAt, receipt.PaidAt.Format(receiptTime)})
+	}
+	return rows
 }
 
 // Payment renders the page of a payment in the language that fits the header Accept-Language best.
@@ -140,9 +184,13 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 
 // newStates are the sections of a page: all of them while the session is pending, so that the page needs no reload; then only its own.
 func newStates(in translation, payment *Payment) []state {
+	paid := state{Status: session.Completed, Heading: in.Paid, Receipt: newReceipt(in, payment), Texts: []string{in.PaidText}, Icon: "done"}
+	if payment.Receipt.RefundedCents >= payment.AmountCents {
+		paid.Heading, paid.Texts = in.Refunded, nil
+	}
 	all := []state{
 		{Status: session.Pending, Heading: in.Scan, Texts: []string{in.ScanText}},
-		{Status: session.Completed, Heading: in.Paid, Texts: []string{in.PaidText}, Icon: "done"},
+		paid,
 		{Status: session.Failed, Heading: in.Failed, Warning: in.AlreadyPaid, Texts: []string{in.FailedText}, Icon: "stop"},
 		{Status: session.Expired, Heading: in.Expired, Warning: in.AlreadyPaid, Texts: []string{in.LateRefund, in.NotPaid}, Icon: "over"},
 		{Status: session.Cancelled, Heading: in.Cancelled, Warning: in.AlreadyPaid, Texts: []string{in.CancelledText, in.LateRefund}, Icon: "stop"},
@@ -169,16 +217,16 @@ type problemPage struct {
 	head
 
 	Texts []string
-	Again bool // offer to check again
+	Again bool // offer to check again, and do so
 }
 
 // Problem renders the page for a session that cannot be shown: 404, 429, or any other status for a service that is unavailable.
 func (p *Pages) Problem(acceptLanguage string, status int) ([]byte, error) {
 	in := p.translation(acceptLanguage)
-	page := problemPage{head: head{in, in.Unavailable, p.style.path(""), ""}, Texts: []string{in.UnavailableText, in.AlreadyPaid}, Again: true}
+	page := problemPage{head: head{in, in.Unavailable, p.style.path(""), p.retry.Path}, Texts: []string{in.UnavailableText, in.AlreadyPaid}, Again: true}
 	switch status {
 	case http.StatusNotFound:
-		page.Title, page.Texts, page.Again = in.NotFound, []string{in.NotFoundText, in.AlreadyPaid}, false
+		page.Title, page.Texts, page.Script, page.Again = in.NotFound, []string{in.NotFoundText, in.AlreadyPaid}, "", false
 	case http.StatusTooManyRequests:
 		page.Title, page.Texts = in.Limited, []string{in.LimitedText}
 	}

@@ -32,6 +32,23 @@ function show(status) {
     hide("check", true);
     hide("offline", true);
   }
+  if (status === "COMPLETED") {
+    completeReceipt(next);
+  }
+}
+
+// The receipt of a session that ends while the page is open lacks its time, which only the page of the paid session has.
+async function completeReceipt(shown) {
+  for (const pause of [0, 2e3, 8e3, 30e3]) {
+    await new Promise((done) => setTimeout(done, pause));
+    const text = await fetch(location.pathname, { cache: "no-store", credentials: "omit" })
+      .then((answer) => answer.ok ? answer.text() : "").catch(() => "");
+    const receipt = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"] dl`);
+    if (receipt) {
+      shown.querySelector("dl").replaceWith(receipt);
+      return;
+    }
+  }
 }
 
 function hide(id, hidden) {

@@ -27,8 +27,11 @@ func newPayment(status session.Status) *Payment {
 		ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: status, ExpiresIn: 871*time.Second + 1,
 		Payload: "pay://qr/" + id.String(), QRText: "pay://qr/" + id.String(),
 		AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks?a=1&b=2",
+		Receipt: Receipt{TaxCents: 110, TipCents: 100, Order: "1001", PaidAt: paidAt},
 	}
 }
+
+var paidAt = time.Date(2026, 11, 21, 10, 15, 0, 0, time.FixedZone("CET", 3600))
 
 var (
 	final  = []session.Status{session.Completed, session.Failed, session.Expired, session.Cancelled}
@@ -133,8 +136,47 @@ func TestPage_Problem(t *testing.T) {
 				t.Errorf("%d: %q is not on the page: %s", status, part, shown)
 			}
 		}
-		if bytes.Contains(rendered, []byte("<script")) {
-			t.Errorf("%d: the page has a script", status)
+		if asks := strings.Contains(shown, "Check again"); asks != bytes.Contains(rendered, []byte(`<script type="module" src="`+pages.retry.Path)) {
+			t.Errorf("%d: the page has another script than one that checks again", status)
 		}
+	}
+}
+
+// The page of a paid session is a receipt. What is not known is left out.
+func TestPage_Receipt(t *testing.T) {
+	pages := newPages(t)
+	for _, test := range []struct {
+		name    string
+		change  func(*Payment)
+		want    string
+		heading string
+	}{
+		{"all", func(*Payment) {}, "Tax €1.10 Tip €1.00 Order 1001 Reference REF Time 2026-11-21 10:15 CET", "Paid"},
+		{"neither tax nor tip, hidden order", func(p *Payment) {
+			p.Receipt = Receipt{PaidAt: paidAt.UTC()}
+		}, "Reference REF Time 2026-11-21 09:15 UTC", "Paid"},
+		{"a part went back", func(p *Payment) {
+			p.Receipt = Receipt{RefundedCents: 1249}
+		}, "Refunded €12.49 Reference REF", "Paid"},
+		{"all went back", func(p *Payment) {
+			p.Receipt = Receipt{RefundedCents: 1250}
+		}, "Refunded €12.50 Reference REF", "Refunded"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			payment := newPayment(session.Completed)
+			test.change(payment)
+			rendered, err := pages.Payment("en", payment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			page := parse(t, rendered)
+			if heading := text(one(t, page, "h1")); heading != test.heading {
+				t.Errorf("the heading is %q, want %q", heading, test.heading)
+			}
+			id := payment.ID.String()
+			if want, got := strings.ReplaceAll(test.want, "REF", id[len(id)-8:]), text(one(t, page, "dl")); got != want {
+				t.Errorf("the receipt is\n%s, want\n%s", got, want)
+			}
+		})
 	}
 }

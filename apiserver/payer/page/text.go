@@ -32,6 +32,12 @@ type texts struct {
 	Waiting         string `json:"waiting"` // of the widget
 	Paid            string `json:"paid"`
 	PaidText        string `json:"paidText"`
+	Tax             string `json:"tax"`
+	Tip             string `json:"tip"`
+	PaidAt          string `json:"paidAt"`
+	Reference       string `json:"reference"`
+	Order           string `json:"order"`
+	Refunded        string `json:"refunded"`
 	Failed          string `json:"failed"`
 	FailedText      string `json:"failedText"`
 	Expired         string `json:"expired"`

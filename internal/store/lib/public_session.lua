@@ -3,14 +3,14 @@
 
 local reply = result and result .. quota
 if not reply then
-  local status, expires_at, record = unpack(call('HMGET', session_key, PUBLIC_FIELDS))
+  local status, expires_at, record, ended_at = unpack(call('HMGET', session_key, PUBLIC_FIELDS))
   if not record then
     reply = 'NOT_FOUND' .. quota
   else
     if not status and now_ms >= (tonumber(expires_at) or math.huge) then
       sessions().expire_if_due(session_key, event_key, feed_key, {status, expires_at})
-      status = 'EXPIRED'
+      status, ended_at = 'EXPIRED', expires_at
     end
-    reply = {'OK' .. quota, status, expires_at, record}
+    reply = {'OK' .. quota, status, expires_at, record, ended_at}
   end
 end

@@ -255,6 +255,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: returnURL
       type:
         scalar: string
+    - name: showOrder
+      type:
+        scalar: boolean
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
   map:
     fields:

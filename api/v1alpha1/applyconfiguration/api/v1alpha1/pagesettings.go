@@ -13,6 +13,9 @@ type PageSettingsApplyConfiguration struct {
 	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
 	// and has no user info. Default: none, the page offers no link.
 	ReturnURL *string `json:"returnURL,omitempty"`
+	// showOrder shows the orderRef on the page of a paid session. Whoever has the address of the page, or a photograph of its QR
+	// code, then sees it. Default: false.
+	ShowOrder *bool `json:"showOrder,omitempty"`
 }
 
 // PageSettingsApplyConfiguration constructs a declarative configuration of the PageSettings type for use with
@@ -34,5 +37,13 @@ func (b *PageSettingsApplyConfiguration) WithAccentColor(value string) *PageSett
 // If called multiple times, the ReturnURL field is set to the value of the last call.
 func (b *PageSettingsApplyConfiguration) WithReturnURL(value string) *PageSettingsApplyConfiguration {
 	b.ReturnURL = &value
+	return b
+}
+
+// WithShowOrder sets the ShowOrder field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ShowOrder field is set to the value of the last call.
+func (b *PageSettingsApplyConfiguration) WithShowOrder(value bool) *PageSettingsApplyConfiguration {
+	b.ShowOrder = &value
 	return b
 }
