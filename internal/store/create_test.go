@@ -10,12 +10,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 var sameSession = cmp.AllowUnexported(session.ID{})
 
 func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
-	s := open(t, shared.URL())
+	s := storetest.OpenWith(t, shared.URL(), store.Options{Receipts: true})
 	for desc, charge := range map[string]session.Charge{
 		"the least": {AmountCents: 1},
 		"everything": {

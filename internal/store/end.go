@@ -107,6 +107,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	call.Key("queue_key", space, outbox.QueueKey)
 	call.Key("due_key", space, outbox.DueKey)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
+	call.Key("receipts_key", space, receiptsKey)
 	call.Text("outcome", string(payment.Outcome))
 	call.Flag("merchant_deleted", merchantDeleted)
 	call.Text("payment_ref", payment.Ref)

@@ -20,6 +20,9 @@ const (
 	// expiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
 	expiryQueueKey = "expiry:"
 
+	// receiptsKey lists the receipts to send: ids of sessions by when they are due, in milliseconds; see receipts.go.
+	receiptsKey = "receipts"
+
 	// merchantBlockedKey + merchant id holds the merchant's blocked addresses, as blocks by their requests. With seenSuffix it holds them
 	// by their last request, in milliseconds, and with reportedSuffix those that were reported last.
 	merchantBlockedKey = "blocked:"

@@ -14,7 +14,7 @@ import (
 //
 //	f  record, see session.Record        s  status, if it is final
 //	x  expiresAt, ms                     e  endedAt, ms, if it is
-//	u  customerEmail, if given
+//	u  customerEmail, if given, until its receipt was sent
 //
 //	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
 //	q  sequence of the last event, if there was one

@@ -1,10 +1,10 @@
-local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key = unpack(KEYS)
+local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key = unpack(KEYS)
 local outcome, merchant_deleted, payment_ref, cents, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
 
 -- Settles a session with a payment, for a rail.
 -- ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; paid_at and reason are
 -- empty if not given. keep is how long to keep the session from a report on in ms, empty: no longer than it is. max_refused is how many refused
--- payments a session keeps. replicated is '1' if the answer waits for replicas. history is that of the feed.
+-- payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the answer waits for replicas. history is that of the feed.
 
 local s = sessions()
 local refused_field = 'l:' .. payment_ref
@@ -34,6 +34,10 @@ local refund = event or decision == 'merchant_deleted' -- without an event, in t
 -- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
 local stored = not refund or kept < tonumber(max_refused) or decision == 'merchant_deleted' and not fields[STATUS]
 if decision == 'applied' then
+  if outcome == 'COMPLETED' and fields[EMAIL] then
+    -- Before the end of the session: if that fails, whoever finds the receipt drops it. A list of another type costs mails, never a payment.
+    redis.pcall('ZADD', receipts_key, now_ms, string.match(session_key, ':session:(.*)'))
+  end
   local ending = {s = outcome, r = payment_ref, y = reason ~= '' and reason or nil, w = paid_at ~= '' and paid_at or nil}
   s.finish(session_key, ended_key, feed_key, ending)
   fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref

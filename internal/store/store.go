@@ -78,6 +78,8 @@ type Options struct {
 	SessionRetention time.Duration
 	// History is how much of each feed is kept.
 	History feed.History
+	// Receipts: customers get a mail, so their addresses are stored until then. Those of test mode never are.
+	Receipts bool
 }
 
 // Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
@@ -85,6 +87,7 @@ type Store struct {
 	redis     *redis.Client
 	retention time.Duration
 	history   feed.History
+	receipts  bool
 	trimming  string // the history as scripts read it
 	uses      *lastUses
 }
@@ -95,7 +98,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 		return nil, err
 	}
 	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
-		history: options.History.WithDefaults(), trimming: options.History.String(), uses: newLastUses()}, nil
+		history: options.History.WithDefaults(), receipts: options.Receipts, trimming: options.History.String(), uses: newLastUses()}, nil
 }
 
 // Validate checks the options.
@@ -157,6 +160,11 @@ var (
 	admitEndedScript    = script("admit_list_ended", clock, admission, listEnded)
 	cancelScript        = script("cancel", clock, admission, sessions, cancelDecisions())
 	settleScript        = script("settle", clock, sessions, settleDecisions())
+	pollReceiptsScript  = script("poll_receipts", clock)
+	leaseReceiptsScript = script("lease_receipts", clock)
+	readReceiptScript   = script("read_receipt", clock)
+	endReceiptScript    = script("end_receipt", clock)
+	deferReceiptScript  = script("defer_receipt", clock)
 	writeOverrideScript = script("write_override")
 	endOverrideScript   = script("end_override", clock)
 	readOverridesScript = script("read_overrides", clock)

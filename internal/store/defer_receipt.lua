@@ -1,0 +1,10 @@
+local receipts_key = unpack(KEYS)
+local session_id, leased_until, delay = unpack(ARGV)
+
+-- Makes a leased receipt due after a delay in ms.
+
+if call('ZSCORE', receipts_key, session_id) ~= leased_until then
+  return {'STALE'}
+end
+call('ZADD', receipts_key, now_ms + delay, session_id)
+return {'OK'}

@@ -1,0 +1,9 @@
+-- Counts the receipts of each bucket: those that are due, and all. KEYS are those of the buckets. What cannot be read has none.
+
+local counts = {'OK'}
+for _, receipts_key in ipairs(KEYS) do
+  local due, all = redis.pcall('ZCOUNT', receipts_key, '-inf', now_ms), redis.pcall('ZCARD', receipts_key)
+  counts[#counts + 1] = type(due) == 'number' and due or 0
+  counts[#counts + 1] = type(all) == 'number' and all or 0
+end
+return counts

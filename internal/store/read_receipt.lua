@@ -1,0 +1,6 @@
+local session_key = unpack(KEYS)
+
+-- Reads the session that a receipt is of.
+
+local fields = call('HMGET', session_key, SESSION_FIELDS)
+return {'OK', now_ms, fields}

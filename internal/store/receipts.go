@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// A receipt is owed to the customer of a session that was paid and has an address. The script that completes the session lists it in
+// receiptsKey, where a dispatcher leases it. It ends with the mail, or when it is given up; so does the address.
+
+// ErrLeaseLost says that the receipt was given to somebody else since, or has ended. Nothing was changed.
+var ErrLeaseLost = errors.New("the lease of the receipt was lost")
+
+// PendingReceipts counts the receipts of a bucket.
+type PendingReceipts struct {
+	Bucket session.Bucket
+	// Due can be leased now; All also wait for their next try, or for the end of a lease.
+	Due, All int64
+}
+
+// PendingReceipts counts the receipts of all buckets in one round trip; in a Redis Cluster, it takes one to each server, and what those return
+// that answered is returned beside the error of the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (s *Store) PendingReceipts(ctx context.Context) ([]PendingReceipts, error) {
+	buckets, each := make([]session.Bucket, session.Buckets), session.Buckets
+	for i := range buckets {
+		buckets[i] = session.Bucket(i)
+	}
+	if s.redis.Clustered() { // they are in slots of their own
+		each = 1
+	}
+	groups := slices.Collect(slices.Chunk(buckets, each))
+	calls := make([]*redis.Call, len(groups))
+	for i, group := range groups {
+		call := redis.NewCall(pollReceiptsScript)
+		for _, bucket := range group {
+			call.MoreKey(redis.KeyspaceOf(bucket), receiptsKey)
+		}
+		calls[i] = &call
+	}
+	replies, errs := s.redis.RunEach(ctx, calls)
+	var all []PendingReceipts
+	for i, group := range groups {
+		if errs[i] == nil {
+			reply := &replies[i]
+			reply.OK()
+			for _, bucket := range group {
+				all = append(all, PendingReceipts{Bucket: bucket, Due: reply.Int(), All: reply.Int()})
+			}
+			errs[i] = reply.Err()
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return all, fmt.Errorf("count the receipts: %w", err)
+	}
+	return all, nil
+}
+
+// LeasedReceipt is the right to send one receipt for a while.
+type LeasedReceipt struct {
+	ID session.ID
+	// until is when the lease ends, ms. No other lease of this receipt ends then.
+	until int64
+}
+
+// LeaseReceipts takes receipts of the bucket that are due, for a time: those that are neither ended nor deferred by then are due again by themselves. What
+// is no session in the list is removed from it. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (s *Store) LeaseReceipts(ctx context.Context, bucket session.Bucket, lease time.Duration, limit int) ([]LeasedReceipt, error) {
+	const what = "lease receipts"
+	space := redis.KeyspaceOf(bucket)
+	call := redis.NewCall(leaseReceiptsScript)
+	call.Key("receipts_key", space, receiptsKey)
+	call.Millis("lease_ms", lease)
+	call.Int("limit", int64(limit))
+	reply, err := s.redis.Run(ctx, &call)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	reply.OK()
+	until, listed := reply.Int(), reply.List()
+	var leased []LeasedReceipt
+	var strays []string
+	for listed.More() {
+		text := listed.Text()
+		if id, err := session.ParseID(text); err == nil && id.Bucket() == bucket {
+			leased = append(leased, LeasedReceipt{ID: id, until: until})
+		} else {
+			strays = append(strays, text)
+		}
+	}
+	if err := errors.Join(reply.Err(), listed.Err()); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	for _, stray := range strays {
+		if err := s.endReceipt(ctx, space, stray, until); err != nil {
+			return leased, err
+		}
+	}
+	return leased, nil
+}
+
+// Receipt is what a receipt says, and to whom.
+type Receipt struct {
+	Session session.Session
+	// Age is how long ago the session was completed.
+	Age time.Duration
+}
+
+// Receipt reads what a leased receipt is of. Errors: ErrNotFound if none is owed, because the session is gone, has no address or was not paid;
+// redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, error) {
+	call := redis.NewCall(readReceiptScript)
+	call.Key("session_key", redis.KeyspaceOf(leased.ID.Bucket()), sessionKey, leased.ID.String())
+	reply, err := s.redis.Run(ctx, &call)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("read the session of a receipt: %w", err)
+	}
+	reply.OK()
+	now, fields := reply.Millis(), reply.List()
+	if err := reply.Err(); err != nil {
+		return Receipt{}, err
+	}
+	if !found(&fields) {
+		return Receipt{}, ErrNotFound
+	}
+	read, err := parseSession(leased.ID, &fields)
+	switch {
+	case err != nil:
+		return Receipt{}, err
+	case read.Status != session.Completed || read.Charge.CustomerEmail == "":
+		return Receipt{}, ErrNotFound
+	}
+	return Receipt{Session: read, Age: now.Sub(read.EndedAt)}, nil
+}
+
+// EndReceipt ends a receipt that was sent or given up, and forgets the address. Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) EndReceipt(ctx context.Context, leased LeasedReceipt) error {
+	return s.endReceipt(ctx, redis.KeyspaceOf(leased.ID.Bucket()), leased.ID.String(), leased.until)
+}
+
+func (s *Store) endReceipt(ctx context.Context, space redis.Keyspace, sessionID string, until int64) error {
+	call := redis.NewCall(endReceiptScript)
+	call.Key("receipts_key", space, receiptsKey)
+	call.Key("session_key", space, sessionKey, sessionID)
+	call.Text("session_id", sessionID)
+	call.Int("leased_until", until)
+	reply, err := s.redis.Run(ctx, &call)
+	return receiptError("end a receipt", &reply, err)
+}
+
+// DeferReceipt makes a receipt due again after a delay. Errors are those of EndReceipt.
+func (s *Store) DeferReceipt(ctx context.Context, leased LeasedReceipt, delay time.Duration) error {
+	call := redis.NewCall(deferReceiptScript)
+	call.Key("receipts_key", redis.KeyspaceOf(leased.ID.Bucket()), receiptsKey)
+	call.Text("session_id", leased.ID.String())
+	call.Int("leased_until", leased.until)
+	call.Millis("delay", delay)
+	reply, err := s.redis.Run(ctx, &call)
+	return receiptError("defer a receipt", &reply, err)
+}
+
+// receiptError reads the answer about a lease.
+func receiptError(what string, reply *redis.Reply, err error) error {
+	if err == nil {
+		switch reply.Text() {
+		case "OK":
+			return nil
+		case "STALE":
+			err = ErrLeaseLost
+		default:
+			err = redis.ErrCorrupt
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
