@@ -56,11 +56,11 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.Streams.MaxPerAddress, "max-streams-per-address", options.Streams.MaxPerAddress, "maximum concurrent streams and long polls of one client address")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.StringVar(&options.QRContent, "qr-content", options.QRContent, "content of the QR code on payer pages: Payload, or Link to the page itself, which cameras of phones open")
-	flags.StringVar(&options.PaymentAppURL, "payment-app-url", "", "https URL that the button of payer pages opens, with {sessionId} for the session's id, such as https://pay.example.com/{sessionId}; default: the QR payload")
 	flags.StringVar(&options.PublicURL, "public-url", "", "https URL under which payers reach the public API, such as https://pay.example.com; begins the Link of each created session, required with --qr-content=Link")
 	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
 	addHistory(flags, &options.History.Age, &options.History.Entries)
+	flags.BoolVar(&options.Receipts, "receipts", false, "store each customerEmail until its receipt was sent; set it if dispatchers have --smtp-url, and only then")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address, at each replica")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address, at each replica")
 	flags.StringVar(&options.InternalAudience, "internal-audience", "", "audience required in tokens on the internal port; empty: the Kubernetes API")
@@ -74,8 +74,9 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 
 func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	options := dispatcher.DefaultOptions()
-	cmd := roleCommand("dispatcher", "Deliver webhooks and expire sessions", logger, func(ctx context.Context, log *slog.Logger) error {
+	cmd := roleCommand("dispatcher", "Deliver webhooks, expire sessions and send receipts", logger, func(ctx context.Context, log *slog.Logger) error {
 		options.RedisURL = orRedisURL(options.RedisURL)
+		options.MailServer.Username, options.MailServer.Password = os.Getenv("SMTP_USERNAME"), os.Getenv("SMTP_PASSWORD")
 		options.Log = log
 		defer runtime.KeepAlive(ballast())
 		return dispatcher.Run(ctx, options)
@@ -92,7 +93,16 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.DurationVar(&options.Lease, "lease", options.Lease, "time after which another dispatcher takes over the events of a crashed one; more than 15s, the timeout of an attempt")
 	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
 	addHistory(flags, &options.History.Age, &options.History.Entries)
+	addMailServer(flags, &options.MailServer)
 	return cmd
+}
+
+// addMailServer adds flags of receipts. User and password come from $SMTP_USERNAME and $SMTP_PASSWORD, because a flag would show them in the
+// process list.
+func addMailServer(flags *pflag.FlagSet, options *dispatcher.MailServer) {
+	flags.StringVar(&options.URL, "smtp-url", "", "mail server for receipts: smtps://host:port, or smtp://host:port with STARTTLS; user and password are read from $SMTP_USERNAME and $SMTP_PASSWORD; empty: no receipts")
+	flags.StringVar(&options.From, "smtp-from", "", `sender of receipts, such as "Example Pay <receipts@pay.example>"; required with --smtp-url`)
+	flags.StringVar(&options.CAFile, "smtp-ca-file", "", "file with the certificate authority of the mail server; empty: those of the system")
 }
 
 // roleCommand returns the command that runs a role, without flags.

@@ -71,7 +71,7 @@ type replica struct {
 
 func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
-	state, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention, History: options.History})
+	state, err := store.New(process.Redis, store.Options{SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		Confidential: options.InternalCertificateDir != "" || httpserver.Loopback(options.InternalAddress),
 		Reasons:      reasons,
 	}
-	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme, App: options.PaymentAppURL}
+	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme}
 	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
 	r.events = events.New(events.Options{
 		Store: state, Gate: r.gate, Live: r.live, Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout,

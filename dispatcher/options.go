@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -41,9 +42,15 @@ type Options struct {
 	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
 	History feed.History
 
+	// MailServer takes receipts. Default none.
+	MailServer MailServer
+
 	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
 	LastUseInterval time.Duration
 }
+
+// MailServer says which mail server takes receipts.
+type MailServer = receipts.ServerOptions
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
@@ -80,7 +87,8 @@ func (o Options) Validate() error {
 	case o.LastUseInterval <= 0:
 		return errors.New("LastUseInterval must be positive")
 	}
-	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate(), o.History.Validate())
+	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate(), o.History.Validate(),
+		o.MailServer.Validate())
 }
 
 // Schedule is when an event is tried: the first entry is 0, each other one the time after the previous attempt. When it

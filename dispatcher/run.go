@@ -1,4 +1,4 @@
-// Package dispatcher expires sessions and delivers webhook events. Any number of dispatchers share the work through Redis,
+// Package dispatcher expires sessions, delivers webhook events and sends receipts. Any number of dispatchers share the work through Redis,
 // without a leader; the events of one that crashes are due again for the others. See docs/design/webhooks.md.
 package dispatcher
 
@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -66,6 +67,16 @@ func Run(ctx context.Context, options Options) error {
 		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
 		LastUseInterval: options.LastUseInterval, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
+	mails := func(context.Context) {}
+	if options.MailServer.Enabled() {
+		sender, err := receipts.New(receipts.Options{
+			Server: options.MailServer, Store: sessions, Log: d.log, Registerer: r.Registry, ShutdownTimeout: options.ShutdownTimeout,
+		})
+		if err != nil {
+			return err
+		}
+		mails = sender.Run
+	}
 	return r.Serve(ctx, role.Service{
 		Age: index.Age, MaxAge: store.OverrideLifetime,
 		Background: []func(context.Context){func(ctx context.Context) {
@@ -73,9 +84,10 @@ func Run(ctx context.Context, options Options) error {
 		}},
 		Sync: role.Closed(index.Synced()), // it could not decide about an event before
 		Work: func(ctx context.Context) error {
-			var reporting sync.WaitGroup
-			reporting.Go(func() { reporter.Run(ctx) })
-			defer reporting.Wait()
+			var beside sync.WaitGroup
+			beside.Go(func() { reporter.Run(ctx) })
+			beside.Go(func() { mails(ctx) })
+			defer beside.Wait()
 			return d.run(ctx)
 		},
 	})

@@ -17,10 +17,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // launched is a dispatcher as main starts it, behind a proxy to the Kubernetes API.
@@ -152,6 +154,7 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 		"load the kubeconfig":          func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
 		"listen for ops requests":      func(o *Options) { o.Ops.Address = "192.0.2.1:9090" },
 		"--webhook-allow-cidrs":        func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
+		"--smtp-url must be":           func(o *Options) { o.MailServer.URL = "mail.example" },
 		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },
 	} {
 		l := f.launch(t, c, change)
@@ -164,5 +167,37 @@ func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
 		case <-time.After(dispatchertest.Patience):
 			t.Fatalf("Run did not end, and should say %q", want)
 		}
+	}
+}
+
+// A mail server that accepts connections and says nothing delays no webhook.
+func TestRun_SilentMailServer(t *testing.T) {
+	f, c := newFixture(t), dispatchertest.NewCluster(t)
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	dispatchertest.Must(t, err)
+	defer func() { _ = silent.Close() }()
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := c.Merchant(t, "acme", shop.URL)
+	c.Publish(t, acme)
+	sessions := storetest.OpenWith(t, f.Server.URL(), store.Options{Receipts: true})
+	asks := storetest.Merchant()
+	asks.MerchantID = published.ID(acme.UID)
+	const payments = 20 // more than mails are sent at a time
+	for range payments {
+		wanted := storetest.NewSession()
+		wanted.Charge.CustomerEmail = "ada@example.org"
+		_, created, err := sessions.CreateSession(t.Context(), asks, wanted)
+		dispatchertest.Must(t, err)
+		_, err = sessions.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+		dispatchertest.Must(t, err)
+	}
+	l := f.launch(t, c, func(o *Options) {
+		o.MailServer = MailServer{URL: "smtp://" + silent.Addr().String(), From: "receipts@pay.example"}
+		o.ShutdownTimeout = time.Second
+	})
+	l.proxy.Mend()
+	shop.await(t, payments)
+	if _, metrics := l.get(t, "/metrics"); !strings.Contains(metrics, `merchant_operator_receipts_total{outcome="sent"} 0`) {
+		t.Errorf("a receipt was sent, or none is counted:\n%s", metrics)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/devenvtest"
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -200,7 +201,7 @@ func descendants(t *testing.T, parent int) map[string]int {
 func chargeAndSettle(t *testing.T, env map[string]string) {
 	t.Helper()
 	var session struct{ SessionID, Status string }
-	request(t, http.MethodPost, env["API_URL"]+"/api/v1/sessions", env["API_KEY"], `{"amountCents": 1250}`, http.StatusCreated, &session)
+	request(t, http.MethodPost, env["API_URL"]+"/api/v1/sessions", env["API_KEY"], `{"amountCents": 1250, "customerEmail": "ada@example.com"}`, http.StatusCreated, &session)
 	request(t, http.MethodPost, env["INTERNAL_URL"]+"/internal/v1/sessions/"+session.SessionID+"/settlement", env["RAIL_TOKEN"],
 		`{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}`, http.StatusOK, nil)
 	request(t, http.MethodGet, env["API_URL_2"]+"/api/v1/sessions/"+session.SessionID, env["API_KEY"], "", http.StatusOK, &session)
@@ -212,6 +213,13 @@ func chargeAndSettle(t *testing.T, env map[string]string) {
 		request(t, http.MethodGet, strings.TrimSuffix(env["WEBHOOK_SINK_URL"], "/hooks")+"/events", "", "", http.StatusOK, &events)
 		return slices.ContainsFunc(events, func(e inbox.Event) bool {
 			return e.Type == "session.completed" && e.Verified && strings.Contains(e.Body, session.SessionID)
+		})
+	})
+	waitUntil(t, "the customer has the receipt", func() bool {
+		var mails []mailtest.Message
+		request(t, http.MethodGet, env["MAIL_SINK_URL"]+"/messages", "", "", http.StatusOK, &mails)
+		return slices.ContainsFunc(mails, func(m mailtest.Message) bool {
+			return m.To == "ada@example.com" && strings.Contains(m.Text, session.SessionID)
 		})
 	})
 }

@@ -80,6 +80,7 @@ func (e *environment) banner() {
                bin/kubectl get merchants,apikeys
   Redis        %[7]s %[2]s(%[8]s)%[3]s
   Webhooks     curl -s %[10]s/events %[2]s(events that the sample merchant has received)%[3]s
+  Receipts     %[17]s %[2]s(mails to customers; a charge with a customerEmail sends one)%[3]s
   Variables    set -a; . .dev/env; set +a
   Logs         .dev/logs/
 
@@ -94,5 +95,5 @@ set -a; . .dev/env; set +a; curl -s $INTERNAL_URL/internal/v1/sessions/SESSION_I
 Ctrl-C stops everything.
 `, bold, dim, plain,
 		e.addresses.public[0], e.addresses.public[1], e.kubeconfig("admin"), e.redisURL(), e.redis, e.sample.apiKey, e.receiverURL(),
-		e.payerURL, e.consoleURL(), e.people[0].Username, e.people[0].Password, e.people[1].Username, e.people[1].Password)
+		e.payerURL, e.consoleURL(), e.people[0].Username, e.people[0].Password, e.people[1].Username, e.people[1].Password, e.mailSinkURL())
 }

@@ -97,6 +97,7 @@ func (e *environment) startRoles(ctx context.Context) error {
 			"--public-address", e.addresses.public[i],
 			"--internal-address", e.addresses.internal[i],
 			"--qr-scheme", "pay",
+			"--receipts",
 			"--drain-delay", "0s", // there is no load balancer
 			"--log-refused-keys",
 		); err != nil {
@@ -106,6 +107,7 @@ func (e *environment) startRoles(ctx context.Context) error {
 	if err := e.startRole("dispatcher", "dispatcher", e.addresses.dispatcherOps,
 		"--redis-url", e.redisURL(),
 		"--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8,::1/128", // receivers on this machine
+		"--smtp-url", "smtp://"+e.addresses.mail, "--smtp-from", "Demo Pay <receipts@pay.example>",
 	); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
@@ -85,7 +86,13 @@ func (i *installation) start() (err error) {
 	if err != nil {
 		return err
 	}
+	mails, err := mailtest.Start(mailtest.Options{})
+	if err != nil {
+		return err
+	}
+	i.OnClose(mails.Close)
 	i.api, err = i.StartAPIServer(apiserverRole, func(o *apiserver.Options) {
+		o.Receipts = true
 		o.Ops.Secure, o.Ops.Profiles = true, true
 		o.Spans = sdktrace.NewSimpleSpanProcessor(i.spans)
 		o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 5}
@@ -95,6 +102,7 @@ func (i *installation) start() (err error) {
 	}
 	i.ops[apiserverRole] = i.api.Ops
 	i.ops[dispatcherRole], err = i.StartDispatcher(dispatcherRole, func(o *dispatcher.Options) {
+		o.MailServer = dispatcher.MailServer{URL: "smtp://" + mails.Address(), From: "receipts@pay.example"}
 		o.Ops.Secure, o.Ops.Profiles = true, true
 		o.Spans = sdktrace.NewSimpleSpanProcessor(i.spans)
 	})

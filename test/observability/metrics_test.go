@@ -52,7 +52,7 @@ var bounded = map[string]*regexp.Regexp{
 	"mode":      regexp.MustCompile(`^(enforce|report|live|test)$`),
 	"limit":     regexp.MustCompile(`^(merchant|address|rotations|account|replica)$`),
 	"source":    regexp.MustCompile(`^(message|expiry|reread)$`),
-	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|webhook_removed|dead|expired)$`),
+	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|webhook_removed|dead|expired|sent|refused)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
 	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|Recovery|gone|failing|timeout|connection|answer|cancelled)$`),
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|tombstone|digest|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|webhook\.test|)$`),

@@ -22,6 +22,9 @@ the token. Takes root and role. */}}
 {{- if and .apiserver.internalCertificateSecretName (eq $.role "apiserver") }}
 - {name: internal-certificate, secretName: {{ .apiserver.internalCertificateSecretName | quote }}}
 {{- end }}
+{{- if and .receipts.smtpURL .receipts.caSecretName (eq $.role "dispatcher") }}
+- {name: smtp-ca, secretName: {{ .receipts.caSecretName | quote }}, key: ca.crt}
+{{- end }}
 {{- if eq $.role "console" }}
 - {name: internal-ca, secretName: {{ .apiserver.internalCertificateSecretName | quote }}, key: ca.crt}
 {{- with .apiserver.internalAudience }}

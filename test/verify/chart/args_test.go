@@ -14,6 +14,7 @@ import (
 const allArguments = `
 logLevel: DEBUG
 history: {age: 48h, entries: 20000000}
+receipts: {smtpURL: 'smtp://mail.example.com:587', from: 'Example Pay <receipts@pay.example.com>', credentialsSecretName: smtp, caSecretName: smtp-ca}
 watchNamespaces: [shops, more-shops]
 apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
@@ -21,7 +22,6 @@ apiserver:
   internalCertificateSecretName: internal-tls
   internalAudience: pay
   qrContent: Link
-  paymentAppURL: https://bank.example.com/pay?session={sessionId}
   publicURL: https://pay.example.com
   sessionRetention: 96h30m
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
@@ -70,14 +70,15 @@ func TestValuesBecomeArguments(t *testing.T) {
 	for name, want := range map[string][]string{
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
-			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--payment-app-url=https://bank.example.com/pay?session={sessionId}", "--public-url=https://pay.example.com", "--session-retention=96h30m",
-			"--history=48h", "--history-entries=20000000",
+			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--public-url=https://pay.example.com", "--session-retention=96h30m",
+			"--history=48h", "--history-entries=20000000", "--receipts",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
 		},
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",
 			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h", "--history=48h", "--history-entries=20000000",
+			"--smtp-url=smtp://mail.example.com:587", "--smtp-from=Example Pay <receipts@pay.example.com>", "--smtp-ca-file=/etc/merchant-operator/smtp-ca/ca.crt",
 		},
 		"merchant-operator-console": {
 			"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--external-url=https://console.example.com", "--api-url=https://pay.example.com",

@@ -59,6 +59,24 @@ networkPolicy: {internalFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/
 	}
 }
 
+// Receipts open the dispatcher's way to the mail server, and no other role's.
+func TestNetworkPolicy_Receipts(t *testing.T) {
+	const rule = "0.0.0.0/0 but 127.0.0.0/8 but 169.254.0.0/16, ::/0 but fe80::/10: 465 587"
+	const withReceipts = "receipts: {smtpURL: 'smtps://mail.example.com', from: a@b.example}"
+	all := objects(t, render(t, withReceipts).stream())
+	for _, name := range []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"} {
+		out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).Out
+		if got := slices.Contains(out, rule); got != (name == "merchant-operator-dispatcher") {
+			t.Errorf("%s may go to %q", name, out)
+		}
+	}
+	all = objects(t, render(t, withReceipts, "networkPolicy: {mailServer: {to: []}}").stream())
+	out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
+	if strings.Contains(strings.Join(out, ";"), "465") {
+		t.Errorf("with no addresses the dispatcher may go to %q", out)
+	}
+}
+
 // An empty list of peers in a rule would let everybody through.
 func TestNobodyIsNobody(t *testing.T) {
 	all := objects(t, render(t, withConsole, nobody, insecure, "redis: {type: Server, addresses: ['r:1']}").stream())

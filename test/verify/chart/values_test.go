@@ -40,6 +40,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a Gateway of unknown address": {"httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
 		"a client secret as text":      {"console: {oidc: {clientSecret: hush}}", []string{"/console/oidc", "'clientSecret' not allowed"}},
+		"a mail server with a user":    {"receipts: {smtpURL: 'smtps://u:p@mail.example.com', from: a@b.example}", []string{"/receipts/smtpURL", "does not match"}},
+		"receipts from nobody":         {"receipts: {smtpURL: 'smtps://mail.example.com'}", []string{"receipts.from"}},
+		"receipts by no server":        {"receipts: {from: a@b.example}", []string{"receipts.smtpURL"}},
 		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused"}},
 		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: set namespace"}},
 	}

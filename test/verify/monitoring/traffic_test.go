@@ -115,7 +115,7 @@ func (tr *traffic) send() {
 
 // charge returns the id of a new session, or nothing when the merchant is over its limit.
 func (tr *traffic) charge(key string) string {
-	return tr.call(tr.env["API_URL"], http.MethodPost, fixture.Sessions, key, `{"amountCents": 1250}`).Text("sessionId")
+	return tr.call(tr.env["API_URL"], http.MethodPost, fixture.Sessions, key, `{"amountCents": 1250, "customerEmail": "ada@example.com"}`).Text("sessionId")
 }
 
 func (tr *traffic) call(base, method, path, bearer, body string) fixture.Answer {

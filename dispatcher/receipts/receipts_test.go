@@ -1,0 +1,474 @@
+package receipts
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+const (
+	customer = "ada@example.org"
+	from     = "Example Pay <receipts@pay.example>"
+	// patience bounds every wait for something that takes milliseconds on an idle machine.
+	patience = 30 * time.Second
+)
+
+// fixture is a Redis with the sessions of one merchant.
+type fixture struct {
+	redis *redistest.Server
+	*storetest.Services
+
+	asks store.Admission
+	log  logtest.Buffer
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	server := redistest.Start(t)
+	return &fixture{redis: server, Services: storetest.OpenWith(t, server.URL(), store.Options{Receipts: true}), asks: storetest.Merchant()}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// paid creates a session that is paid.
+func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.ID {
+	t.Helper()
+	wanted := storetest.NewSession()
+	wanted.Charge.CustomerEmail = customer
+	for _, c := range change {
+		c(&wanted)
+	}
+	_, created, err := f.CreateSession(t.Context(), f.asks, wanted)
+	must(t, err)
+	id := created.Session.ID
+	_, err = f.Settle(t.Context(), id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+	must(t, err)
+	return id
+}
+
+// sender returns one that does not run yet.
+func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
+	t.Helper()
+	options.From = from
+	s, err := New(Options{
+		Server: options, Store: f.Store, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
+		Registerer: prometheus.NewRegistry(), ShutdownTimeout: patience,
+	})
+	must(t, err)
+	s.pollInterval = 10 * time.Millisecond
+	return s
+}
+
+// run runs a sender until the test ends, or stop is called.
+func run(t *testing.T, s *Sender) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// waiting is how many receipts are listed.
+func (f *fixture) waiting(t *testing.T) (all int64) {
+	t.Helper()
+	pending, err := f.PendingReceipts(t.Context())
+	must(t, err)
+	for _, bucket := range pending {
+		all += bucket.All
+	}
+	return all
+}
+
+// makeDue makes what waits for its next try due now.
+func (f *fixture) makeDue(t *testing.T) {
+	t.Helper()
+	client := storetest.Inspect(t, f.redis)
+	key := redis.KeyspaceOf(session.BucketOf(f.asks.MerchantID)).Key("receipts")
+	for _, member := range client.ZRange(t.Context(), key, 0, -1).Val() {
+		must(t, client.ZAddXX(t.Context(), key, goredis.Z{Score: 1, Member: member}).Err())
+	}
+}
+
+func (s *Sender) count(t *testing.T, result string) float64 {
+	t.Helper()
+	return testutil.ToFloat64(s.metrics.attempts.WithLabelValues(result))
+}
+
+func (s *Sender) outcomes(t *testing.T, outcome string) float64 {
+	t.Helper()
+	return testutil.ToFloat64(s.metrics.ended.WithLabelValues(outcome))
+}
+
+// startMail starts a mail server that is closed with the test.
+func startMail(t *testing.T, options mailtest.Options) *mailtest.Server {
+	t.Helper()
+	server, err := mailtest.Start(options)
+	must(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+// newCertificate is of example.com and 127.0.0.1. The file has its authority.
+func newCertificate(t *testing.T) (config *tls.Config, file string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	file = filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	return &tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12}, file
+}
+
+// A customer gets one mail of what was paid, by TLS, from a server that wants to know who sends.
+func TestSender_Sends(t *testing.T) {
+	certificate, authority := newCertificate(t)
+	for name, test := range map[string]struct {
+		scheme string
+		server mailtest.Options
+	}{
+		"TLS":               {"smtps", mailtest.Options{TLS: certificate, Implicit: true}},
+		"TLS, signed in":    {"smtps", mailtest.Options{TLS: certificate, Implicit: true, Username: "pay", Password: "secret"}},
+		"STARTTLS":          {"smtp", mailtest.Options{TLS: certificate}},
+		"STARTTLS, sign-in": {"smtp", mailtest.Options{TLS: certificate, Username: "pay", Password: "secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, mails := newFixture(t), startMail(t, test.server)
+			_, port, err := net.SplitHostPort(mails.Address())
+			must(t, err)
+			s := f.sender(t, ServerOptions{
+				URL: test.scheme + "://example.com:" + port, CAFile: authority, Username: test.server.Username, Password: test.server.Password,
+			})
+			s.server.dial = func(ctx context.Context, network, _ string) (net.Conn, error) { // its name is resolved to us
+				return new(net.Dialer).DialContext(ctx, network, mails.Address())
+			}
+			id := f.paid(t, func(n *store.NewSession) { n.Charge.TaxCents, n.Charge.TipCents = new(int64(200)), new(int64(100)) })
+			run(t, s)
+			await.Until(t, patience, "the receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
+			message := mails.Messages()[0]
+			if !message.Encrypted || message.To != customer || message.From != `"Example Pay" <receipts@pay.example>` || message.Subject != "Receipt from Acme Coffee" {
+				t.Errorf("the mail is %+v", message)
+			}
+			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.String() + "\n"} {
+				if !strings.Contains(message.Text, line) {
+					t.Errorf("the mail lacks %q:\n%s", line, message.Text)
+				}
+			}
+			if got := message.Header.Get("Auto-Submitted"); got != "auto-generated" {
+				t.Errorf("Auto-Submitted is %q", got)
+			}
+			if n := f.waiting(t); n != 0 || len(mails.Messages()) != 1 {
+				t.Errorf("%d receipts wait, %d mails were sent", n, len(mails.Messages()))
+			}
+			if strings.Contains(f.log.String(), customer) {
+				t.Errorf("the log has the address:\n%s", f.log.String())
+			}
+		})
+	}
+}
+
+// No mail and no password goes to a server whose TLS is missing, or that somebody else answers for.
+func TestSender_NeedsTLS(t *testing.T) {
+	certificate, authority := newCertificate(t)
+	for name, test := range map[string]struct {
+		url, authority string
+		server         mailtest.Options
+	}{
+		"no STARTTLS":       {"smtp://example.com:587", authority, mailtest.Options{}},
+		"another name":      {"smtp://other.example:587", authority, mailtest.Options{TLS: certificate}},
+		"unknown authority": {"smtps://example.com:465", "", mailtest.Options{TLS: certificate, Implicit: true}},
+		"no TLS":            {"smtps://example.com:465", authority, mailtest.Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, mails := newFixture(t), startMail(t, test.server)
+			s := f.sender(t, ServerOptions{URL: test.url, CAFile: test.authority, Username: "pay", Password: "secret"})
+			s.server.dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, mails.Address())
+			}
+			f.paid(t)
+			run(t, s)
+			await.Until(t, patience, "a try fails", func() bool { return s.count(t, resultUnavailable) == 1 })
+			if mails.Tries() != 0 || f.waiting(t) != 1 {
+				t.Errorf("%d mails were begun, %d receipts wait", mails.Tries(), f.waiting(t))
+			}
+		})
+	}
+}
+
+// refusing answers with a code until it is 0.
+func refusing(code *atomic.Int32) func(string) error {
+	return func(string) error {
+		if c := int(code.Load()); c != 0 {
+			return &smtp.SMTPError{Code: c, EnhancedCode: smtp.EnhancedCode{c / 100, 1, 1}, Message: "<" + customer + "> no"}
+		}
+		return nil
+	}
+}
+
+// 5xx to a mail is for good. 4xx, and what the server has against us, is tried again, with the same mail.
+func TestSender_Refused(t *testing.T) {
+	for name, test := range map[string]struct {
+		code    int32
+		options func(refuse func(string) error) mailtest.Options
+		result  string
+		retried bool
+	}{
+		"recipient, for good": {550, func(r func(string) error) mailtest.Options { return mailtest.Options{Recipient: r} }, resultRefused, false},
+		"recipient, for now":  {451, func(r func(string) error) mailtest.Options { return mailtest.Options{Recipient: r} }, resultTemporary, true},
+		"sender, for good":    {553, func(r func(string) error) mailtest.Options { return mailtest.Options{Sender: r} }, resultSenderRefused, true},
+		"sender, for now":     {421, func(r func(string) error) mailtest.Options { return mailtest.Options{Sender: r} }, resultTemporary, true},
+		"content, for good":   {554, func(r func(string) error) mailtest.Options { return content(r) }, resultRefused, false},
+		"content, for now":    {452, func(r func(string) error) mailtest.Options { return content(r) }, resultTemporary, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var code atomic.Int32
+			code.Store(test.code)
+			mails := startMail(t, test.options(refusing(&code)))
+			s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+			f.paid(t)
+			run(t, s)
+			await.Until(t, patience, "a try fails", func() bool { return s.count(t, test.result) == 1 })
+			if !test.retried {
+				await.Until(t, patience, "it is dropped", func() bool { return s.outcomes(t, outcomeRefused) == 1 })
+				if f.waiting(t) != 0 || !strings.Contains(f.log.String(), "dropped a receipt that the mail server refuses") {
+					t.Errorf("%d receipts wait; the log:\n%s", f.waiting(t), f.log.String())
+				}
+			} else {
+				code.Store(0)
+				await.Until(t, patience, "it is sent", func() bool {
+					f.makeDue(t)
+					return s.outcomes(t, outcomeSent) == 1
+				})
+			}
+			if strings.Contains(f.log.String(), "ada@") {
+				t.Errorf("the log has the address:\n%s", f.log.String())
+			}
+		})
+	}
+}
+
+func content(refuse func(string) error) mailtest.Options {
+	return mailtest.Options{Content: func(mailtest.Message) error { return refuse("") }}
+}
+
+// A server that is down costs time only.
+func TestSender_Unavailable(t *testing.T) {
+	f, mails := newFixture(t), startMail(t, mailtest.Options{})
+	s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	var up atomic.Bool
+	s.server.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !up.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	f.paid(t)
+	run(t, s)
+	await.Until(t, patience, "a try fails", func() bool { return s.count(t, resultUnavailable) == 1 })
+	up.Store(true)
+	await.Until(t, patience, "it is sent", func() bool {
+		f.makeDue(t)
+		return s.outcomes(t, outcomeSent) == 1
+	})
+	if !strings.Contains(f.log.String(), "connection refused") {
+		t.Errorf("the log does not say why:\n%s", f.log.String())
+	}
+}
+
+// A wrong password is no reason to drop anybody's receipt.
+func TestSender_SignInRefused(t *testing.T) {
+	certificate, authority := newCertificate(t)
+	f, mails := newFixture(t), startMail(t, mailtest.Options{TLS: certificate, Implicit: true, Username: "pay", Password: "secret"})
+	s := f.sender(t, ServerOptions{URL: "smtps://" + mails.Address(), CAFile: authority, Username: "pay", Password: "wrong-password"})
+	f.paid(t)
+	run(t, s)
+	await.Until(t, patience, "the sign-in is refused", func() bool { return s.count(t, resultSenderRefused) == 1 })
+	if f.waiting(t) != 1 || strings.Contains(f.log.String(), "wrong-password") {
+		t.Errorf("%d receipts wait; the log:\n%s", f.waiting(t), f.log.String())
+	}
+}
+
+// After three days nobody tries any more. Until then every try is the same mail.
+func TestSender_GivesUp(t *testing.T) {
+	f := newFixture(t)
+	var ids sync.Map
+	mails := startMail(t, mailtest.Options{Content: func(m mailtest.Message) error {
+		ids.Store(m.ID+m.Header.Get("Date"), true)
+		return &smtp.SMTPError{Code: 451, Message: "later"}
+	}})
+	id := f.paid(t)
+	s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	run(t, s)
+	await.Until(t, patience, "three tries failed", func() bool {
+		f.makeDue(t)
+		return s.count(t, resultTemporary) >= 3
+	})
+	if s.outcomes(t, outcomeExpired) != 0 {
+		t.Error("it was given up at once")
+	}
+	key := redis.KeyspaceOf(id.Bucket()).Key("session:", id.String())
+	must(t, storetest.Inspect(t, f.redis).HSet(t.Context(), key, "e", time.Now().Add(-giveUpAfter).UnixMilli()).Err())
+	await.Until(t, patience, "it is given up", func() bool {
+		f.makeDue(t)
+		return s.outcomes(t, outcomeExpired) == 1
+	})
+	var different []string
+	ids.Range(func(id, _ any) bool {
+		different = append(different, id.(string))
+		return true
+	})
+	if len(different) != 2 { // the last has another time, which the test changed
+		t.Errorf("the tries differ: %q", different)
+	}
+	if f.waiting(t) != 0 {
+		t.Error("it is still listed")
+	}
+}
+
+// A dispatcher that was killed leaves its receipts to the others when their leases end; meanwhile nobody sends them twice.
+func TestSender_Killed(t *testing.T) {
+	f := newFixture(t)
+	mails := startMail(t, mailtest.Options{})
+	id := f.paid(t)
+	leased, err := f.LeaseReceipts(t.Context(), id.Bucket(), time.Hour, 1) // then it was killed
+	must(t, err)
+	s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	other := f.paid(t)
+	run(t, s)
+	await.Until(t, patience, "another receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
+	if text := mails.Messages()[0].Text; !strings.Contains(text, other.String()) {
+		t.Errorf("the mail is of another session:\n%s", text)
+	}
+	f.makeDue(t) // the lease has ended
+	await.Until(t, patience, "it is sent", func() bool { return s.outcomes(t, outcomeSent) == 2 })
+	if err := f.EndReceipt(t.Context(), leased[0]); err == nil {
+		t.Error("the killed one may still end it")
+	}
+}
+
+// Two senders share the work: each customer gets one mail.
+func TestSender_Two(t *testing.T) {
+	f := newFixture(t)
+	mails := startMail(t, mailtest.Options{})
+	const receipts = 40
+	for range receipts {
+		f.paid(t)
+	}
+	for range 2 {
+		run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
+	}
+	await.Until(t, patience, "all are sent", func() bool { return f.waiting(t) == 0 })
+	ids := map[string]bool{}
+	for _, message := range mails.Messages() {
+		ids[message.ID] = true
+	}
+	if len(ids) != receipts || len(mails.Messages()) != receipts {
+		t.Errorf("%d mails with %d ids, want %d", len(mails.Messages()), len(ids), receipts)
+	}
+}
+
+// A server that says nothing holds up its workers, and a stop ends them.
+func TestSender_SilentServer(t *testing.T) {
+	f := newFixture(t)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = listener.Close() }() // nobody accepts
+	s := f.sender(t, ServerOptions{URL: "smtp://" + listener.Addr().String()})
+	s.shutdownTimeout = time.Millisecond
+	for range 2 * workers {
+		f.paid(t)
+	}
+	stop := run(t, s)
+	await.Until(t, patience, "all workers try", func() bool { return len(s.free) == 0 })
+	stop() // or the test takes half a minute more
+	await.Until(t, patience, "they have ended", func() bool { return len(s.free) == workers })
+	if n := f.waiting(t); n != 2*workers {
+		t.Errorf("%d receipts wait, want %d", n, 2*workers)
+	}
+}
+
+// What merchants and tills write stays in its place.
+func TestNewMessage_Injection(t *testing.T) {
+	f := newFixture(t)
+	mails := startMail(t, mailtest.Options{})
+	f.paid(t, func(n *store.NewSession) {
+		n.MerchantName = "Acme\r\nBcc: eve@example.org\r\n\r\nPaid: nothing"
+		n.Charge.OrderRef = "1\u2028Paid:      €0.00\n.\r\nQUIT"
+	})
+	run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
+	await.Until(t, patience, "it is sent", func() bool { return len(mails.Messages()) == 1 })
+	message := mails.Messages()[0]
+	if len(message.Recipients) != 1 || message.Header.Get("Bcc") != "" {
+		t.Errorf("it goes to %q, with the header %v", message.Recipients, message.Header)
+	}
+	if strings.Count(message.Text, "\nPaid:") != 1 || message.Subject != "Receipt from Acme  Bcc: eve@example.org    Paid: nothing" {
+		t.Errorf("%s\n%s", message.Subject, message.Text)
+	}
+}
+
+// What is no address gets no mail, although no API stores it.
+func TestNewMessage_HostileAddress(t *testing.T) {
+	f := newFixture(t)
+	mails := startMail(t, mailtest.Options{})
+	hostile := []string{
+		"ada@example.org>\r\nRCPT TO:<eve@example.org", "ada@example.org, eve@example.org", "ada@example.org\r\nBcc: eve@example.org", "ada",
+	}
+	for _, address := range hostile {
+		f.paid(t, func(n *store.NewSession) { n.Charge.CustomerEmail = address })
+	}
+	s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	run(t, s)
+	await.Until(t, patience, "all are dropped", func() bool { return s.outcomes(t, outcomeDropped) == float64(len(hostile)) })
+	if mails.Tries() != 0 || f.waiting(t) != 0 || strings.Contains(f.log.String(), "@example.org") {
+		t.Errorf("%d mails were begun, %d receipts wait; the log:\n%s", mails.Tries(), f.waiting(t), f.log.String())
+	}
+}
+
+// The time to the next try grows with the age, so that about thirty are made in three days.
+func TestRetryDelay(t *testing.T) {
+	tries := 0
+	for age := time.Duration(0); age < giveUpAfter; age += retryDelay(age) {
+		tries++
+	}
+	if tries < 20 || tries > 40 {
+		t.Errorf("%d tries", tries)
+	}
+}

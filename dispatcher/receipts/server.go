@@ -1,0 +1,199 @@
+package receipts
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"os"
+
+	gomail "github.com/wneessen/go-mail"
+)
+
+// ServerOptions say which mail server takes the receipts.
+type ServerOptions struct {
+	// URL is smtps://host:port, or smtp://host:port, which must offer STARTTLS unless it is a loopback address; empty: no receipts are sent.
+	URL string
+	// From is who sends them, "Name <address>" or an address.
+	From string
+	// CAFile has the certificate authority of the server; empty: those of the system.
+	CAFile string
+	// Username and Password sign in; empty: nobody does. They are never logged.
+	Username, Password string
+}
+
+// Enabled reports whether receipts are sent.
+func (o ServerOptions) Enabled() bool { return o.URL != "" }
+
+// Validate names the flag of an invalid option.
+func (o ServerOptions) Validate() error {
+	switch {
+	case o.Enabled():
+	case o.From != "":
+		return errors.New("--smtp-from needs --smtp-url")
+	case o.CAFile != "":
+		return errors.New("--smtp-ca-file needs --smtp-url")
+	default:
+		return nil
+	}
+	_, err := newServer(o)
+	return err
+}
+
+// server is the mail server.
+type server struct {
+	host, port string
+	from       *mail.Address
+	// implicit: TLS begins with the connection, else with STARTTLS. plain: it may stay without.
+	implicit, plain    bool
+	tls                *tls.Config
+	username, password string
+	dial               func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func newServer(o ServerOptions) (*server, error) {
+	const form = "--smtp-url must be smtps://host:port, or smtp://host:port for STARTTLS"
+	location, err := url.Parse(o.URL)
+	switch {
+	case err != nil || location.Hostname() == "" || location.Path != "" || location.RawQuery != "" || location.Fragment != "":
+		return nil, errors.New(form) // the URL may have a password
+	case location.User != nil:
+		return nil, errors.New("--smtp-url must not have a user; set SMTP_USERNAME and SMTP_PASSWORD")
+	case location.Scheme != "smtp" && location.Scheme != "smtps":
+		return nil, errors.New(form)
+	case (o.Username == "") != (o.Password == ""):
+		return nil, errors.New("set both SMTP_USERNAME and SMTP_PASSWORD, or none")
+	}
+	from, err := mail.ParseAddress(o.From)
+	if err != nil {
+		return nil, errors.New("--smtp-from must be an address that receipts come from, such as receipts@pay.example")
+	}
+	s := &server{
+		host: location.Hostname(), from: from, implicit: location.Scheme == "smtps", username: o.Username, password: o.Password,
+		dial: new(net.Dialer).DialContext,
+	}
+	s.port = cmp.Or(location.Port(), map[bool]string{true: "465", false: "587"}[s.implicit])
+	s.plain = !s.implicit && isLoopback(s.host)
+	s.tls = &tls.Config{ServerName: s.host, MinVersion: tls.VersionTLS12}
+	if o.CAFile != "" {
+		authority, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--smtp-ca-file: %w", err)
+		}
+		s.tls.RootCAs = x509.NewCertPool()
+		if !s.tls.RootCAs.AppendCertsFromPEM(authority) {
+			return nil, errors.New("--smtp-ca-file has no certificate")
+		}
+	}
+	return s, nil
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// What became of a try. They label a metric.
+const (
+	// resultSent: the server has taken the mail.
+	resultSent = "sent"
+	// resultRefused: it refuses this mail for good (SMTP 5xx to its recipient or content).
+	resultRefused = "refused"
+	// resultTemporary: it refuses for now (SMTP 4xx).
+	resultTemporary = "temporary"
+	// resultSenderRefused: it refuses us (SMTP 5xx to sign-in or sender). That is no reason to drop anybody's receipt.
+	resultSenderRefused = "sender_refused"
+	// resultUnavailable: there was no connection, no TLS or no answer.
+	resultUnavailable = "unavailable"
+)
+
+func results() []string {
+	return []string{resultSent, resultRefused, resultTemporary, resultSenderRefused, resultUnavailable}
+}
+
+// attempt is what became of a try.
+type attempt struct {
+	result string
+	// code is the last one of SMTP; 0: there was none.
+	code int
+	// err says why there is no connection. It never quotes the recipient, whom the server does not know by then.
+	err error
+}
+
+// permanent is the least code of SMTP that is for good.
+const permanent = 500
+
+// send makes one try, which ends with ctx. Errors of the library quote the recipient, so they stay here.
+func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // closes the connection, which the library leaves open if the sign-in fails
+	connection := func(ctx context.Context, err error) attempt {
+		var answer *textproto.Error
+		switch {
+		case !errors.As(err, &answer):
+			return attempt{result: resultUnavailable, err: cmp.Or(ctx.Err(), err)}
+		case answer.Code >= permanent:
+			return attempt{result: resultSenderRefused, code: answer.Code}
+		default:
+			return attempt{result: resultTemporary, code: answer.Code}
+		}
+	}
+	client, err := s.client(ctx)
+	if err != nil {
+		return connection(ctx, err)
+	}
+	connected, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return connection(ctx, err)
+	}
+	err = client.SendWithSMTPClient(connected, message)
+	if err == nil || message.IsDelivered() {
+		_ = connected.Quit()
+		return attempt{result: resultSent}
+	}
+	var refused *gomail.SendError
+	switch {
+	case !errors.As(err, &refused) || refused.ErrorCode() == 0:
+		return attempt{result: resultUnavailable}
+	case refused.ErrorCode() < permanent:
+		return attempt{result: resultTemporary, code: refused.ErrorCode()}
+	case refused.Reason == gomail.ErrSMTPMailFrom:
+		return attempt{result: resultSenderRefused, code: refused.ErrorCode()}
+	}
+	return attempt{result: resultRefused, code: refused.ErrorCode()}
+}
+
+// client is of one try. Its connection ends with ctx.
+func (s *server) client(ctx context.Context) (*gomail.Client, error) {
+	policy := gomail.TLSMandatory
+	if s.implicit || s.plain {
+		policy = gomail.TLSOpportunistic // with TLS from the beginning, no server offers it once more
+	}
+	options := []gomail.Option{
+		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(s.tls), gomail.WithTimeout(attemptTimeout), gomail.WithoutNoop(), gomail.WithoutRset(),
+		gomail.WithDialContextFunc(func(dialing context.Context, network, _ string) (net.Conn, error) {
+			dialed, err := s.dial(dialing, network, net.JoinHostPort(s.host, s.port))
+			if err != nil {
+				return nil, err
+			}
+			context.AfterFunc(ctx, func() { _ = dialed.Close() })
+			if !s.implicit {
+				return dialed, nil
+			}
+			secured := tls.Client(dialed, s.tls)
+			err = secured.HandshakeContext(dialing)
+			return secured, err
+		}),
+	}
+	if s.username != "" {
+		options = append(options, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(s.username), gomail.WithPassword(s.password))
+	}
+	return gomail.NewClient(s.host, options...)
+}
