@@ -5,6 +5,7 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,9 +58,13 @@ func (s *deployment) dueEvents(merchant *v1alpha1.Merchant, key string, many int
 	}
 	// They happened a while ago, so that nobody takes a merchant that is missing for one that a watch is yet to tell of.
 	for _, record := range records {
-		happened, err := s.keeper.HGet(s.t.Context(), record, "d").Int64()
+		event, err := s.keeper.HGet(s.t.Context(), record, "b").Result()
 		s.must(err)
-		s.must(s.keeper.HSet(s.t.Context(), record, "d", happened-20_000).Err())
+		texts := strings.SplitN(event, "\t", 4) // version, kind, when it happened, and more
+		happened, err := strconv.ParseInt(texts[2], 10, 64)
+		s.must(err)
+		texts[2] = strconv.FormatInt(happened-20_000, 10)
+		s.must(s.keeper.HSet(s.t.Context(), record, "b", strings.Join(texts, "\t")).Err())
 	}
 	return ids
 }
