@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -55,9 +55,12 @@ func (s *storm) audit() (seen string) {
 		s.t.Errorf("%d of %d histories are too long to be checked", unknown, len(s.orders))
 	}
 	sessions := s.auditSessions()
-	events := s.auditEvents(sessions)
+	events := s.eventsOf(sessions)
 	again := s.hooks.waitFor(s.t, events)
-	s.consumer.audit(s, events)
+	s.consumer.audit(sessions)
+	if s.consumer.told > 0 {
+		s.t.Errorf("the consumer was told %d times that events are lost, and Redis has lost none", s.consumer.told)
+	}
 	return fmt.Sprintf("%d orders, %d calls answered and %d not: every history linearizable, %d sessions, none twice or lost; "+
 		"%d events, each recorded once and delivered, %d more than once; each once in the feed, for a consumer killed %d times",
 		len(s.orders), s.calls.Load(), s.maybes.Load(), len(sessions), len(events), again, s.consumer.killed)
@@ -74,7 +77,7 @@ func historyOf(o *order) string {
 // auditSessions returns the fields of all sessions by id: at most one for each order, and that which was acknowledged.
 func (s *storm) auditSessions() map[string]map[string]string {
 	s.t.Helper()
-	found := s.hashes("session:")
+	found := s.hashes(space(s.merchant)+"session:", s.keeper)
 	byOrder := map[string]string{}
 	for id, fields := range found {
 		order := orderOf(fields)
@@ -101,9 +104,9 @@ func orderOf(fields map[string]string) string {
 	return record.OrderRef
 }
 
-// auditEvents returns the ids of the events that there must have been, by what Redis holds of the sessions. That each
+// eventsOf returns the ids of the events that there must have been, by what Redis holds of the sessions. That each
 // was recorded once is seen by the sequences, for a record is removed when its event is delivered.
-func (s *storm) auditEvents(sessions map[string]map[string]string) []string {
+func (s *deployment) eventsOf(sessions map[string]map[string]string) []string {
 	s.t.Helper()
 	var all []string
 	for text, fields := range sessions {
@@ -128,21 +131,18 @@ func (s *storm) auditEvents(sessions map[string]map[string]string) []string {
 	return all
 }
 
-// hashes are those in the merchant's bucket whose keys begin so, by the rest of their keys.
-func (s *storm) hashes(kind string) map[string]map[string]string {
+// hashes are those whose keys begin so, in any of the servers, by the rest of their keys.
+func (s *deployment) hashes(prefix string, servers ...*redis.Client) map[string]map[string]string {
 	s.t.Helper()
-	prefix := bucketTag(published.ID(s.merchant.UID)) + kind
 	found := map[string]map[string]string{}
-	keys := s.keeper.Scan(s.t.Context(), 0, prefix+"*", 1000).Iterator()
-	for keys.Next(s.t.Context()) {
-		fields, err := s.keeper.HGetAll(s.t.Context(), keys.Val()).Result()
-		if err != nil {
-			s.t.Fatal(err)
+	for _, server := range servers {
+		keys := server.Scan(s.t.Context(), 0, prefix+"*", 1000).Iterator()
+		for keys.Next(s.t.Context()) {
+			fields, err := server.HGetAll(s.t.Context(), keys.Val()).Result()
+			s.must(err)
+			found[strings.TrimPrefix(keys.Val(), prefix)] = fields
 		}
-		found[strings.TrimPrefix(keys.Val(), prefix)] = fields
-	}
-	if err := keys.Err(); err != nil {
-		s.t.Fatal(err)
+		s.must(keys.Err())
 	}
 	return found
 }

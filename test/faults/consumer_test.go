@@ -10,18 +10,42 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // consumer follows the feed of a merchant, each page from another replica. Now and then it is killed while it waits for a page, and begins again
-// with the cursor of the last page that it had handled.
+// with the cursor of the last page that it had handled. If it is told that what it has read is lost, it goes on with the surviving cursor.
 type consumer struct {
+	*deployment
+
+	account, key string
+	heardOf      sync.Map // ids of sessions; also of events that are lost
+
+	// Of whoever follows or audits.
 	cursor string
-	seen   []string // ids of events, in the order of the feed
+	seen   []seenEvent // in the order of the feed
 	killed int
+	told   int // how often that events are lost
+}
+
+// seenEvent is an event in the feed, with what it says of a session: nothing if it is of a key.
+type seenEvent struct {
+	id      string
+	session string
+	status  session.Status
+	entry   feed.EntryID
+}
+
+func newConsumer(s *deployment, merchant *v1alpha1.Merchant, key string) *consumer {
+	return &consumer{deployment: s, account: session.Account(published.ID(merchant.UID), false), key: key}
 }
 
 // follow reads the feed until stop, which waits for it.
-func (c *consumer) follow(s *storm) (stop func()) {
+func (c *consumer) follow() (stop func()) {
 	done := make(chan struct{})
 	var following sync.WaitGroup
 	following.Go(func() {
@@ -30,7 +54,7 @@ func (c *consumer) follow(s *storm) (stop func()) {
 			case <-done:
 				return
 			default:
-				_, _ = c.page(s, n, "2")
+				_, _ = c.page(n, "2")
 			}
 		}
 	})
@@ -40,11 +64,17 @@ func (c *consumer) follow(s *storm) (stop func()) {
 	})
 }
 
-// errNoPage says that there was no answer, or 503 or 429.
+// hasRead reports whether an event of a session was read.
+func (c *consumer) hasRead(session string) bool {
+	_, read := c.heardOf.Load(session)
+	return read
+}
+
+// errNoPage says that there was no page: no answer, 503, 429, or another cursor to go on with.
 var errNoPage = errors.New("no page")
 
 // page reads the next page and returns how many events it has.
-func (c *consumer) page(s *storm, n int, wait string) (int, error) {
+func (c *consumer) page(n int, wait string) (int, error) {
 	client := newCaller()
 	defer client.http.CloseIdleConnections()
 	if n%3 == 2 && wait != "0" {
@@ -52,42 +82,95 @@ func (c *consumer) page(s *storm, n int, wait string) (int, error) {
 		c.killed++
 	}
 	path := "/api/v1/events?limit=7&wait=" + wait + "&after=" + url.QueryEscape(c.cursor)
-	got, err := client.call(s.replicas[n%len(s.replicas)].public, http.MethodGet, path, s.key, "")
+	got, err := client.call(c.replicas[n%len(c.replicas)].public, http.MethodGet, path, c.key, "")
 	switch {
 	case err != nil || unavailable(got) || got.Status == http.StatusTooManyRequests:
 		return 0, errNoPage
+	case got.Status == http.StatusConflict:
+		c.forget(got.Text("cursor"))
+		return 0, errNoPage
 	case got.Status != http.StatusOK:
-		s.t.Errorf("the consumer got %d %v", got.Status, got.Body)
+		c.t.Errorf("the consumer got %d %v", got.Status, got.Body)
 		return 0, errNoPage
 	}
 	items, _ := got.Body["items"].([]any)
 	for _, item := range items {
-		fields, _ := item.(map[string]any)
-		id, _ := fields["id"].(string)
-		c.seen = append(c.seen, id)
+		event := c.parse(item)
+		c.seen = append(c.seen, event)
+		c.heardOf.Store(event.session, true)
 	}
 	c.cursor = got.Text("cursor")
 	return len(items), nil
 }
 
-// audit reads the rest of the feed. The consumer must have seen each event once, those of a session with its end before what came too late.
-func (c *consumer) audit(s *storm, events []string) {
-	s.t.Helper()
-	eventually(s.t, "the consumer is at the head of the feed", func() bool {
-		n, err := c.page(s, 0, "0")
+func (c *consumer) parse(item any) seenEvent {
+	fields, _ := item.(map[string]any)
+	id, _ := fields["id"].(string)
+	text, _ := fields["cursor"].(string)
+	cursor, err := feed.ParseCursor(c.account, text)
+	if err != nil {
+		c.t.Errorf("cursor %q of %s: %v", text, id, err)
+	}
+	body, _ := fields["event"].(map[string]any)
+	data, _ := body["data"].(map[string]any)
+	of, _ := data["sessionId"].(string)
+	status, _ := data["status"].(string)
+	return seenEvent{id, of, session.Status(status), cursor.Entry}
+}
+
+// forget goes back to a cursor: all after it is lost.
+func (c *consumer) forget(text string) {
+	survivor, err := feed.ParseCursor(c.account, text)
+	if err != nil {
+		c.t.Errorf("a 409 has the cursor %q: %v", text, err)
+	}
+	left := slices.IndexFunc(c.seen, func(event seenEvent) bool { return event.entry == survivor.Entry }) + 1
+	if left == 0 && survivor.Entry != (feed.EntryID{}) || left == len(c.seen) {
+		c.t.Errorf("a 409 sends the consumer to %s, which it has not read, or where it is", survivor.Entry)
+	}
+	c.cursor, c.seen = text, c.seen[:left]
+	c.told++
+}
+
+// audit reads the rest of the feed. The consumer must have seen what is in it, in its order, and that must be each event of the sessions once: with
+// the status of its session, and what came too late after the end. It returns how many events those are.
+func (c *consumer) audit(sessions map[string]map[string]string) (events int) {
+	c.t.Helper()
+	whole := &consumer{deployment: c.deployment, account: c.account, key: c.key}
+	whole.toHead()
+	c.toHead()
+	if !slices.Equal(c.seen, whole.seen) {
+		c.t.Errorf("the consumer has seen\n%v\nand the feed is\n%v", c.seen, whole.seen)
+	}
+	var seen []string
+	for _, event := range c.seen {
+		if event.session == "" {
+			continue
+		}
+		if begin, _, late := strings.Cut(event.id, "_late_"); late && !slices.Contains(seen, begin+ended) {
+			c.t.Errorf("%s is in the feed before the end of its session", event.id)
+		}
+		if status := session.Status(sessions[event.session]["s"]); event.status != status {
+			c.t.Errorf("%s says that its session is %s, and that is %q", event.id, event.status, status)
+		}
+		seen = append(seen, event.id)
+	}
+	want := c.eventsOf(sessions)
+	slices.Sort(seen)
+	slices.Sort(want)
+	if !slices.Equal(seen, want) {
+		c.t.Errorf("the consumer has seen %d events, want %d, each once:\n%v\n%v", len(seen), len(want), difference(seen, want), difference(want, seen))
+	}
+	return len(want)
+}
+
+// toHead reads until there is no more.
+func (c *consumer) toHead() {
+	c.t.Helper()
+	eventually(c.t, "the consumer is at the head of the feed", func() bool {
+		n, err := c.page(0, "0")
 		return err == nil && n == 0
 	})
-	seen := slices.DeleteFunc(slices.Clone(c.seen), func(id string) bool { return strings.HasPrefix(id, "evt_key_") })
-	for i, id := range seen {
-		if begin, _, late := strings.Cut(id, "_late_"); late && !slices.Contains(seen[:i], begin+ended) {
-			s.t.Errorf("%s is in the feed before the end of its session", id)
-		}
-	}
-	slices.Sort(seen)
-	slices.Sort(events)
-	if !slices.Equal(seen, events) {
-		s.t.Errorf("the consumer has seen %d events, want %d, each once:\n%v\n%v", len(seen), len(events), difference(seen, events), difference(events, seen))
-	}
 }
 
 // difference returns what of a is not in b, and what is in a twice.

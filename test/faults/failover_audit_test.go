@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
@@ -17,6 +19,7 @@ type failedOver struct {
 	lostCharges, lostSettlements int
 	lostPlainly                  int // of both, with a replica that followed
 	refused                      int // with 503
+	inFeeds, told                int // in feeds, and how often a consumer was told that some are lost
 	slowest, away                time.Duration
 }
 
@@ -27,14 +30,17 @@ func (f *failedOver) add(other failedOver) {
 	f.lostSettlements += other.lostSettlements
 	f.lostPlainly += other.lostPlainly
 	f.refused += other.refused
+	f.inFeeds += other.inFeeds
+	f.told += other.told
 	f.slowest, f.away = max(f.slowest, other.slowest), max(f.away, other.away)
 }
 
 // String is for the table.
 func (f *failedOver) String() string {
 	return fmt.Sprintf("%d of %d acknowledged charges lost and %d of %d settlements, %d of these with a replica that had followed; none doubled; "+
+		"%d events in the feeds as in the sessions, %d times a consumer was told of lost ones; "+
 		"%d calls got 503, the slowest answer took %d ms; served again after %.1f s",
-		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.refused, f.slowest.Milliseconds(), f.away.Seconds())
+		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.inFeeds, f.told, f.refused, f.slowest.Milliseconds(), f.away.Seconds())
 }
 
 // audit asks for every session that was acknowledged, and counts those that are lost. With settlements that wait for the
@@ -75,8 +81,26 @@ func (f *failover) audit(cutOff bool) {
 	if f.safe && f.lostSettlements > 0 {
 		f.t.Errorf("%d of %d acknowledged settlements are lost", f.lostSettlements, f.settlements)
 	}
+	f.auditFeeds()
+	if cutOff && f.sellers[0].consumer.told == 0 {
+		f.t.Error("a consumer was not told that what it has read is lost")
+	}
 	f.t.Logf("replica cut off: %v; %s", cutOff, f.failedOver.String())
 	f.webhooksArrive()
+}
+
+// auditFeeds compares each feed, and what its consumer has seen, with the sessions.
+func (f *failover) auditFeeds() {
+	f.t.Helper()
+	var masters []*redis.Client
+	for pair := range f.pairs.shards {
+		master, _ := f.pairs.roles(f.t, pair)
+		masters = append(masters, master.keeper)
+	}
+	for _, own := range f.sellers {
+		f.inFeeds += own.consumer.audit(f.hashes(own.tag+"session:", masters...))
+		f.told += own.consumer.told
+	}
 }
 
 // answered calls again while it gets 503, for Redis may change its master at any time, and then wants the status; 0: any.

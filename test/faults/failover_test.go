@@ -17,17 +17,17 @@ import (
 
 func failoverFaults() []fault {
 	const (
-		plainly = "503 within 1 s, back by itself, no charge doubled; what the replica lacked is lost"
+		plainly = "503 within 1 s, back by itself, no charge doubled; what the replica lacked is lost, from sessions and feed together, and the feed's consumers are told"
 		copied  = "the same, and no acknowledged settlement is lost"
 	)
 	wait := []string{"--settlement-replicas", "1"}
 	return []fault{
-		{"P1 P5 P6", "failover by Sentinel, kill -9 of the master", plainly, failovers(watchedBySentinels)},
-		{"P1 P5 P6", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
-		{"P1 P5 P6", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
-		{"P1 P5 P6", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
+		{"P1 P5 P6 P12", "failover by Sentinel, kill -9 of the master", plainly, failovers(watchedBySentinels)},
+		{"P1 P5 P6 P12", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
+		{"P1 P5 P6 P12", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
+		{"P1 P5 P6 P12", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
 		{"P5", "a settlement is reported again while the replica is frozen", "503 each time until the replica has it", tryFrozenReplica},
-		{"P1 P4", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is told once", tryMovingSlots},
+		{"P1 P4 P12", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is told once and once in the feed", tryMovingSlots},
 	}
 }
 
@@ -66,13 +66,18 @@ type failover struct {
 	refusals atomic.Int64
 }
 
-// seller is a merchant with a key.
-type seller struct{ tag, key string }
+// seller is a merchant with a key, and who follows its feed.
+type seller struct {
+	merchant *v1alpha1.Merchant
+	tag, key string
+	consumer *consumer
+}
 
 // failoverOrder is one Idempotency-Key, with the sessions its callers were told of.
 type failoverOrder struct {
 	name    string
 	key     string
+	cents   int
 	ids     []string // acknowledged; more than one only if the first was lost
 	settled string   // the session whose settlement was acknowledged
 }
@@ -86,7 +91,8 @@ func newFailover(t *testing.T, p pairs, dispatchers int, flags []string, change 
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
 		merchant := s.Merchant(name, append(slices.Clone(change), func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })...)
-		f.sellers = append(f.sellers, seller{space(merchant), s.apiKey("till-"+fmt.Sprint(n), name)})
+		key := s.apiKey("till-"+fmt.Sprint(n), name)
+		f.sellers = append(f.sellers, seller{merchant, space(merchant), key, newConsumer(s, merchant, key)})
 	}
 	return f
 }
@@ -104,6 +110,19 @@ func (f *failover) startCallers(rail string) (stop func()) {
 	})
 }
 
+// startConsumers has all feeds followed until stop, which waits for that.
+func (f *failover) startConsumers() (stop func()) {
+	var stops []func()
+	for _, own := range f.sellers {
+		stops = append(stops, own.consumer.follow())
+	}
+	return sync.OnceFunc(func() {
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
 // run kills the master of the first seller.
 func (f *failover) run(cutOff bool) {
 	f.t.Helper()
@@ -114,6 +133,8 @@ func (f *failover) run(cutOff bool) {
 	defer stopProbing()
 	stop := f.startCallers(rail)
 	defer stop()
+	unfollow := f.startConsumers()
+	defer unfollow()
 	f.served(200)
 	pair := f.pairs.of(f.t, f.sellers[0].tag)
 	master, replica := f.pairs.roles(f.t, pair)
@@ -143,15 +164,20 @@ func (f *failover) run(cutOff bool) {
 	f.pairs.rejoin(f.t, pair, master, replica)
 	f.served(200)
 	stop()
+	unfollow()
 	stopProbing()
 	f.audit(cutOff)
 	checkFlat(f.t, f.replicas[0].ops, before, gauges(f.t, f.replicas[0].ops))
 }
 
-// unheard waits until callers were told what the replica will never hear of; with settlements that wait for it they are
+// unheard waits until callers and a consumer were told what the replica will never hear of; with settlements that wait for it callers are
 // refused.
 func (f *failover) unheard() {
 	f.t.Helper()
+	own := f.sellers[0]
+	id := f.answered(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).Text("sessionId")
+	f.answered(http.StatusOK, f.replicas[0].public, http.MethodPost, sessions+"/"+id+"/cancel", own.key, "")
+	eventually(f.t, "the consumer has read what will be lost", func() bool { return own.consumer.hasRead(id) })
 	if !f.safe {
 		f.served(100)
 		return
@@ -171,7 +197,7 @@ func (f *failover) served(more int64) {
 func (f *failover) shop(done chan struct{}, caller int, rail string) {
 	c := newCaller()
 	for n := 0; ; n++ {
-		o := &failoverOrder{name: fmt.Sprintf("order-%d-%d", caller, n), key: f.sellers[(caller+n)%len(f.sellers)].key}
+		o := &failoverOrder{name: fmt.Sprintf("order-%d-%d", caller, n), key: f.sellers[(caller+n)%len(f.sellers)].key, cents: 1250}
 		f.mu.Lock()
 		f.orders = append(f.orders, o)
 		f.mu.Unlock()
@@ -198,9 +224,9 @@ func (f *failover) shop(done chan struct{}, caller int, rail string) {
 }
 
 // charge repeats a charge until it is answered. Not ok: the callers are to stop.
-func (f *failover) charge(done chan struct{}, c caller, o *failoverOrder, n int) (id string, ok bool) {
+func (f *failover) charge(done <-chan struct{}, c caller, o *failoverOrder, n int) (id string, ok bool) {
 	got, ok := f.insist(done, func(try int) (fixture.Answer, error) {
-		return c.call(f.replicas[(n+try)%2].public, http.MethodPost, sessions, o.key, fmt.Sprintf(`{"amountCents":1250,"orderRef":%q}`, o.name),
+		return c.call(f.replicas[(n+try)%2].public, http.MethodPost, sessions, o.key, fmt.Sprintf(`{"amountCents":%d,"orderRef":%q}`, o.cents, o.name),
 			"Idempotency-Key", o.name)
 	})
 	if !ok {
@@ -218,10 +244,10 @@ func (f *failover) charge(done chan struct{}, c caller, o *failoverOrder, n int)
 }
 
 // settle reports a payment until it is answered, and reports whether its session is gone, so that it is to be charged again.
-func (f *failover) settle(done chan struct{}, c caller, o *failoverOrder, id string, n int, rail string) (again bool) {
+func (f *failover) settle(done <-chan struct{}, c caller, o *failoverOrder, id string, n int, rail string) (again bool) {
 	got, ok := f.insist(done, func(try int) (fixture.Answer, error) {
 		return c.call(f.replicas[(n+try)%2].internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
-			fmt.Sprintf(`{"paymentRef":%q,"outcome":"COMPLETED","amountCents":1250}`, o.name))
+			fmt.Sprintf(`{"paymentRef":%q,"outcome":"COMPLETED","amountCents":%d}`, o.name, o.cents))
 	})
 	applied, _ := got.Body["applied"].(bool)
 	switch {
@@ -237,7 +263,7 @@ func (f *failover) settle(done chan struct{}, c caller, o *failoverOrder, id str
 }
 
 // insist repeats a call until it is answered with anything but 503. Not ok: the callers are to stop.
-func (f *failover) insist(done chan struct{}, call func(try int) (fixture.Answer, error)) (got fixture.Answer, ok bool) {
+func (f *failover) insist(done <-chan struct{}, call func(try int) (fixture.Answer, error)) (got fixture.Answer, ok bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for try := 0; ; try++ {

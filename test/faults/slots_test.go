@@ -21,6 +21,8 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	f.settlesEverywhere(rail)
 	stop := f.startCallers(rail)
 	defer stop()
+	unfollow := f.startConsumers()
+	defer unfollow()
 	var masters []member
 	for pair := range f.pairs.shards {
 		master, _ := f.pairs.roles(t, pair)
@@ -38,11 +40,15 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	}
 	f.served(200)
 	stop()
+	unfollow()
 	f.audit(false)
+	if f.told > 0 {
+		t.Errorf("%d times a consumer was told that events are lost", f.told)
+	}
 	if f.lostCharges+f.lostSettlements > 0 {
 		t.Errorf("%d of %d charges and %d of %d settlements are lost", f.lostCharges, f.charges, f.lostSettlements, f.settlements)
 	}
-	return moves, fmt.Sprintf("%d keys moved in %d moves; %d charges, %d settlements, none lost; %d events, each delivered, none doubled; %d calls got 503",
+	return moves, fmt.Sprintf("%d keys moved in %d moves; %d charges, %d settlements, none lost; %d events, each delivered and in the feed, none doubled; %d calls got 503",
 		keys, moves, f.charges, f.settlements, f.eachReportedOnce(masters), f.refused)
 }
 

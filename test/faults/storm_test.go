@@ -34,7 +34,7 @@ type storm struct {
 	merchant  *v1alpha1.Merchant
 	key, rail string
 	hooks     *receiver
-	consumer  consumer
+	consumer  *consumer
 	began     time.Time
 
 	mu     sync.Mutex
@@ -61,6 +61,7 @@ func newStorm(t *testing.T, replicas, dispatchers int) *storm {
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: s.hooks.URL + "/hooks"}
 	})
 	s.key, s.rail = s.apiKey("till", "coffee"), s.railToken()
+	s.consumer = newConsumer(s.deployment, s.merchant, s.key)
 	s.hooks.VerifyWith(s.delivered("coffee-webhook", "secret"))
 	s.settlesEverywhere(s.rail)
 	return s
@@ -84,7 +85,7 @@ func (s *storm) rage(times int, try func(n int)) {
 	s.t.Helper()
 	stop := callers(stormCallers, s.step)
 	defer stop()
-	unfollow := s.consumer.follow(s)
+	unfollow := s.consumer.follow()
 	defer unfollow()
 	for n := range times {
 		s.answered(60)
