@@ -9,6 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -34,6 +35,8 @@ type paymentPage struct {
 	Ended       template.HTML // empty: it has not
 	PaidAt      template.HTML // as the rail says; empty: it did not
 	Refused     []refusedPayment
+	// Removed: the session is not kept any more, and what is shown is its end.
+	Removed bool
 }
 
 // toTheSecond is the layout of the times of one payment.
@@ -68,8 +71,9 @@ func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer log
 		return errNoPayment
 	}
 	story, err := c.payments.Story(r.Context(), id)
-	if errors.Is(err, store.ErrNotFound) {
-		return errNoPayment
+	removed := errors.Is(err, store.ErrNotFound)
+	if removed {
+		story.Session, err = c.endedPayment(r.Context(), id, r.URL.Query().Get("entry"))
 	}
 	if err != nil {
 		return err
@@ -78,7 +82,26 @@ func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer log
 	if err != nil {
 		return err
 	}
+	page.Removed = removed
 	return c.pages.render(w, http.StatusOK, "payment", view{Title: page.Amount + " · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+}
+
+// endedPayment returns a session as it was when it ended, from its entry in the feed, which is kept for longer than the session. The error is
+// errNoPayment if that entry is of another session, or there is none.
+func (c *console) endedPayment(ctx context.Context, id session.ID, text string) (session.Session, error) {
+	entry, ok := feed.ParseEntryID(text)
+	if !ok {
+		return session.Session{}, errNoPayment
+	}
+	after := feed.EntryID{Millis: entry.Millis, Seq: entry.Seq + 1}
+	found, err := c.payments.Ended(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
+	if err != nil {
+		return session.Session{}, err
+	}
+	if len(found.Sessions) == 0 || found.Sessions[0].Entry != entry || found.Sessions[0].ID != id {
+		return session.Session{}, errNoPayment
+	}
+	return found.Sessions[0].Session, nil
 }
 
 func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story store.Story) (paymentPage, error) {

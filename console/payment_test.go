@@ -1,7 +1,9 @@
 package console
 
 import (
+	"html"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // charge creates a session of the merchant with a key.
@@ -30,6 +33,19 @@ func (f *fixture) settle(id session.ID, payment session.Payment) {
 	f.t.Helper()
 	if _, err := f.store.Settle(f.t.Context(), id, payment); err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// removeSessions does what their TTLs do.
+func (f *fixture) removeSessions() {
+	f.t.Helper()
+	redis := storetest.Inspect(f.t, f.redis)
+	keys, err := redis.Keys(f.t.Context(), "*session:*").Result()
+	if err == nil && len(keys) > 0 {
+		err = redis.Del(f.t.Context(), keys...).Err()
+	}
+	if err != nil || len(keys) == 0 {
+		f.t.Fatalf("removed %v: %v", keys, err)
 	}
 }
 
@@ -67,6 +83,39 @@ func TestShowPayment(t *testing.T) {
 		"no id": "ps_1", "markup": "%3Cb%3E",
 	} {
 		if page := browser.Get(t, path+id); page.Status != http.StatusNotFound || !strings.Contains(page.Text, "No such payment") {
+			t.Errorf("%s: %d %s", name, page.Status, page.Text)
+		}
+	}
+}
+
+// A session that nobody paid is removed days after its end. Its row in the list is kept for longer, and leads to its end.
+func TestShowPayment_RemovedSession(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", berlin)
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments"
+	f.settle(f.charge(m, "key", session.Charge{AmountCents: 99}), session.Payment{Ref: "card-0", Outcome: session.Failed, AmountCents: 99})
+	id := f.charge(m, "key", session.Charge{AmountCents: 1250, OrderRef: "table 7"})
+	f.settle(id, session.Payment{Ref: "card-1", Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"})
+	f.removeSessions()
+	rows := regexp.MustCompile(`href="[^"]*/payments/(ps_[^"]*)"`).FindAllStringSubmatch(browser.Get(t, path).Text, -1)
+	if len(rows) != 2 || !strings.HasPrefix(rows[0][1], id.String()) {
+		t.Fatalf("the list has %v, want %s first", rows, id)
+	}
+	page := browser.Get(t, path+"/"+html.UnescapeString(rows[0][1]))
+	for _, text := range []string{"€12.50", "Failed", "table 7", "card-1", "no funds", "Only this is kept of it.", "a deleted key (key)"} {
+		if page.Status != http.StatusOK || !strings.Contains(page.Text, text) {
+			t.Errorf("%d, no %q in %s", page.Status, text, page.Text)
+		}
+	}
+	_, entry, _ := strings.Cut(rows[0][1], "?")
+	other, _, _ := strings.Cut(rows[1][1], "?")
+	for name, payment := range map[string]string{
+		"without its entry": id.String(), "the entry of another payment": other + "?" + entry, "no entry": id.String() + "?entry=%3Cb%3E",
+		"an entry of never": id.String() + "?entry=1-0", "the greatest entry": id.String() + "?entry=9223372036854775807-18446744073709551615",
+		"another merchant's": f.charge(f.merchant("globex"), "key", session.Charge{AmountCents: 1}).String() + "?" + entry,
+	} {
+		if page := browser.Get(t, path+"/"+payment); page.Status != http.StatusNotFound || !strings.Contains(page.Text, "No such payment") {
 			t.Errorf("%s: %d %s", name, page.Status, page.Text)
 		}
 	}

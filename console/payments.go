@@ -91,7 +91,13 @@ func (l paymentsLinks) Live() string { return l.Base + "/payments" }
 func (l paymentsLinks) Testing() string { return l.Base + "/payments?mode=test" }
 
 // Payment is the page of one.
-func (l paymentsLinks) Payment(id string) string { return l.Base + "/payments/" + id }
+func (l paymentsLinks) Payment(row paymentRow) string {
+	page := l.Base + "/payments/" + row.ID
+	if row.Entry == "" {
+		return page
+	}
+	return page + "?" + url.Values{"entry": {row.Entry}}.Encode()
+}
 
 // List is the page with the newest payments.
 func (l paymentsLinks) List() string { return l.with("/payments", "", "") }
@@ -127,6 +133,7 @@ func (d dayTotals) Date() string {
 // paymentRow is a payment in the list.
 type paymentRow struct {
 	ID     string
+	Entry  string // of the feed, with its end; empty: the row is not from there
 	Order  string
 	Amount string
 	Status paymentStatus
@@ -207,7 +214,9 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 	reads.Go(func() error {
 		found, err := c.payments.Ended(ctx, account, store.EndedQuery{Before: before, Limit: paymentsPageSize})
 		for i := range found.Sessions {
-			page.Rows = append(page.Rows, c.newPaymentRow(&found.Sessions[i].Session, zone))
+			row := c.newPaymentRow(&found.Sessions[i].Session, zone)
+			row.Entry = found.Sessions[i].Entry.String()
+			page.Rows = append(page.Rows, row)
 		}
 		if found.Next != (feed.EntryID{}) {
 			page.Older = found.Next.String()
