@@ -183,7 +183,7 @@ faults: redis ## Try to break the promises of docs/guarantees.md; write bin/faul
 	[[ ! -f bin/faults.md ]] || { echo; cat bin/faults.md; }; exit $${failed:-0}
 
 .PHONY: soak
-soak: redis ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, and for what the roles take
+soak: redis examples ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, every cent, and what the roles take
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 
 .PHONY: gitops

@@ -34,6 +34,7 @@ type soak struct {
 	*failover
 
 	keys    []atomic.Pointer[string] // of the sellers
+	moved   *railJournal
 	streams *http.Client
 	payers  sync.WaitGroup
 	shown   atomic.Int64 // ends that a payer has seen
@@ -56,8 +57,13 @@ type soakOrder struct {
 func TestSoak(t *testing.T) {
 	p := watchedBySentinels(t)
 	flags := []string{"--settlement-replicas", "1", "--max-streams-per-address", "10000"}
-	f := newFailover(t, p, 2, flags, func(m *v1alpha1.Merchant) { m.Spec.Sessions = v1alpha1.SessionSettings{LifetimeSeconds: soakLifetime} })
-	s := &soak{failover: f, keys: make([]atomic.Pointer[string], len(f.sellers)), streams: &http.Client{}}
+	f := newFailover(t, p, 2, flags, func(m *v1alpha1.Merchant) {
+		m.Spec.Sessions = v1alpha1.SessionSettings{LifetimeSeconds: soakLifetime}
+		if m.Name == "seller-1" {
+			m.Spec.TimeZone = "Asia/Kolkata" // its days are others
+		}
+	})
+	s := &soak{failover: f, keys: make([]atomic.Pointer[string], len(f.sellers)), moved: newRailJournal(t), streams: &http.Client{}}
 	for n, own := range f.sellers {
 		s.keys[n].Store(&own.key)
 	}
@@ -65,7 +71,7 @@ func TestSoak(t *testing.T) {
 	s.settlesEverywhere(rail)
 	s.hooks.die(func(n int) bool { return n%20 == 0 })
 
-	began, done, payersEnd := time.Now(), make(chan struct{}), make(chan struct{})
+	began, done, tillsEnd, payersEnd := time.Now(), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	patient, leave := context.WithCancel(t.Context())
 	defer leave()
 	var tills sync.WaitGroup
@@ -94,19 +100,23 @@ func TestSoak(t *testing.T) {
 		s.logRedis()
 	}
 	close(done)
-	tills.Wait()
 	go func() {
+		tills.Wait()
+		close(tillsEnd)
 		s.payers.Wait()
 		close(payersEnd)
 	}()
-	select {
-	case <-payersEnd:
-	case <-time.After(soakLifetime*time.Second + fixture.Patience):
-		t.Error("a payer has not seen the end of a session")
-		leave()
-		<-payersEnd
+	for what, end := range map[string]chan struct{}{"a rail has no answer": tillsEnd, "a payer has not seen the end of a session": payersEnd} {
+		select {
+		case <-end:
+		case <-time.After(soakLifetime*time.Second + fixture.Patience):
+			t.Error(what)
+			leave()
+			<-end
+		}
 	}
 	t.Log(s.audit())
+	t.Log(s.auditDays(began))
 	s.logRedis()
 	for i, role := range roles {
 		eventuallySees(t, role.name+" takes no more than when it had warmed up", func() (string, bool) {
@@ -129,12 +139,12 @@ func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail string)
 		case <-tick.C:
 		}
 		o := &soakOrder{seller: (n + i) % len(s.keys)}
-		o.name, o.key = fmt.Sprintf("order-%d-%d", n, i), *s.keys[o.seller].Load()
+		o.name, o.key, o.cents = fmt.Sprintf("order-%d-%d", n, i), *s.keys[o.seller].Load(), 1+(n*7919+i*10_007)%1_000_000
 		id, ok := s.charge(done, c, &o.failoverOrder, n)
 		if again, sure := s.charge(done, c, &o.failoverOrder, n+1); ok && sure {
 			id = again // another one only if the first is lost
 			s.payers.Go(func() { s.pay(ctx, s.replicas[n%2].public, id, i%2 == 0) })
-			s.end(done, c, o, id, n, i, rail)
+			s.end(ctx, done, c, o, id, n, i, rail)
 		}
 		o.told = time.Now()
 		s.mu.Lock()
@@ -143,8 +153,9 @@ func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail string)
 	}
 }
 
-// end settles seven of ten orders, cancels two and leaves one. The till learns then if the session is lost.
-func (s *soak) end(done chan struct{}, c caller, o *soakOrder, id string, n, i int, rail string) {
+// end settles seven of ten orders, cancels two and leaves one. The till learns then if the session is lost. What a rail has moved it reports
+// until it has an answer.
+func (s *soak) end(ctx context.Context, done chan struct{}, c caller, o *soakOrder, id string, n, i int, rail string) {
 	switch i % 10 {
 	case 8:
 		o.ends = session.Expired
@@ -156,8 +167,11 @@ func (s *soak) end(done chan struct{}, c caller, o *soakOrder, id string, n, i i
 			o.ends = session.Cancelled
 		}
 	default:
-		if s.settle(done, c, &o.failoverOrder, id, n, rail); o.settled != "" {
+		s.moved.write(o.seller, id, o.name, o.cents)
+		if s.settle(ctx.Done(), c, &o.failoverOrder, id, n, rail); o.settled != "" {
 			o.ends = session.Completed
+		} else {
+			s.moved.write(o.seller, id, o.name, -o.cents) // sent back
 		}
 	}
 }
