@@ -56,6 +56,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.Streams.MaxPerAddress, "max-streams-per-address", options.Streams.MaxPerAddress, "maximum concurrent streams and long polls of one client address")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.StringVar(&options.QRContent, "qr-content", options.QRContent, "content of the QR code on payer pages: Payload, or Link to the page itself, which cameras of phones open")
+	flags.StringVar(&options.PaymentAppURL, "payment-app-url", "", "https URL that the button of payer pages opens, with {sessionId} for the session's id, such as https://pay.example.com/{sessionId}; default: the QR payload")
 	flags.StringVar(&options.PublicURL, "public-url", "", "https URL under which payers reach the public API, such as https://pay.example.com; begins the Link of each created session, required with --qr-content=Link")
 	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")

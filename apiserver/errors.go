@@ -55,6 +55,8 @@ var answers = []struct {
 	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
 	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
 
+	{is(payer.ErrCrossOrigin), http.StatusForbidden, "cross_origin", "the form was sent by a page of another origin"},
+
 	{is(web.ErrNoRoute), http.StatusNotFound, "path_not_found", "path not found"},
 	{as[web.MethodError], http.StatusMethodNotAllowed, "method_not_allowed", ownMessage},
 	{is(rail.ErrTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},

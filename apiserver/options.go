@@ -55,6 +55,8 @@ type Options struct {
 	QRScheme string
 	// QRContent is what the QR codes of payers' pages hold: the payload (default), or the address of the page itself.
 	QRContent string
+	// PaymentAppURL is where the button of a page leads, with page.AppPlaceholder for the session's id. Default: the QR payload.
+	PaymentAppURL string
 	// PublicURL is the https address under which payers reach the public listener; needed for QRContentLink. Default none: the Link of a
 	// created session is relative.
 	PublicURL string
@@ -116,6 +118,11 @@ const (
 func (o Options) validateQR() error {
 	if err := page.CheckScheme(o.QRScheme); err != nil {
 		return fmt.Errorf("--qr-scheme: %w", err)
+	}
+	if o.PaymentAppURL != "" {
+		if err := page.CheckAppURL(o.PaymentAppURL); err != nil {
+			return fmt.Errorf("--payment-app-url %w", err)
+		}
 	}
 	if o.QRContent != QRContentPayload && o.QRContent != QRContentLink {
 		return fmt.Errorf("--qr-content must be %s or %s", QRContentPayload, QRContentLink)

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"net/http"
@@ -23,8 +24,12 @@ const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; con
 func (a result) wantPage(t *testing.T, status int, parts ...string) result {
 	t.Helper()
 	a.want(t, status)
+	policy := pagePolicy
+	if strings.Contains(string(a.raw), `<form class="screen" method="post" action="/pay/ps_test`) {
+		policy = strings.Replace(policy, "form-action 'none'", "form-action 'self'", 1)
+	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": pagePolicy, "Cache-Control": "no-store",
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy, "Cache-Control": "no-store",
 		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
 		"Cross-Origin-Opener-Policy": "same-origin", "Set-Cookie": "", "Access-Control-Allow-Origin": "",
 	} {
@@ -90,6 +95,98 @@ func TestThePageOfASessionThatIsPaid(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Paid", `href="https://shop.example/thanks"`)
+}
+
+// The button leads where the platform says; the code and its text stay the payload.
+func TestPayment_AppURL(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	plain := f.start()
+	r := f.start(func(o *apiserver.Options) { o.PaymentAppURL = "https://bank.example/pay?session={sessionId}&from=page" })
+	created := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`)
+	id := created.text("sessionId")
+	if payload := created.text("qrPayload"); payload != "pay://qr/"+id {
+		t.Errorf("qrPayload is %s", payload)
+	}
+	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `href="https://bank.example/pay?session=`+id+`&amp;from=page"`)
+	if got, want := r.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", ""), plain.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", ""); !bytes.Equal(got.raw, want.raw) {
+		t.Error("the QR code is another one")
+	}
+}
+
+// The buttons of a test session's page play the rail. No live session can be paid by them, nor any from a page of another origin.
+func TestPlayRail(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, testKey := f.key("till", acme), f.testKey("sandbox", acme)
+	r := f.start()
+	charge := func(key string) string {
+		return r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).text("sessionId")
+	}
+	press := func(id, body string, headers ...string) result {
+		return r.call(http.MethodPost, "/pay/"+id+"/test", "", body, append(headers, "Content-Type", "application/x-www-form-urlencoded")...)
+	}
+	status := func(id, key string) string { return r.call(http.MethodGet, sessions+"/"+id, key, "").text("status") }
+	const pays, declines = "outcome=COMPLETED", "outcome=FAILED"
+
+	for outcome, want := range map[string]string{pays: "COMPLETED", declines: "FAILED"} {
+		id := charge(testKey)
+		page := r.call(http.MethodGet, "/pay/"+id, "", "").want(t, http.StatusOK)
+		if !strings.Contains(string(page.raw), `action="/pay/`+id+`/test"`) || !strings.Contains(page.header.Get("Content-Security-Policy"), "form-action 'self'") {
+			t.Errorf("the page has no form, or may not send it: %s\n%s", page.header.Get("Content-Security-Policy"), page.raw)
+		}
+		got := press(id, outcome, "Sec-Fetch-Site", "same-origin").want(t, http.StatusSeeOther)
+		if location := got.header.Get("Location"); location != "/pay/"+id || status(id, testKey) != want {
+			t.Errorf("%s: to %q, the session is %s", outcome, location, status(id, testKey))
+		}
+		// Pressed again, on a page that is still open: nothing more happens.
+		press(id, declines).want(t, http.StatusSeeOther)
+		press(id, pays).want(t, http.StatusSeeOther)
+		read := r.call(http.MethodGet, sessions+"/"+id, testKey, "")
+		if read.text("status") != want || strings.Contains(string(read.raw), "refused") {
+			t.Errorf("pressed again, the session is %s", read.raw)
+		}
+		if page := r.call(http.MethodGet, "/pay/"+id, "", ""); strings.Contains(string(page.raw), "<form") {
+			t.Error("the page of an ended session has a form")
+		}
+	}
+
+	id := charge(testKey)
+	press(id, pays, "Sec-Fetch-Site", "cross-site").wantError(t, http.StatusForbidden, "the form was sent by a page of another origin")
+	press(id, pays, "Origin", "https://evil.example").wantError(t, http.StatusForbidden, "the form was sent by a page of another origin")
+	for _, body := range []string{"", "outcome=", "outcome=EXPIRED", "outcome=completed", "x=1", strings.Repeat("x", 5000) + "&" + pays} {
+		press(id, body).wantError(t, http.StatusBadRequest, "outcome must be COMPLETED or FAILED")
+	}
+	if got := status(id, testKey); got != "PENDING" {
+		t.Errorf("a test session is %s", got)
+	}
+
+	live := charge(key)
+	press(live, pays, "Sec-Fetch-Site", "same-origin").wantPage(t, http.StatusNotFound, "Payment not found")
+	page := r.call(http.MethodGet, "/pay/"+live, "", "").wantPage(t, http.StatusOK)
+	if got := status(live, key); got != "PENDING" || strings.Contains(string(page.raw), "<form") {
+		t.Errorf("a live session is %s: %s", got, page.raw)
+	}
+	press("ps_test"+live[len("ps_"):], pays).wantPage(t, http.StatusNotFound, "Payment not found")
+	press("x", pays).wantPage(t, http.StatusNotFound, "Payment not found")
+	if got := status(live, key); got != "PENDING" {
+		t.Errorf("a live session is %s", got)
+	}
+}
+
+// Whoever presses again and again is limited as any payer.
+func TestPlayRail_Limited(t *testing.T) {
+	f := newFixture(t)
+	testKey := f.testKey("sandbox", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 2} })
+	id := r.call(http.MethodPost, sessions, testKey, `{"amountCents": 1250}`).text("sessionId")
+	eventually(t, "the limit is exceeded", func() bool {
+		return r.call(http.MethodGet, "/pay/"+id, "", "").status == http.StatusTooManyRequests
+	})
+	r.call(http.MethodPost, "/pay/"+id+"/test", "", "outcome=COMPLETED", "Content-Type", "application/x-www-form-urlencoded").want(t, http.StatusSeeOther)
+	if got := r.call(http.MethodGet, sessions+"/"+id, testKey, "").text("status"); got != "PENDING" {
+		t.Errorf("over the limit the session became %s", got)
+	}
 }
 
 // The order is on a receipt only if the merchant wants that, and the time is that of the shop.

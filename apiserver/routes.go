@@ -39,6 +39,7 @@ func (r *rooms) publicRoutes() web.Routes {
 		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(r.keys.Rotate)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: r.payer.Status},
 		"/pay/{id}":                         {http.MethodGet: forPayer(r.payer.Payment)},
+		"/pay/{id}/test":                    {http.MethodPost: forPayer(r.payer.PlayRail)},
 		"/pay/{id}/qr.svg":                  {http.MethodGet: forPayer(r.payer.QRCode)},
 		"/pay/static/{version}/{file}":      {http.MethodGet: r.payer.Asset},
 		page.WidgetPath:                     {http.MethodGet: r.payer.Widget},

@@ -99,7 +99,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		Confidential: options.InternalCertificateDir != "" || httpserver.Loopback(options.InternalAddress),
 		Reasons:      reasons,
 	}
-	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme}
+	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme, App: options.PaymentAppURL}
 	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
 	r.events = events.New(events.Options{
 		Store: state, Gate: r.gate, Live: r.live, Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout,

@@ -169,6 +169,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"a QR scheme with ://":        func(o *apiserver.Options) { o.QRScheme = "pay://" },
 		"a QR scheme of browsers":     func(o *apiserver.Options) { o.QRScheme = "javascript" },
 		"an unknown QR content":       func(o *apiserver.Options) { o.QRContent = "link" },
+		"an app without a session":    func(o *apiserver.Options) { o.PaymentAppURL = "https://bank.example" },
 		"QR links without a URL":      func(o *apiserver.Options) { o.QRContent = apiserver.QRContentLink },
 		"a public URL over HTTP":      func(o *apiserver.Options) { o.PublicURL = "http://pay.example.com" },
 		"a public URL without a host": func(o *apiserver.Options) { o.PublicURL = "https://" },

@@ -96,6 +96,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		"GET /api/v1/merchant/me", "GET /api/v1/events", "POST " + settlementRoute,
 		// Without a key, by the session id alone: TestATestSessionIsMarked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
+		"POST /pay/{id}/test", // TestPlayRail
 		// About a key: TestATestKeyStaysOne.
 		"POST /api/v1/keys/rotate", "POST " + rotationPath,
 		// The same for all.

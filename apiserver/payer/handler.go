@@ -5,6 +5,8 @@ package payer
 import (
 	"compress/gzip"
 	"context"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +27,8 @@ type Links struct {
 	Base string
 	// Scheme is that of QR payloads.
 	Scheme string
+	// App is --payment-app-url, where the button of a page leads; empty: to the payload.
+	App string
 }
 
 // Header is the value of the header Link for a session's page. Without a base it is relative: the client resolves it with the address it
@@ -37,6 +41,10 @@ func (l Links) page(id session.ID) string { return l.Base + page.Path(id) }
 
 // Payload is the text of the payer's QR code.
 func (l Links) Payload(id session.ID) string { return l.Scheme + "://qr/" + id.String() }
+
+func (l Links) appURL(id session.ID) string {
+	return strings.Replace(l.App, page.AppPlaceholder, id.String(), 1)
+}
 
 // Options are those of a Handler.
 type Options struct {
@@ -73,6 +81,8 @@ type Handler struct {
 	streams   *streams
 	pages     *page.Pages
 
+	crossOrigin *http.CrossOriginProtection
+
 	compressors sync.Pool // of *gzip.Writer, each of which takes 800 KB to make
 }
 
@@ -86,6 +96,7 @@ func New(o Options) (*Handler, error) {
 		store: o.Store, directory: o.Directory, clients: o.Clients, live: o.Live, links: o.Links, linkInQR: o.LinkInQR,
 		limit: o.Limit, reads: ratelimit.NewLimiter(o.Limit, o.Now), queues: newQueues(o.MaxConnections, o.Clustered, o.Registerer),
 		streams: newStreams(o.Streams, o.Draining), pages: pages,
+		crossOrigin: http.NewCrossOriginProtection(),
 		compressors: sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}, nil
 }

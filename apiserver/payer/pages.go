@@ -16,8 +16,10 @@ import (
 )
 
 // pagePolicy allows a page its own assets, and to ask for its own status.
-const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
-	"form-action 'none'; frame-ancestors 'none'"
+const (
+	pageSources = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+	pagePolicy  = pageSources + "form-action 'none'; frame-ancestors 'none'"
+)
 
 // Page wraps a handler whose answers a payer sees: also its errors are pages, but for those that only a developer can have caused.
 func (h *Handler) Page(serve web.Handler) web.Handler {
@@ -65,6 +67,9 @@ func (h *Handler) respondPayment(w http.ResponseWriter, r *http.Request, status 
 	if err != nil {
 		return err
 	}
+	if payment.Playable() {
+		w.Header().Set("Content-Security-Policy", testPagePolicy)
+	}
 	h.write(w, r, status, htmlContent, rendered)
 	return nil
 }
@@ -110,7 +115,7 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	}
 	payment := &page.Payment{
 		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
-		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id),
+		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
 		Receipt: page.Receipt{TaxCents: read.TaxCents, TipCents: read.TipCents},
 	}
 	payment.QRText = payment.Payload

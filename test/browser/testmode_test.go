@@ -30,6 +30,9 @@ func TestTestSessionsSaySo(t *testing.T) {
 	}
 	page := sharedBrowser.NewPage(t, browsertest.Settings{})
 	page.Open(pageURL(test))
+	if browsertest.Eval[bool](page, "document.forms.length !== 1") {
+		t.Error("the page of a test session has no buttons to play with")
+	}
 	shop := sharedBrowser.NewPage(t, browsertest.Settings{})
 	shop.Open(newShopPage(t, "en", fmt.Sprintf(
 		`<payment-session id="live" session-id="%s"></payment-session><payment-session id="trial" session-id="%s"></payment-session>`, live, test)))
@@ -51,5 +54,30 @@ func TestTestSessionsSaySo(t *testing.T) {
 	}
 	if says := browsertest.Eval[string](shop, marked+"('live')"); says != "" {
 		t.Errorf("the widget of a live session says %q", says)
+	}
+}
+
+// The buttons of a test session's page play the rail, with JavaScript and without.
+func TestTestButtons(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for button, status := range map[string]string{"COMPLETED": "COMPLETED", "FAILED": "FAILED"} {
+		for _, plain := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s without JavaScript %v", button, plain), func(t *testing.T) {
+				t.Parallel()
+				id := call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, s.testKey, `{"amountCents":1250}`).Text("sessionId")
+				page := sharedBrowser.NewPage(t, browsertest.Settings{NoJavaScript: plain})
+				page.Open(pageURL(id))
+				awaitShown(page, "PENDING")
+				if code := page.Click("button[value=" + button + "]"); code != http.StatusOK {
+					t.Errorf("the button is answered with %d", code)
+				}
+				awaitShown(page, status)
+				read := call(t, shared.replicas[1].Public, http.MethodGet, fixture.Sessions+"/"+id, s.testKey, "")
+				if read.Text("status") != status {
+					t.Errorf("the session is %s", read.Raw)
+				}
+			})
+		}
 	}
 }

@@ -45,25 +45,6 @@ func TestPage_HostileTexts(t *testing.T) {
 	}
 }
 
-// A scheme of browsers is no payment app.
-func TestCheckScheme_Browsers(t *testing.T) {
-	for _, scheme := range []string{"javascript", "JavaScript", "data", "vbscript", "file", "blob", "", "1pay", "pay:", "p ay"} {
-		if CheckScheme(scheme) == nil {
-			t.Errorf("%q is accepted", scheme)
-		}
-		payment := newPayment(session.Pending)
-		payment.Payload = scheme + "://qr/" + payment.ID.String()
-		if _, err := newPages(t).Payment("en", payment); err == nil {
-			t.Errorf("%q is linked", payment.Payload)
-		}
-	}
-	for _, scheme := range []string{"pay", "web+pay", "Acme.Pay-2", "https"} {
-		if err := CheckScheme(scheme); err != nil {
-			t.Errorf("%s: %v", scheme, err)
-		}
-	}
-}
-
 // outline are the elements of a page with the names of their attributes.
 func outline(root *html.Node) string {
 	var outline strings.Builder

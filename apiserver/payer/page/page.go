@@ -9,9 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/text/language"
@@ -68,11 +66,15 @@ type Payment struct {
 	ExpiresIn time.Duration
 	// Receipt is what the page of a paid session also shows.
 	Receipt Receipt
-	// Payload opens the payment app. QRText is what the QR code holds: the payload, or the address of the page.
-	Payload, QRText string
+	// Payload opens the payment app, unless AppURL is set, which comes from a template that CheckAppURL accepts. QRText is what the QR
+	// code holds: the payload, or the address of the page.
+	Payload, AppURL, QRText string
 	// AccentColor is "#rrggbb", and ReturnURL an https URL; both may be empty.
 	AccentColor, ReturnURL string
 }
+
+// Playable reports whether the page has a form that plays the rail: that of a test session which can still be paid.
+func (p *Payment) Playable() bool { return p.ID.TestMode() && p.Status == session.Pending }
 
 // Receipt is what the page of a paid session shows besides merchant and amount. What is zero is left out.
 type Receipt struct {
@@ -96,7 +98,7 @@ type paymentPage struct {
 	Merchant, Amount string
 	Status           session.Status
 	States           []state
-	Test             bool  // no money is meant
+	Test, Playable   bool  // no money is meant; buttons play the rail
 	ExpiresIn        int64 // seconds
 	TimeLeft         string
 	OpenApp          template.URL
@@ -163,6 +165,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Status:    payment.Status,
 		States:    newStates(in, payment),
 		Test:      payment.ID.TestMode(),
+		Playable:  payment.Playable(),
 		ExpiresIn: int64((payment.ExpiresIn + time.Second - 1) / time.Second),
 	}
 	page.Title = page.States[slices.IndexFunc(page.States, func(s state) bool { return !s.Hidden })].Title
@@ -172,7 +175,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 	}
 	if payment.Status == session.Pending {
 		var err error
-		if page.OpenApp, err = appLink(payment.Payload); err != nil {
+		if page.OpenApp, err = payment.openApp(); err != nil {
 			return nil, err
 		}
 		if page.QR, err = NewCode(payment.QRText); err != nil {
@@ -248,30 +251,4 @@ func clock(seconds int64) string {
 		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds)
 	}
 	return fmt.Sprintf("%d:%02d", minutes, seconds)
-}
-
-// schemeForm is the syntax of a scheme in RFC 3986, section 3.1.
-var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
-
-// CheckScheme refuses schemes that cannot be in a link of the page: browsers run or show what follows some of them.
-func CheckScheme(scheme string) error {
-	if !schemeForm.MatchString(scheme) {
-		return fmt.Errorf("%q is not a URI scheme; use for example pay", scheme)
-	}
-	if slices.Contains([]string{"javascript", "vbscript", "data", "blob", "file", "about"}, strings.ToLower(scheme)) {
-		return fmt.Errorf("%q is a scheme of browsers; use one of a payment app, for example pay", scheme)
-	}
-	return nil
-}
-
-// appLink is a payload as a link. html/template removes links of schemes that it does not know, unless they were checked.
-func appLink(payload string) (template.URL, error) {
-	scheme, rest, _ := strings.Cut(payload, "://qr/")
-	if err := CheckScheme(scheme); err != nil {
-		return "", fmt.Errorf("link of the payment app: %w", err)
-	}
-	if _, err := session.ParseID(rest); err != nil {
-		return "", fmt.Errorf("link of the payment app: %w", err)
-	}
-	return template.URL(payload), nil //nolint:gosec // scheme and rest were checked
 }

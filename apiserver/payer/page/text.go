@@ -18,6 +18,8 @@ const defaultLanguage = "en"
 // texts are all texts of the pages in one language, texts/<language>.json.
 type texts struct {
 	TestMode        string `json:"testMode"`
+	TestPay         string `json:"testPay"`
+	TestDecline     string `json:"testDecline"`
 	PaymentTo       string `json:"paymentTo"`
 	Scan            string `json:"scan"`
 	ScanText        string `json:"scanText"`

@@ -22,6 +22,7 @@ apiserver:
   internalCertificateSecretName: internal-tls
   internalAudience: pay
   qrContent: Link
+  paymentAppURL: https://bank.example.com/pay?session={sessionId}
   publicURL: https://pay.example.com
   sessionRetention: 96h30m
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
@@ -70,7 +71,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 	for name, want := range map[string][]string{
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
-			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--public-url=https://pay.example.com", "--session-retention=96h30m",
+			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--payment-app-url=https://bank.example.com/pay?session={sessionId}", "--public-url=https://pay.example.com", "--session-retention=96h30m",
 			"--history=48h", "--history-entries=20000000", "--receipts",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
