@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -71,6 +72,7 @@ func Run(ctx context.Context, options Options) error {
 	if options.MailServer.Enabled() {
 		sender, err := receipts.New(receipts.Options{
 			Server: options.MailServer, Store: sessions, Log: d.log, Registerer: r.Registry, ShutdownTimeout: options.ShutdownTimeout,
+			Zone: func(merchantID string) *time.Location { return index.Endpoint(merchantID).TimeZone.Location() },
 		})
 		if err != nil {
 			return err

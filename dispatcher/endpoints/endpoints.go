@@ -42,6 +42,9 @@ type Endpoint struct {
 	Merchant types.NamespacedName
 	UID      types.UID
 
+	// TimeZone is what "today" is for the merchant; empty: nobody knows.
+	TimeZone v1alpha1.TimeZone
+
 	// URL is empty for a merchant without a webhook.
 	URL string
 	// Secrets sign, the newest first; none until the operator has created one.
@@ -153,6 +156,7 @@ func (e *Endpoints) endpoint(merchant published.MerchantRecord) Endpoint {
 		State:        Published,
 		MerchantID:   merchant.MerchantID,
 		MerchantName: merchant.DisplayName,
+		TimeZone:     merchant.TimeZone,
 		Merchant:     types.NamespacedName{Namespace: merchant.Namespace, Name: merchant.Name},
 		UID:          merchant.UID,
 	}

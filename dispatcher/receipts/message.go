@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/mail"
 	"strings"
+	"time"
 	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
@@ -18,18 +19,19 @@ import (
 // amounts are in English, like the rest of the mail: nobody knows the customer's language.
 var amounts = money.NewFormatter(language.English)
 
-// newMessage writes the mail of a paid session. It is the same for each try, to the byte. false: the address is none.
-func newMessage(from *mail.Address, paid *session.Session) (*gomail.Msg, bool) {
+// newMessage writes the mail of a paid session, with times of its merchant's zone. It is the same for each try, to the byte. false: the address
+// is none.
+func newMessage(from *mail.Address, paid *session.Session, zone *time.Location) (*gomail.Msg, bool) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(from)
 	if message.To(paid.Charge.CustomerEmail) != nil { // its error quotes the address
 		return nil, false
 	}
 	message.SetMessageIDWithValue(messageID(from, paid.ID))
-	message.SetDateWithValue(paid.EndedAt)
+	message.SetDateWithValue(paid.EndedAt.UTC())
 	message.SetGenHeader("Auto-Submitted", "auto-generated") // no vacation notice answers it (RFC 3834)
 	message.Subject("Receipt from " + oneLine(paid.MerchantName))
-	message.SetBodyString(gomail.TypeTextPlain, newText(paid))
+	message.SetBodyString(gomail.TypeTextPlain, newText(paid, zone))
 	return message, true
 }
 
@@ -39,7 +41,7 @@ func messageID(from *mail.Address, id session.ID) string {
 	return "receipt-" + hex.EncodeToString(sum[:16]) + from.Address[strings.LastIndex(from.Address, "@"):]
 }
 
-func newText(paid *session.Session) string {
+func newText(paid *session.Session, zone *time.Location) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n\n", oneLine(paid.MerchantName))
 	line := func(name, value string) { fmt.Fprintf(&text, "%-11s%s\n", name+":", value) }
@@ -50,15 +52,11 @@ func newText(paid *session.Session) string {
 	if tip := paid.Charge.TipCents; tip != nil {
 		line("Tip", amounts.Format(*tip, paid.Currency))
 	}
-	at := paid.PaidAt
-	if at.IsZero() {
-		at = paid.EndedAt
-	}
-	line("Time", at.UTC().Format("2 January 2006, 15:04 UTC"))
+	line("Time", paid.EndedAt.In(zone).Format("2006-01-02 15:04 MST"))
 	if paid.Charge.OrderRef != "" {
 		line("Order", oneLine(paid.Charge.OrderRef))
 	}
-	line("Reference", paid.ID.String())
+	line("Reference", paid.ID.Reference())
 	fmt.Fprintf(&text, "\nThis address was given for the receipt when the payment was made.\n")
 	return text.String()
 }

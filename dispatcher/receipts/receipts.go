@@ -34,8 +34,10 @@ const (
 
 // Options configure a Sender. All are required.
 type Options struct {
-	Server     ServerOptions
-	Store      *store.Store
+	Server ServerOptions
+	Store  *store.Store
+	// Zone returns the time zone of a merchant.
+	Zone       func(merchantID string) *time.Location
 	Log        *loop.Log
 	Registerer prometheus.Registerer
 	// ShutdownTimeout is how long the tries in progress may take when Run ends.
@@ -46,6 +48,7 @@ type Options struct {
 type Sender struct {
 	server          *server
 	store           *store.Store
+	zone            func(merchantID string) *time.Location
 	log             *loop.Log
 	metrics         *metrics
 	shutdownTimeout time.Duration
@@ -64,7 +67,7 @@ func New(o Options) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		server: server, store: o.Store, log: o.Log, metrics: newMetrics(o.Registerer), shutdownTimeout: o.ShutdownTimeout,
+		server: server, store: o.Store, zone: o.Zone, log: o.Log, metrics: newMetrics(o.Registerer), shutdownTimeout: o.ShutdownTimeout,
 		pollInterval: pollInterval,
 		free:         make(chan struct{}, workers), freed: loop.NewSignal(),
 	}
@@ -153,7 +156,7 @@ func (s *Sender) work(ctx context.Context, leased store.LeasedReceipt) {
 		s.log.RedisFailed(err) // it is due again when the lease ends
 		return
 	}
-	message, ok := newMessage(s.server.from, &receipt.Session)
+	message, ok := newMessage(s.server.from, &receipt.Session, s.zone(receipt.Session.MerchantID))
 	if !ok {
 		s.end(ctx, leased, deadline, outcomeDropped)
 		return

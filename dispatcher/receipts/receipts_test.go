@@ -82,7 +82,7 @@ func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
 	t.Helper()
 	options.From = from
 	s, err := New(Options{
-		Server: options, Store: f.Store, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
+		Server: options, Store: f.Store, Zone: func(string) *time.Location { return time.FixedZone("CET", 3600) }, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
 		Registerer: prometheus.NewRegistry(), ShutdownTimeout: patience,
 	})
 	must(t, err)
@@ -186,7 +186,7 @@ func TestSender_Sends(t *testing.T) {
 			if !message.Encrypted || message.To != customer || message.From != `"Example Pay" <receipts@pay.example>` || message.Subject != "Receipt from Acme Coffee" {
 				t.Errorf("the mail is %+v", message)
 			}
-			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.String() + "\n"} {
+			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.Reference() + "\n", " CET\n"} {
 				if !strings.Contains(message.Text, line) {
 					t.Errorf("the mail lacks %q:\n%s", line, message.Text)
 				}
@@ -374,7 +374,7 @@ func TestSender_Killed(t *testing.T) {
 	other := f.paid(t)
 	run(t, s)
 	await.Until(t, patience, "another receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
-	if text := mails.Messages()[0].Text; !strings.Contains(text, other.String()) {
+	if text := mails.Messages()[0].Text; !strings.Contains(text, other.Reference()) {
 		t.Errorf("the mail is of another session:\n%s", text)
 	}
 	f.makeDue(t) // the lease has ended
@@ -470,5 +470,64 @@ func TestRetryDelay(t *testing.T) {
 	}
 	if tries < 20 || tries > 40 {
 		t.Errorf("%d tries", tries)
+	}
+}
+
+// A mail whose acceptance nobody heard of is sent again: the same one, by its Message-ID and to the byte.
+func TestSender_AbortedAfterAcceptance(t *testing.T) {
+	f := newFixture(t)
+	arrived, proceed := make(chan struct{}, 2), make(chan struct{})
+	mails := startMail(t, mailtest.Options{Content: func(mailtest.Message) error {
+		arrived <- struct{}{}
+		<-proceed
+		return nil
+	}})
+	f.paid(t)
+	first := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	first.shutdownTimeout = time.Millisecond
+	stop := run(t, first)
+	select {
+	case <-arrived:
+	case <-time.After(patience):
+		close(proceed)
+		t.Fatal("no mail arrived")
+	}
+	stop()
+	close(proceed) // the server accepts it, and nobody is there to hear that
+	await.Until(t, patience, "the mail is accepted", func() bool { return len(mails.Messages()) == 1 })
+	if f.waiting(t) != 1 {
+		t.Fatal("the aborted try ended the receipt")
+	}
+	f.makeDue(t) // its lease has ended
+	run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
+	await.Until(t, patience, "it is sent again", func() bool { return f.waiting(t) == 0 })
+	got := mails.Messages()
+	if len(got) != 2 || got[0].ID != got[1].ID || got[0].Text != got[1].Text || got[0].Header.Get("Date") != got[1].Header.Get("Date") {
+		t.Errorf("the mails are %+v", got)
+	}
+}
+
+// In a Redis Cluster each bucket is asked on its own.
+func TestSender_RedisCluster(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	client := storetest.Client(t, "redis+cluster://"+servers[0].Addr()+"?addr="+servers[1].Addr())
+	s, err := store.New(client, store.Options{Receipts: true})
+	must(t, err)
+	mails := startMail(t, mailtest.Options{})
+	const receipts = 20
+	for range receipts {
+		asks, wanted := storetest.Merchant(), storetest.NewSession()
+		wanted.Charge.CustomerEmail = customer
+		_, created, err := s.CreateSession(t.Context(), asks, wanted)
+		must(t, err)
+		_, err = s.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+		must(t, err)
+	}
+	f := &fixture{Services: &storetest.Services{Store: s}}
+	sender := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
+	run(t, sender)
+	await.Until(t, patience, "all are sent", func() bool { return sender.outcomes(t, outcomeSent) == receipts })
+	if n := f.waiting(t); n != 0 {
+		t.Errorf("%d wait", n)
 	}
 }

@@ -219,7 +219,7 @@ func chargeAndSettle(t *testing.T, env map[string]string) {
 		var mails []mailtest.Message
 		request(t, http.MethodGet, env["MAIL_SINK_URL"]+"/messages", "", "", http.StatusOK, &mails)
 		return slices.ContainsFunc(mails, func(m mailtest.Message) bool {
-			return m.To == "ada@example.com" && strings.Contains(m.Text, session.SessionID)
+			return m.To == "ada@example.com" && strings.Contains(m.Text, session.SessionID[len(session.SessionID)-8:])
 		})
 	})
 }

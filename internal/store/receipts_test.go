@@ -96,6 +96,24 @@ func TestSettle_Receipt(t *testing.T) {
 	}
 }
 
+// Where nobody sends receipts, none is listed for longer than its session lives, and the list ends with the last.
+func TestSettle_ReceiptsThatNobodySends(t *testing.T) {
+	s, c := openReceipts(t)
+	asks := merchant()
+	key := bucketTag(asks.MerchantID) + "receipts"
+	old := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
+	must(t, second(s.Settle(t.Context(), old, paid("a"))))
+	must(t, c.ZAdd(t.Context(), key, goredis.Z{Score: float64(time.Now().Add(-31 * 24 * time.Hour).UnixMilli()), Member: old.String()}).Err())
+	id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
+	must(t, second(s.Settle(t.Context(), id, paid("a"))))
+	if listed := c.ZRange(t.Context(), key, 0, -1).Val(); len(listed) != 1 || listed[0] != id.String() {
+		t.Errorf("listed are %q", listed)
+	}
+	if left := c.PTTL(t.Context(), key).Val(); left <= 0 {
+		t.Errorf("the list has no end: %s", left)
+	}
+}
+
 // What somebody else put where receipts are listed costs the mail, never the payment.
 func TestSettle_ReceiptsOfAnotherType(t *testing.T) {
 	s, c := openReceipts(t)

@@ -37,6 +37,9 @@ if decision == 'applied' then
   if outcome == 'COMPLETED' and fields[EMAIL] then
     -- Before the end of the session: if that fails, whoever finds the receipt drops it. A list of another type costs mails, never a payment.
     redis.pcall('ZADD', receipts_key, now_ms, string.match(session_key, ':session:(.*)'))
+    -- Should nobody send any: no entry outlives its session.
+    redis.pcall('ZREMRANGEBYSCORE', receipts_key, '-inf', now_ms - keep)
+    redis.pcall('PEXPIRE', receipts_key, keep)
   end
   local ending = {s = outcome, r = payment_ref, y = reason ~= '' and reason or nil, w = paid_at ~= '' and paid_at or nil}
   s.finish(session_key, ended_key, feed_key, ending)
