@@ -31,7 +31,7 @@ func TestAReplicaWithAStaleWatchAnswersNoKey(t *testing.T) {
 	})
 	reached := false
 	options := web.Options{Log: log, Draining: func() bool { return false }, Answer: answer}
-	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/merchant/me": {http.MethodGet: gate.WithKey(
+	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/merchant/me": {http.MethodGet: gate.WithKey(read,
 		func(*web.Event, http.ResponseWriter, *http.Request, caller.Caller) error {
 			reached = true
 			return nil

@@ -53,6 +53,7 @@ var answers = []struct {
 	{is(authz.ErrUnauthenticated), http.StatusUnauthorized, noCode, "missing or invalid token"},
 	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to post to this path"},
 	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
+	{as[caller.PermissionError], http.StatusForbidden, "permission_missing", ownMessage},
 	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
 
 	{is(payer.ErrCrossOrigin), http.StatusForbidden, "cross_origin", "the form was sent by a page of another origin"},

@@ -45,6 +45,7 @@ func TestMerchantMe(t *testing.T) {
 			"id": parsed.ID(), "prefix": parsed.Prefix(), "generation": 4.0,
 			"createdAt": float64(f.secretOf(key).CreationTimestamp.UnixMilli()), "rotatedAt": float64(rotatedAt.UnixMilli()),
 			"expiresAt": float64(expiresAt.UnixMilli()), "lastUsedAt": nil,
+			"permissions": []any{"create", "read", "list", "cancel", "rotate"}, "ipAllowlist": []any{},
 		},
 	}
 	if diff := cmp.Diff(want, profile()); diff != "" {

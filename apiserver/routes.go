@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/events"
 	"github.com/merchant-operator/merchant-operator/apiserver/keys"
@@ -26,17 +27,27 @@ type rooms struct {
 	payer    *payer.Handler
 }
 
-// publicRoutes are those of the public listener: path, who may call, handler. A route without a right is for whoever has the session id.
+// The permissions of keys, as short as the table of routes needs them.
+const (
+	create = v1alpha1.PermissionCreate
+	read   = v1alpha1.PermissionRead
+	list   = v1alpha1.PermissionList
+	cancel = v1alpha1.PermissionCancel
+	rotate = v1alpha1.PermissionRotate
+)
+
+// publicRoutes are those of the public listener: path, who may call, handler. A key needs the permission of the route. A route without a right
+// is for whoever has the session id.
 func (r *rooms) publicRoutes() web.Routes {
-	withKey, withCurrentKey, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
+	withKey, withCurrentKey, byOrder, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, sessions.ByOrder, r.payer.Page
 	return web.Routes{
-		"/api/v1/sessions":                  {http.MethodGet: withKey(r.sessions.List), http.MethodPost: withKey(r.sessions.Create)},
-		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(r.sessions.Get)},
-		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(r.sessions.Cancel)},
-		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(r.rail.SettleTest)},
-		"/api/v1/events":                    {http.MethodGet: withKey(r.events.List)},
-		"/api/v1/merchant/me":               {http.MethodGet: withKey(r.gate.Me)},
-		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(r.keys.Rotate)},
+		"/api/v1/sessions":                  {http.MethodGet: byOrder(withKey(read, r.sessions.ListOrder), withKey(list, r.sessions.ListEnded)), http.MethodPost: withKey(create, r.sessions.Create)},
+		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(read, r.sessions.Get)},
+		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(cancel, r.sessions.Cancel)},
+		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(create, r.rail.SettleTest)},
+		"/api/v1/events":                    {http.MethodGet: withKey(list, r.events.List)},
+		"/api/v1/merchant/me":               {http.MethodGet: withKey(read, r.gate.Me)},
+		"/api/v1/keys/rotate":               {http.MethodPost: withCurrentKey(rotate, r.keys.Rotate)},
 		"/api/v1/public/sessions/{id}":      {http.MethodGet: r.payer.Status},
 		"/pay/{id}":                         {http.MethodGet: forPayer(r.payer.Payment)},
 		"/pay/{id}/test":                    {http.MethodPost: forPayer(r.payer.PlayRail)},

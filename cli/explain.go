@@ -13,6 +13,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 )
@@ -133,9 +135,9 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	case err != nil:
 		e.explainKey(directory.ReasonOf(presented, err), presented, objects, record)
 	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
-		e.Allowlist = names(principal.Merchant.Allowlist, netip.Prefix.String)
-		e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the merchant: "+strings.Join(e.Allowlist, ", ")+".",
-			"Add it to spec.ipAllowlist of the Merchant. If it is the address of a proxy, start the API with --trusted-proxies.")
+		e.refuseAddress("merchant", "Merchant", principal.Merchant.Allowlist)
+	case !principal.Merchant.ReportOnly && !principal.Allowlist.Allows(address):
+		e.refuseAddress("key", "ApiKey", principal.Allowlist)
 	case !principal.Live:
 		e.explainReplaced(presented, record)
 	case !principal.Merchant.Active():
@@ -144,12 +146,22 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	default:
 		e.Accepted = true
 		e.Cause = "The API accepts the key from this address."
+		if may := principal.Permissions.List(); len(may) < len(v1alpha1.Permissions()) {
+			e.Cause += " Its permissions are: " + strings.Join(names(may, func(p v1alpha1.Permission) string { return string(p) }), ", ") + "; other requests get 403."
+		}
 	}
 	return e, nil
 }
 
 func (e *explanation) refuse(reason, cause, next string) {
 	e.Reason, e.Cause, e.Next = reason, cause, next
+}
+
+// refuseAddress says whose list does not have the address.
+func (e *explanation) refuseAddress(owner, kind string, list allowlist.List) {
+	e.Allowlist = names(list, netip.Prefix.String)
+	e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the "+owner+": "+strings.Join(e.Allowlist, ", ")+".",
+		"Add it to spec.ipAllowlist of the "+kind+". If it is the address of a proxy, start the API with --trusted-proxies.")
 }
 
 // describe fills in whose key it is, as far as it is known.

@@ -45,6 +45,11 @@ type KeyRecord struct {
 	State     v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt *time.Time           `json:"expiresAt,omitempty"`
 
+	// Permissions are what the key may do; nil: everything, empty: nothing. A reader grants nothing for a word that it does not know.
+	Permissions []v1alpha1.Permission `json:"permissions,omitzero"`
+	// IPAllowlist narrows that of the merchant; empty: it does not.
+	IPAllowlist []v1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
+
 	LastRotation RotationEvent `json:"lastRotation"`
 	// HandledTrigger is the last handled spec.rotation.trigger. It is also here, so that a lost status rotates
 	// nothing.
@@ -182,7 +187,8 @@ func (r KeyRecord) validate() error {
 			return invalid("previous[%d] is incomplete", i)
 		}
 	}
-	return nil
+	_, err := ParseAllowlist(r.IPAllowlist)
+	return err
 }
 
 func (s Source) incomplete() bool { return s.Namespace == "" || s.Name == "" || s.UID == "" }

@@ -23,6 +23,34 @@ const (
 	ModeTest ApiKeyMode = "Test"
 )
 
+// Permission is something that a key may do. One of create, read, list, cancel, rotate.
+// +kubebuilder:validation:Enum=create;read;list;cancel;rotate
+type Permission string
+
+// Permissions of a key.
+const (
+	// PermissionCreate: create sessions, and play their payments in test mode.
+	PermissionCreate Permission = "create"
+	// PermissionRead: read one session by its id or those of an order, and the profile of merchant and key.
+	PermissionRead Permission = "read"
+	// PermissionList: list the events, and the sessions of a day: the turnover of the shop.
+	PermissionList Permission = "list"
+	// PermissionCancel: cancel sessions.
+	PermissionCancel Permission = "cancel"
+	// PermissionRotate: rotate the key itself over HTTP.
+	PermissionRotate Permission = "rotate"
+)
+
+// Permissions returns all permissions.
+func Permissions() []Permission {
+	return []Permission{PermissionCreate, PermissionRead, PermissionList, PermissionCancel, PermissionRotate}
+}
+
+// TillPermissions returns what a till needs. Who steals its key sees no turnover, and cannot rotate the key to lock the shop out.
+func TillPermissions() []Permission {
+	return []Permission{PermissionCreate, PermissionRead, PermissionCancel}
+}
+
 // RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API, Recovery.
 // +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API;Recovery
 type RotationCause string
@@ -139,6 +167,24 @@ type ApiKeySpec struct {
 	// +kubebuilder:default=Live
 	// +optional
 	Mode ApiKeyMode `json:"mode,omitempty"`
+
+	// permissions are what the key may do: create (sessions), read (one session by its id or order, and merchant/me), list (events, and the
+	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP). Other requests get 403. Default: everything. A change takes
+	// effect as soon as the watch of each replica of the API has seen it.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q == p))",message="must not have the same permission twice"
+	// +listType=atomic
+	// +optional
+	Permissions []Permission `json:"permissions,omitempty"`
+
+	// ipAllowlist are the IP addresses and CIDR blocks from which this key is accepted. They narrow spec.ipAllowlist of the Merchant: an address
+	// must be in both lists. spec.ipAllowlistMode of the Merchant is for both. Default: any address that the Merchant allows.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(b, self.exists_one(c, c == b))",message="must not have the same entry twice"
+	// +listType=atomic
+	// +optional
+	IPAllowlist []IPBlock `json:"ipAllowlist,omitempty"`
 
 	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
 	// ApiKey, followed by "-key".

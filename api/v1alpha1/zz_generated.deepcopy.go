@@ -94,6 +94,16 @@ func (in *ApiKeyList) DeepCopyObject() runtime.Object {
 func (in *ApiKeySpec) DeepCopyInto(out *ApiKeySpec) {
 	*out = *in
 	out.MerchantRef = in.MerchantRef
+	if in.Permissions != nil {
+		in, out := &in.Permissions, &out.Permissions
+		*out = make([]Permission, len(*in))
+		copy(*out, *in)
+	}
+	if in.IPAllowlist != nil {
+		in, out := &in.IPAllowlist, &out.IPAllowlist
+		*out = make([]IPBlock, len(*in))
+		copy(*out, *in)
+	}
 	if in.Delivery != nil {
 		in, out := &in.Delivery, &out.Delivery
 		*out = new(Delivery)

@@ -15,8 +15,10 @@ import (
 type Caller struct {
 	directory.Principal
 
-	// blocked: the merchant's allowlist does not allow the address.
+	// blocked: the allowlist of the merchant or of the key does not allow the address.
 	blocked bool
+	// needs is the permission for the request.
+	needs v1alpha1.Permission
 	// currentOnly: Accepted and Live are about the current key only.
 	currentOnly bool
 	// expired: by this replica's clock.
@@ -35,6 +37,7 @@ func (c Caller) Admission() store.Admission {
 		Live:       c.Accepted,
 		Until:      c.Until,
 		Inactive:   !c.Merchant.Active(),
+		Forbidden:  !c.Permissions.Has(c.needs),
 		Limit:      ratelimit.Policy{RequestsPerSecond: int64(limit.RequestsPerSecond), Burst: int64(limit.Burst)},
 	}
 }
@@ -64,7 +67,8 @@ func (c Caller) acceptedBy(override store.Override, now time.Time) bool {
 	return override.Accepts(c.Digest, now)
 }
 
-// blockedAddress is for the count of good keys from addresses that the allowlist does not have.
+// blockedAddress is for the count of good keys from addresses that an allowlist does not have. What the list of a key blocks is counted with
+// what that of its merchant blocks.
 func (c Caller) blockedAddress(address netip.Addr) web.BlockedAddress {
 	if !c.blocked || !c.Live || !c.Merchant.Active() {
 		return web.BlockedAddress{}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -67,34 +68,50 @@ func (g *Gate) Run(ctx context.Context) { g.blocked.run(ctx) }
 // Handler handles a request of a caller whose key the store still has to admit: by the script of the request, or by Admit.
 type Handler func(e *web.Event, w http.ResponseWriter, r *http.Request, from Caller) error
 
-// WithKey authenticates the caller before next.
-func (g *Gate) WithKey(next Handler) web.Handler { return g.authenticated(next, false) }
+// PermissionError is a request for which the key has no permission. Unlike why a key is refused, its caller may know: the key is good.
+type PermissionError struct{ Missing v1alpha1.Permission }
+
+func (e PermissionError) Error() string {
+	return "the API key does not have the permission " + string(e.Missing)
+}
+
+// WithKey authenticates the caller before next, for which its key needs a permission.
+func (g *Gate) WithKey(needs v1alpha1.Permission, next Handler) web.Handler {
+	return g.authenticated(needs, false, next)
+}
 
 // WithCurrentKey is WithKey for what only the current key may do. One in its overlap is a wrong key here.
-func (g *Gate) WithCurrentKey(next Handler) web.Handler { return g.authenticated(next, true) }
+func (g *Gate) WithCurrentKey(needs v1alpha1.Permission, next Handler) web.Handler {
+	return g.authenticated(needs, true, next)
+}
 
-func (g *Gate) authenticated(next Handler, currentOnly bool) web.Handler {
+func (g *Gate) authenticated(needs v1alpha1.Permission, currentOnly bool, next Handler) web.Handler {
 	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-		from, err := g.caller(e, r, currentOnly)
+		from, err := g.caller(e, r, needs, currentOnly)
 		if err != nil {
 			return err
 		}
 		if e.KeyCharged, err = g.wrongKeys.check(r.Context(), from); err == nil {
 			err = next(e, w, r, from)
 		}
-		if from.expired && errors.Is(err, store.ErrKeyRejected) {
+		switch {
+		case from.expired && errors.Is(err, store.ErrKeyRejected):
 			return fmt.Errorf("%w: %w", UnauthorizedError{directory.ReasonExpired}, err)
+		case errors.Is(err, store.ErrForbidden):
+			return PermissionError{needs}
 		}
 		return err
 	}
 }
 
-// Refresh finds the caller of a request anew, after a wait: the merchant may have been suspended meanwhile, the key disabled, the address
-// blocked. It is for handlers of WithKey.
-func (g *Gate) Refresh(e *web.Event, r *http.Request) (Caller, error) { return g.caller(e, r, false) }
+// Refresh finds the caller of a request anew, after a wait: the merchant may have been suspended meanwhile, the key disabled or narrowed, the
+// address blocked.
+func (g *Gate) Refresh(e *web.Event, r *http.Request, from Caller) (Caller, error) {
+	return g.caller(e, r, from.needs, from.currentOnly)
+}
 
 // caller finds who sent a request, and says so in its event. The Caller of an error has the key id, if it is known.
-func (g *Gate) caller(e *web.Event, r *http.Request, currentOnly bool) (Caller, error) {
+func (g *Gate) caller(e *web.Event, r *http.Request, needs v1alpha1.Permission, currentOnly bool) (Caller, error) {
 	if g.directory.Age() >= store.OverrideLifetime {
 		return Caller{}, ErrStale
 	}
@@ -104,6 +121,7 @@ func (g *Gate) caller(e *web.Event, r *http.Request, currentOnly bool) (Caller, 
 	if err == nil {
 		from, err = g.identify(presented, address, addressErr)
 	}
+	from.needs = needs
 	if currentOnly {
 		from.currentOnly = true
 		from.Accepted, from.Live = from.Current, from.Current && from.Live
@@ -142,7 +160,7 @@ func (g *Gate) identify(presented string, address netip.Addr, addressErr error) 
 		}
 		return Caller{Principal: principal}, UnauthorizedError{directory.ReasonOf(presented, err)}
 	}
-	from := Caller{Principal: principal, expired: expired, blocked: !principal.Merchant.Allowlist.Allows(address)}
+	from := Caller{Principal: principal, expired: expired, blocked: !principal.Allows(address)}
 	if from.blocked && !principal.Merchant.ReportOnly {
 		return from, UnauthorizedError{directory.ReasonAddressNotAllowed}
 	}

@@ -65,7 +65,7 @@ func newAllowlistHandler(t testing.TB) allowlistHandler {
 		return nil
 	}
 	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: func(error) web.Answer { return web.Answer{Status: http.StatusUnauthorized} }}
-	routes := web.Routes{"/admitted": {http.MethodGet: gate.WithKey(admitted)}}
+	routes := web.Routes{"/admitted": {http.MethodGet: gate.WithKey(v1alpha1.PermissionRead, admitted)}}
 	return allowlistHandler{web.New(options, web.NewMetrics(registry), routes), key.Reveal(), index}
 }
 

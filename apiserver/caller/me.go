@@ -42,6 +42,10 @@ type keyProfile struct {
 	RotatedAt  int64  `json:"rotatedAt"`
 	ExpiresAt  *int64 `json:"expiresAt"`
 	LastUsedAt *int64 `json:"lastUsedAt"`
+	// Permissions are what the key may do.
+	Permissions []v1alpha1.Permission `json:"permissions"`
+	// IPAllowlist narrows that of the merchant.
+	IPAllowlist []string `json:"ipAllowlist"`
 }
 
 // Me responds with the profile of the caller and its merchant.
@@ -67,13 +71,15 @@ func (g *Gate) Me(e *web.Event, w http.ResponseWriter, r *http.Request, from Cal
 			},
 		},
 		APIKey: keyProfile{
-			ID:         from.KeyID,
-			Prefix:     from.Prefix,
-			Generation: from.Generation,
-			CreatedAt:  from.CreatedAt.UnixMilli(),
-			RotatedAt:  from.RotatedAt.UnixMilli(),
-			ExpiresAt:  optionalTime(from.ExpiresAt),
-			LastUsedAt: optionalTime(&admitted.LastUsedAt),
+			ID:          from.KeyID,
+			Prefix:      from.Prefix,
+			Generation:  from.Generation,
+			CreatedAt:   from.CreatedAt.UnixMilli(),
+			RotatedAt:   from.RotatedAt.UnixMilli(),
+			ExpiresAt:   optionalTime(from.ExpiresAt),
+			LastUsedAt:  optionalTime(&admitted.LastUsedAt),
+			Permissions: from.Permissions.List(),
+			IPAllowlist: allowlistStrings(from.Allowlist),
 		},
 	})
 }

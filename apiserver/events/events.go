@@ -134,7 +134,7 @@ func (h *Handler) List(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 	}
 	page, err := h.read(e, w, r, from, q)
 	if err == nil && watch != nil && len(page.Entries) == 0 && page.Corrupt == 0 {
-		page, err = h.await(e, w, r, q, watch)
+		page, err = h.await(e, w, r, from, q, watch)
 	}
 	if err != nil {
 		return err
@@ -156,7 +156,8 @@ func (h *Handler) read(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 }
 
 // await reads the feed when it has changed, and when the wait or this replica ends; for whoever the caller is by then.
-func (h *Handler) await(e *web.Event, w http.ResponseWriter, r *http.Request, q query, watch *live.FeedWatch) (store.FeedPage, error) {
+func (h *Handler) await(
+	e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller, q query, watch *live.FeedWatch) (store.FeedPage, error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
 	control, end := http.NewResponseController(w), time.Now().Add(q.wait)
@@ -188,7 +189,7 @@ func (h *Handler) await(e *web.Event, w http.ResponseWriter, r *http.Request, q 
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(q.wait + h.WriteTimeout)) // an error comes with the write
 		web.ClearQuota(w.Header())
-		from, err := h.Gate.Refresh(e, r)
+		from, err := h.Gate.Refresh(e, r, from)
 		if err != nil {
 			return store.FeedPage{}, err
 		}

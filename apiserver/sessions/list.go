@@ -31,19 +31,35 @@ type endedSessions struct {
 	CompleteFrom int64 `json:"completeFrom,omitempty"`
 }
 
-// List lists the sessions of an order, or those that ended in a period.
-func (h *Handler) List(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+// ByOrder chooses the handler of a list: one for the sessions of an order, and one for all other queries.
+func ByOrder(order, other web.Handler) web.Handler {
+	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Query().Has(orderRefParameter) {
+			return order(e, w, r)
+		}
+		return other(e, w, r)
+	}
+}
+
+// ListOrder lists the sessions of an order.
+func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	query, err := parseList(r.URL.RawQuery, session.Account(from.Merchant.ID, from.TestMode))
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	if query.orderRef != "" {
-		admitted, listed, err := h.store.AdmitOrderSessions(r.Context(), from.Admission(), query.orderRef)
-		e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
-		if err != nil {
-			return err
-		}
-		return web.Respond(w, http.StatusOK, orderSessions{h.merchantViews(listed.Sessions), listed.More})
+	admitted, listed, err := h.store.AdmitOrderSessions(r.Context(), from.Admission(), query.orderRef)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
+	if err != nil {
+		return err
+	}
+	return web.Respond(w, http.StatusOK, orderSessions{h.merchantViews(listed.Sessions), listed.More})
+}
+
+// ListEnded lists the sessions that ended in a period.
+func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+	query, err := parseList(r.URL.RawQuery, session.Account(from.Merchant.ID, from.TestMode))
+	if err != nil {
+		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
 	admitted, page, err := h.store.AdmitEnded(r.Context(), from.Admission(), query.ended)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
 // keyEffects are those of a change of an ApiKey.
@@ -31,7 +33,7 @@ func (s State) keyEffects(o Object[v1alpha1.ApiKey]) []Effect {
 	if o.Before.Spec.KeyDigest != o.After.Spec.KeyDigest {
 		effects = append(effects, s.digestShared(o)...)
 	}
-	return slices.Concat(effects, change.state(), change.expiry(), change.rotation(), change.delivery(), change.unfinished())
+	return slices.Concat(effects, change.state(), change.expiry(), change.permissions(), change.allowlist(), change.rotation(), change.delivery(), change.unfinished())
 }
 
 // keyChange is an ApiKey that stays.
@@ -135,6 +137,59 @@ func (c keyChange) expiry() []Effect {
 	return []Effect{{
 		Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
 		Message: fmt.Sprintf("All keys of this ApiKey get 401 at %s instead of %s.%s", clock(after.Time), instead, lastUse(c.before)),
+	}}
+}
+
+// permissions are what the key may do from now on.
+func (c keyChange) permissions() []Effect {
+	before, after := c.before.Spec.Permissions, c.after.Spec.Permissions
+	if before == nil {
+		before = v1alpha1.Permissions()
+	}
+	if after == nil {
+		after = v1alpha1.Permissions()
+	}
+	var lost, won []string
+	for _, permission := range v1alpha1.Permissions() {
+		switch had, has := slices.Contains(before, permission), slices.Contains(after, permission); {
+		case had && !has:
+			lost = append(lost, string(permission))
+		case has && !had:
+			won = append(won, string(permission))
+		}
+	}
+	var effects []Effect
+	if len(lost) > 0 {
+		effects = append(effects, Effect{
+			Type: "PermissionsEnd", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+			Message: "Requests of this key that need one of these permissions get 403: " + strings.Join(lost, ", ") + "." + lastUse(c.before),
+		})
+	}
+	if len(won) > 0 {
+		effects = append(effects, Effect{Type: "PermissionsGranted", Severity: Note, Message: "The key gets these permissions: " + strings.Join(won, ", ") + "."})
+	}
+	return effects
+}
+
+// allowlist is from where the key is accepted, besides what its Merchant allows.
+func (c keyChange) allowlist() []Effect {
+	before, beforeErr := allowlist.Parse(c.before.Spec.IPAllowlist)
+	after, afterErr := allowlist.Parse(c.after.Spec.IPAllowlist)
+	switch {
+	case beforeErr != nil || afterErr != nil:
+		return nil // the API server checks the blocks
+	case after.Covers(before) && before.Covers(after):
+		return nil
+	case after.Covers(before):
+		return []Effect{{Type: "AllowlistWidens", Severity: Note, Message: "The key is accepted from more addresses, if its Merchant allows them."}}
+	}
+	var blocks []string
+	for _, block := range after {
+		blocks = append(blocks, block.String())
+	}
+	return []Effect{{
+		Type: "AllowlistNarrows", Severity: May, LastUsedTime: c.before.Status.LastUsedTime,
+		Message: "The key gets 401 from addresses that are not on its new list, " + list(blocks) + ", unless the Merchant has ipAllowlistMode Report." + lastUse(c.before),
 	}}
 }
 

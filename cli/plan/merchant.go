@@ -99,9 +99,9 @@ func (c merchantChange) allowlist() []Effect {
 	switch {
 	case beforeErr != nil || afterErr != nil:
 		return nil // the API server checks the blocks
-	case covers(after, before) && covers(before, after):
+	case after.Covers(before) && before.Covers(after):
 		return nil
-	case covers(after, before):
+	case after.Covers(before):
 		if len(after) == 0 {
 			return []Effect{{Type: "AllowlistOpens", Severity: Note, Message: "Keys are accepted from any address."}}
 		}
@@ -134,43 +134,11 @@ func (c merchantChange) blocked(list allowlist.List) []string {
 	}
 	var blocks []string
 	for _, refused := range c.before.Status.Allowlist.Refused {
-		if block, err := netip.ParsePrefix(refused.Block); err == nil && !covered(block, list) {
+		if block, err := netip.ParsePrefix(refused.Block); err == nil && !list.CoversBlock(block) {
 			blocks = append(blocks, block.String())
 		}
 	}
 	return blocks
-}
-
-// covers reports whether every address of the other list is on this one. An empty list has every address.
-func covers(l, other allowlist.List) bool {
-	if len(l) == 0 {
-		return true
-	}
-	if len(other) == 0 {
-		other = allowlist.List{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	}
-	return !slices.ContainsFunc(other, func(block netip.Prefix) bool { return !covered(block, l) })
-}
-
-// covered reports whether every address of the block is on the list. It halves the block until an entry has it whole, or none overlaps it;
-// entries are few, so that ends soon.
-func covered(block netip.Prefix, list allowlist.List) bool {
-	overlaps := false
-	for _, entry := range list {
-		if entry.Bits() <= block.Bits() && entry.Contains(block.Addr()) {
-			return true
-		}
-		overlaps = overlaps || entry.Overlaps(block)
-	}
-	if !overlaps {
-		return false
-	}
-	bits := block.Bits() + 1
-	low := netip.PrefixFrom(block.Addr(), bits)
-	bytes := block.Addr().AsSlice()
-	bytes[block.Bits()/8] |= 1 << (7 - block.Bits()%8)
-	high, _ := netip.AddrFromSlice(bytes)
-	return covered(low, list) && covered(netip.PrefixFrom(high, bits), list)
 }
 
 func (c merchantChange) limits() []Effect {

@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
 // repair returns the record to write; nil: it is up to date, or belongs to another ApiKey. Digest, generation and
@@ -32,7 +34,8 @@ func repair(f facts) *published.KeyRecord {
 	return &want
 }
 
-// restrict publishes what only restricts the key, and nothing else: it is disabled, expires earlier, or its record was restored.
+// restrict publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
+// accepted from fewer addresses, or its record was restored.
 func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
 	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restriction(f) == nil {
 		return false, err
@@ -71,11 +74,40 @@ func restriction(f facts) *published.KeyRecord {
 	if end := spec.ExpiresAt; end != nil && (want.ExpiresAt == nil || end.Before(*want.ExpiresAt)) {
 		want.ExpiresAt = end
 	}
+	want.Permissions = shared(want.Permissions, spec.Permissions)
+	if narrows(want.IPAllowlist, spec.IPAllowlist) {
+		want.IPAllowlist = spec.IPAllowlist
+	}
 	if want.Equal(*f.record) {
 		return nil
 	}
 	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.published))
 	return &want
+}
+
+// shared returns the permissions of both; nil: all. Without a shared one it is empty, which grants nothing.
+func shared(permissions, others []v1alpha1.Permission) []v1alpha1.Permission {
+	switch {
+	case others == nil:
+		return permissions
+	case permissions == nil:
+		return others
+	}
+	both := []v1alpha1.Permission{}
+	for _, permission := range permissions {
+		if slices.Contains(others, permission) {
+			both = append(both, permission)
+		}
+	}
+	return both
+}
+
+// narrows reports whether the second list refuses an address that the first one allows. Then it replaces the first as a whole: without an
+// address in common there is nothing else to publish, and what it adds are addresses that the owner trusts.
+func narrows(before, after []v1alpha1.IPBlock) bool {
+	old, oldErr := allowlist.Parse(before)
+	next, nextErr := allowlist.Parse(after)
+	return oldErr == nil && nextErr == nil && !next.Covers(old) // the CRD has checked both
 }
 
 // asSpecified returns the record with everything that follows from the ApiKey.
@@ -90,6 +122,7 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 	if !f.clockWrong {
 		record.Previous = record.PreviousAt(f.now.Add(-reconciler.EndedMargin))
 	}
+	record.Permissions, record.IPAllowlist = spec.Permissions, spec.IPAllowlist
 	record.ExpiresAt = nil
 	if spec.ExpiresAt != nil {
 		expires := spec.ExpiresAt.UTC()

@@ -18,6 +18,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 	f := upToDate()
 	expires := metav1.NewTime(now.Add(time.Hour).In(time.FixedZone("", 3600)))
 	f.apiKey.Spec.State, f.apiKey.Spec.ExpiresAt, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, &expires, "b"
+	f.apiKey.Spec.Permissions, f.apiKey.Spec.IPAllowlist = []v1alpha1.Permission{"create"}, []v1alpha1.IPBlock{"203.0.113.7"}
 	key := decide(f).newKey
 	if key == nil {
 		t.Fatal("no new key")
@@ -29,6 +30,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 	want.State = v1alpha1.ApiKeyDisabled
 	inUTC := expires.UTC()
 	want.ExpiresAt = &inUTC
+	want.Permissions, want.IPAllowlist = []v1alpha1.Permission{"create"}, []v1alpha1.IPBlock{"203.0.113.7"}
 	want.HandledTrigger, want.TriggerTAT = "b", now.Add(time.Minute)
 	want.Current = next
 	want.Previous = []published.Previous{{Digest: f.record.Current.Digest, Prefix: "mk_live_x", ValidUntil: now.Add(time.Hour)}}
@@ -99,6 +101,42 @@ func TestRestriction(t *testing.T) {
 		},
 		"it expires later":     {edit: func(f *facts) { f.apiKey.Spec.ExpiresAt, f.record.ExpiresAt = expires(late), &early }},
 		"it expires no longer": {edit: func(f *facts) { f.record.ExpiresAt = &early }},
+		"it may do less": {
+			edit: func(f *facts) { f.apiKey.Spec.Permissions = []v1alpha1.Permission{"read", "create"} },
+			want: func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{"read", "create"} },
+		},
+		"it may do less, and something else": {
+			edit: func(f *facts) {
+				f.record.Permissions, f.apiKey.Spec.Permissions = []v1alpha1.Permission{"create", "read"}, []v1alpha1.Permission{"list", "read"}
+			},
+			want: func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{"read"} },
+		},
+		"it may do something else only": {
+			edit: func(f *facts) {
+				f.record.Permissions, f.apiKey.Spec.Permissions = []v1alpha1.Permission{"create"}, []v1alpha1.Permission{"list"}
+			},
+			want: func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{} },
+		},
+		"it may do more": {edit: func(f *facts) {
+			f.record.Permissions, f.apiKey.Spec.Permissions = []v1alpha1.Permission{"create"}, []v1alpha1.Permission{"list", "create"}
+		}},
+		"it may do everything": {edit: func(f *facts) { f.record.Permissions = []v1alpha1.Permission{"create"} }},
+		"it is accepted from fewer addresses": {
+			edit: func(f *facts) {
+				f.record.IPAllowlist, f.apiKey.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}, []v1alpha1.IPBlock{"203.0.113.7"}
+			},
+			want: func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} },
+		},
+		"it is accepted from other addresses": {
+			edit: func(f *facts) {
+				f.record.IPAllowlist, f.apiKey.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}, []v1alpha1.IPBlock{"198.51.100.7"}
+			},
+			want: func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"198.51.100.7"} },
+		},
+		"it is accepted from more addresses": {edit: func(f *facts) {
+			f.record.IPAllowlist, f.apiKey.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"}, []v1alpha1.IPBlock{"203.0.113.0/24"}
+		}},
+		"it is accepted from any address": {edit: func(f *facts) { f.record.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }},
 		"an overlap that ended": {edit: func(f *facts) {
 			f.record.Previous = []published.Previous{{ValidUntil: now.Add(-reconciler.EndedMargin)}}
 		}, want: func(r *published.KeyRecord) { r.Previous = nil }},

@@ -29,6 +29,41 @@ func (l List) Allows(address netip.Addr) bool {
 	return len(l) == 0 || slices.ContainsFunc(l, func(block netip.Prefix) bool { return block.Contains(address) })
 }
 
+// Covers reports whether this list allows every address that the other one allows.
+func (l List) Covers(other List) bool {
+	if len(l) == 0 {
+		return true
+	}
+	if len(other) == 0 {
+		other = List{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	return !slices.ContainsFunc(other, func(block netip.Prefix) bool { return !l.CoversBlock(block) })
+}
+
+// CoversBlock reports whether the list allows every address of a block. It halves the block until an entry has it whole, or none overlaps it;
+// entries are few, so that ends soon.
+func (l List) CoversBlock(block netip.Prefix) bool {
+	if len(l) == 0 {
+		return true
+	}
+	overlaps := false
+	for _, entry := range l {
+		if entry.Bits() <= block.Bits() && entry.Contains(block.Addr()) {
+			return true
+		}
+		overlaps = overlaps || entry.Overlaps(block)
+	}
+	if !overlaps {
+		return false
+	}
+	bits := block.Bits() + 1
+	low := netip.PrefixFrom(block.Addr(), bits)
+	bytes := block.Addr().AsSlice()
+	bytes[block.Bits()/8] |= 1 << (7 - block.Bits()%8)
+	high, _ := netip.AddrFromSlice(bytes)
+	return l.CoversBlock(low) && l.CoversBlock(netip.PrefixFrom(high, bits))
+}
+
 // Test is Allows for an address as a person or a proxy writes it. The error is ErrAddress.
 func (l List) Test(address string) (bool, error) {
 	parsed, err := clientaddr.Parse(address)

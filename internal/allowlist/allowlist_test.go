@@ -81,3 +81,31 @@ func TestParseBlock(t *testing.T) {
 		}
 	}
 }
+
+func TestCovers(t *testing.T) {
+	for name, row := range map[string]struct {
+		list, other List
+		want        bool
+	}{
+		"any address, any address":         {parse(t), parse(t), true},
+		"any address, one":                 {parse(t), parse(t, "203.0.113.7"), true},
+		"one address, any":                 {parse(t, "203.0.113.7"), parse(t), false},
+		"every address in words, any":      {parse(t, "0.0.0.0/0", "::/0"), parse(t), true},
+		"all of IPv4, any":                 {parse(t, "0.0.0.0/0"), parse(t), false},
+		"the same":                         {parse(t, "203.0.113.0/24"), parse(t, "203.0.113.0/24"), true},
+		"a block, one address of it":       {parse(t, "203.0.113.0/24"), parse(t, "203.0.113.255"), true},
+		"a block, the block around it":     {parse(t, "203.0.113.0/25"), parse(t, "203.0.113.0/24"), false},
+		"two halves, the whole":            {parse(t, "203.0.113.128/25", "203.0.113.0/25"), parse(t, "203.0.113.0/24"), true},
+		"a block but for its last address": {parse(t, "203.0.113.0/31", "203.0.113.2"), parse(t, "203.0.113.0/30"), false},
+		"another block":                    {parse(t, "203.0.113.0/24"), parse(t, "198.51.100.0/24"), false},
+		"one of two":                       {parse(t, "203.0.113.0/24"), parse(t, "203.0.113.0/24", "2001:db8::/48"), false},
+		"an IPv6 block, one address of it": {parse(t, "2001:db8::/48"), parse(t, "2001:db8::1"), true},
+		"an IPv6 address, the block of it": {parse(t, "2001:db8::"), parse(t, "2001:db8::/127"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := row.list.Covers(row.other); got != row.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

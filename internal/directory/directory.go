@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -91,7 +92,7 @@ const (
 	ReasonExpired           = "expired"
 	ReasonDisabled          = "disabled"
 	ReasonMerchantMissing   = "merchant_missing"
-	ReasonAddressNotAllowed = "address_not_allowed" // Merchant.Allows
+	ReasonAddressNotAllowed = "address_not_allowed" // Principal.Allows
 	ReasonDigestClaimed     = "digest_claimed"
 	ReasonWrongMode         = "wrong_mode"
 )
@@ -139,7 +140,16 @@ type Principal struct {
 	CreatedAt, RotatedAt time.Time
 	// ExpiresAt is nil for a key that does not expire.
 	ExpiresAt *time.Time
+	// Permissions are what the key may do.
+	Permissions Permissions
+	// Allowlist narrows that of the merchant.
+	Allowlist allowlist.List
 	Merchant  *Merchant
+}
+
+// Allows reports whether the key is accepted from an address in the form of clientaddr: the lists of key and merchant both allow it.
+func (p Principal) Allows(address netip.Addr) bool {
+	return p.Merchant.Allowlist.Allows(address) && p.Allowlist.Allows(address)
 }
 
 // Merchant is what the directory keeps of a published merchant. It is shared and immutable.

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
 // key is what the directory keeps of a published key: what requests and overrides need. It is immutable. There may be hundreds of
@@ -31,6 +32,8 @@ type key struct {
 	// test: the ApiKey is of test mode.
 	test     bool
 	disabled bool
+	// permissions are what the key may do.
+	permissions Permissions
 	// external: the current key was externally generated.
 	external bool
 	// superseded: this record was restored after a newer one was published. It accepts nothing by itself.
@@ -45,6 +48,8 @@ type keyExtra struct {
 	expiresAt *time.Time
 	// handled is the digest in the ApiKey's spec, which may have been rotated since.
 	handled *apikey.Digest
+	// allowlist narrows that of the merchant.
+	allowlist allowlist.List
 }
 
 // decodeKey reads a published key. With ErrNewerVersion it returns what the envelope says, or nil.
@@ -52,32 +57,37 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 	record, err := published.DecodeKey(secret)
 	if errors.Is(err, published.ErrNewerVersion) {
 		if envelope, envelopeErr := published.DecodeKeyEnvelope(secret); envelopeErr == nil {
-			return newKey(secret, envelope), err
+			return newKey(secret, envelope, nil), err
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return newKey(secret, record), nil
+	allowed, err := allowlist.Parse(record.IPAllowlist)
+	if err != nil {
+		return nil, err
+	}
+	return newKey(secret, record, allowed), nil
 }
 
-func newKey(secret *corev1.Secret, record published.KeyRecord) *key {
+func newKey(secret *corev1.Secret, record published.KeyRecord, allowed allowlist.List) *key {
 	k := &key{
-		id:         published.KeyID(secret.Name),
-		merchant:   unique.Make(record.MerchantID),
-		generation: record.Generation,
-		revision:   record.Revision,
-		digest:     record.Current.Digest,
-		created:    secret.CreationTimestamp.UnixMicro(),
-		issued:     record.Current.CreatedAt.UnixMicro(),
-		rotated:    record.LastRotation.Time.UnixMicro(),
-		test:       record.Test,
-		disabled:   record.Revoked || record.State != v1alpha1.ApiKeyActive,
-		external:   record.Current.Prefix == "",
-		superseded: record.Superseded,
+		id:          published.KeyID(secret.Name),
+		merchant:    unique.Make(record.MerchantID),
+		generation:  record.Generation,
+		revision:    record.Revision,
+		digest:      record.Current.Digest,
+		created:     secret.CreationTimestamp.UnixMicro(),
+		issued:      record.Current.CreatedAt.UnixMicro(),
+		rotated:     record.LastRotation.Time.UnixMicro(),
+		test:        record.Test,
+		disabled:    record.Revoked || record.State != v1alpha1.ApiKeyActive,
+		permissions: newPermissions(record.Permissions),
+		external:    record.Current.Prefix == "",
+		superseded:  record.Superseded,
 	}
-	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil {
-		k.extra = &keyExtra{record.Previous, record.ExpiresAt, record.HandledDigest}
+	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil || len(allowed) > 0 {
+		k.extra = &keyExtra{record.Previous, record.ExpiresAt, record.HandledDigest, allowed}
 	}
 	return k
 }
@@ -162,18 +172,19 @@ func (k *key) issuedBefore(other *key, digest apikey.Digest) bool {
 
 func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant) Principal {
 	p := Principal{
-		KeyID:      k.id,
-		Generation: k.generation,
-		Order:      k.order(),
-		Digest:     digest,
-		TestMode:   k.test,
-		Prefix:     prefix,
-		CreatedAt:  timeOf(k.created),
-		RotatedAt:  timeOf(k.rotated),
-		Merchant:   merchant,
+		KeyID:       k.id,
+		Generation:  k.generation,
+		Order:       k.order(),
+		Digest:      digest,
+		TestMode:    k.test,
+		Prefix:      prefix,
+		CreatedAt:   timeOf(k.created),
+		RotatedAt:   timeOf(k.rotated),
+		Permissions: k.permissions,
+		Merchant:    merchant,
 	}
 	if k.extra != nil {
-		p.ExpiresAt = k.extra.expiresAt
+		p.ExpiresAt, p.Allowlist = k.extra.expiresAt, k.extra.allowlist
 	}
 	return p
 }

@@ -36,6 +36,8 @@ type Admission struct {
 	Until time.Time
 	// Inactive: the merchant is not active, so decide about the key and stop.
 	Inactive bool
+	// Forbidden: the key has no permission for the request, so decide about key and merchant and stop.
+	Forbidden bool
 	// Limit bounds the merchant's requests.
 	Limit ratelimit.Policy
 
@@ -54,7 +56,7 @@ type Admitted struct {
 }
 
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
-// ErrKeyRejected, ErrMerchantInactive, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
+// ErrKeyRejected, ErrMerchantInactive, ErrForbidden, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
 	call := merchantCall{Call: redis.NewCall(admitScript), readsUse: true}
 	admission.keys(&call)
@@ -168,6 +170,9 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	if a.Inactive {
 		call.WriteString("I")
 	}
+	if a.Forbidden {
+		call.WriteString("P")
+	}
 	if call.use {
 		call.WriteString("U")
 	}
@@ -204,6 +209,8 @@ func parseAdmitted(head string, limit ratelimit.Policy) (Admitted, string, error
 		return Admitted{}, word, ErrKeyRejected
 	case "INACTIVE":
 		return Admitted{}, word, ErrMerchantInactive
+	case "FORBIDDEN":
+		return Admitted{}, word, ErrForbidden
 	case "LIMITED":
 		now, ahead, _, ok := parseClock(tail)
 		if !ok {

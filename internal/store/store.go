@@ -24,6 +24,8 @@ var (
 	ErrKeyRejected = errors.New("the API key is not accepted")
 	// ErrMerchantInactive says that the key is good, but its merchant is not active.
 	ErrMerchantInactive = errors.New("the merchant is not active")
+	// ErrForbidden says that key and merchant are good, but the key has no permission for the request.
+	ErrForbidden = errors.New("the API key has no permission for the request")
 	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
 	ErrRateLimited = errors.New("over the rate limit")
 	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.

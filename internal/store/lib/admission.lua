@@ -2,8 +2,8 @@
 -- Expects clock; rate_key, and tat, its value: the theoretical arrival time in us; cost and burst, what one request and a full burst take in us;
 -- override, the value of override_key; known_key, '<order of the record that this replica knows> <digest (hex) of the presented key>', with
 -- flag 'E' also ' <its end in ms>'; and flags: 'D' if this replica's directory does not accept the key, 'C' if only the current key may ask,
--- 'I' if the merchant is not active, 'E' if the directory accepts the key until an end, 'U' if the last use is to be written to last_use_key;
--- mostly ''. An order is '<when the current digest was issued, in ms> <revision>'.
+-- 'I' if the merchant is not active, 'P' if the key has no permission for the request, 'E' if the directory accepts the key until an end, 'U' if
+-- the last use is to be written to last_use_key; mostly ''. An order is '<when the current digest was issued, in ms> <revision>'.
 -- Defines result, the first word of the reply to a request that is not admitted, and quota, what follows the first word:
 -- ' <seconds> <microseconds> <tat>'.
 
@@ -36,6 +36,8 @@ if override or flags ~= '' then
     result = 'REJECTED'
   elseif not result and string.find(flags, 'I', 1, true) then
     result = 'INACTIVE'
+  elseif not result and string.find(flags, 'P', 1, true) then
+    result = 'FORBIDDEN'
   end
 end
 

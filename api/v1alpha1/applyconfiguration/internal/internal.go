@@ -66,6 +66,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: expiresAt
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: ipAllowlist
+      type:
+        list:
+          elementType:
+            namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
+          elementRelationship: atomic
     - name: keyDigest
       type:
         scalar: string
@@ -76,6 +82,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.ApiKeyMode
       default: Live
+    - name: permissions
+      type:
+        list:
+          elementType:
+            namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.Permission
+          elementRelationship: atomic
     - name: rotation
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.Rotation
@@ -258,6 +270,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: showOrder
       type:
         scalar: boolean
+- name: com.github.merchant-operator.merchant-operator.api.v1alpha1.Permission
+  scalar: string
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
   map:
     fields:

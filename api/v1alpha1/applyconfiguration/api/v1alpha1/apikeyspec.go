@@ -19,6 +19,13 @@ type ApiKeySpecApplyConfiguration struct {
 	// mode is Live (the default) or Test. A test key begins with mk_test_. Its sessions are apart from live ones: no rail settles
 	// them, and the merchant ends them itself. It cannot be changed.
 	Mode *apiv1alpha1.ApiKeyMode `json:"mode,omitempty"`
+	// permissions are what the key may do: create (sessions), read (one session by its id or order, and merchant/me), list (events, and the
+	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP). Other requests get 403. Default: everything. A change takes
+	// effect as soon as the watch of each replica of the API has seen it.
+	Permissions []apiv1alpha1.Permission `json:"permissions,omitempty"`
+	// ipAllowlist are the IP addresses and CIDR blocks from which this key is accepted. They narrow spec.ipAllowlist of the Merchant: an address
+	// must be in both lists. spec.ipAllowlistMode of the Merchant is for both. Default: any address that the Merchant allows.
+	IPAllowlist []apiv1alpha1.IPBlock `json:"ipAllowlist,omitempty"`
 	// delivery says how the plaintext of the key is delivered. It excludes keyDigest. Default: in a Secret named like the
 	// ApiKey, followed by "-key".
 	Delivery *DeliveryApplyConfiguration `json:"delivery,omitempty"`
@@ -61,6 +68,26 @@ func (b *ApiKeySpecApplyConfiguration) WithState(value apiv1alpha1.ApiKeyState) 
 // If called multiple times, the Mode field is set to the value of the last call.
 func (b *ApiKeySpecApplyConfiguration) WithMode(value apiv1alpha1.ApiKeyMode) *ApiKeySpecApplyConfiguration {
 	b.Mode = &value
+	return b
+}
+
+// WithPermissions adds the given value to the Permissions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Permissions field.
+func (b *ApiKeySpecApplyConfiguration) WithPermissions(values ...apiv1alpha1.Permission) *ApiKeySpecApplyConfiguration {
+	for i := range values {
+		b.Permissions = append(b.Permissions, values[i])
+	}
+	return b
+}
+
+// WithIPAllowlist adds the given value to the IPAllowlist field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the IPAllowlist field.
+func (b *ApiKeySpecApplyConfiguration) WithIPAllowlist(values ...apiv1alpha1.IPBlock) *ApiKeySpecApplyConfiguration {
+	for i := range values {
+		b.IPAllowlist = append(b.IPAllowlist, values[i])
+	}
 	return b
 }
 

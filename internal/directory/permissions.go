@@ -1,0 +1,44 @@
+package directory
+
+import (
+	"slices"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// Permissions are what a key may do, in one byte: there may be hundreds of thousands of keys. The zero value permits nothing.
+type Permissions uint8
+
+// known are the permissions of this version, by their bits.
+var known = v1alpha1.Permissions()
+
+// newPermissions reads those of a record: nil is everything, and an unknown word grants nothing.
+func newPermissions(words []v1alpha1.Permission) Permissions {
+	if words == nil {
+		words = known
+	}
+	var p Permissions
+	for bit, permission := range known {
+		if slices.Contains(words, permission) {
+			p |= 1 << bit
+		}
+	}
+	return p
+}
+
+// Has reports whether a key may do something. Nobody may do what this version does not know.
+func (p Permissions) Has(permission v1alpha1.Permission) bool {
+	bit := slices.Index(known, permission)
+	return bit >= 0 && p&(1<<bit) != 0
+}
+
+// List returns the permissions in the order of v1alpha1.Permissions.
+func (p Permissions) List() []v1alpha1.Permission {
+	list := make([]v1alpha1.Permission, 0, len(known))
+	for _, permission := range known {
+		if p.Has(permission) {
+			list = append(list, permission)
+		}
+	}
+	return list
+}
