@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
@@ -35,6 +36,8 @@ type Options struct {
 	Receipts bool
 	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
 	History feed.History
+	// LastUseStep is how often the last use of each digest is recorded, at most. Default 10 min.
+	LastUseStep time.Duration
 
 	// PublicAddress is the API's listen address, the one an ingress routes to. Default :8080.
 	PublicAddress string
@@ -92,6 +95,7 @@ func DefaultOptions() Options {
 		CredentialsNamespace: "merchant-operator-credentials",
 		RedisTimeout:         300 * time.Millisecond,
 		SessionRetention:     72 * time.Hour,
+		LastUseStep:          published.LastUseStep,
 		History:              feed.History{}.WithDefaults(),
 		PublicAddress:        ":8080",
 		InternalAddress:      ":8081",

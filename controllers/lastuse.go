@@ -5,29 +5,29 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// lastUseFieldOwner owns status.lastUsedTime, which the reconciliation of an ApiKey neither writes nor removes.
-const lastUseFieldOwner = writes.FieldOwner + "-last-use"
-
-// lastUseWrites bounds the writes of a round, so that the keys which are in use cost etcd at most two writes a second.
+// lastUseWrites bounds the ApiKeys of a round, so that the keys which are in use cost etcd at most two writes a second.
 const lastUseWrites = 120
 
-// lastUses copies the last uses of keys, which the dispatcher publishes, into the status of their ApiKeys.
+// lastUses lets ApiKeys be reconciled whose status has an outdated last use.
 type lastUses struct {
 	client    client.Client
+	index     *lastuse.Index
 	namespace string // of published objects
 	interval  time.Duration
+	outdated  chan<- event.TypedGenericEvent[*v1alpha1.ApiKey]
 }
 
 // Start works until ctx ends, if this operator leads.
@@ -53,27 +53,22 @@ func (l *lastUses) round(ctx context.Context) error {
 	defer cancel()
 	left := lastUseWrites
 	for shard := range published.LastUseShards {
-		var configMap corev1.ConfigMap
-		err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: published.LastUseName(shard)}, &configMap)
+		uses, err := l.index.Shard(ctx, shard)
 		if apierrors.IsNotFound(err) {
 			err = l.create(ctx, shard)
 		}
 		if err != nil {
-			return fmt.Errorf("ConfigMap %s: %w", published.LastUseName(shard), err)
+			return err
 		}
-		uses, err := published.DecodeLastUses(&configMap)
-		if err != nil {
-			continue
-		}
-		for keyID, used := range uses {
+		for keyID, of := range uses.Keys {
 			if left == 0 {
-				return nil
+				break
 			}
-			wrote, err := l.report(ctx, keyID, used)
+			reported, err := l.report(ctx, keyID, of)
 			if err != nil {
 				return err
 			}
-			if wrote {
+			if reported {
 				left--
 			}
 		}
@@ -83,35 +78,37 @@ func (l *lastUses) round(ctx context.Context) error {
 
 // create lets the dispatcher update the ConfigMap; it may create none. Without our label nobody sees the ConfigMap.
 func (l *lastUses) create(ctx context.Context, shard int) error {
-	configMap, err := published.EncodeLastUses(l.namespace, shard, nil)
+	configMap, err := published.EncodeLastUses(l.namespace, shard, published.LastUses{})
 	if err != nil {
 		return err
 	}
 	err = l.client.Create(ctx, configMap, client.FieldOwner(writes.FieldOwner))
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create ConfigMap %s: %w", configMap.Name, err)
 	}
-	return err
+	return nil
 }
 
-// report writes the last use of a key, if it is later than the one in the status.
-func (l *lastUses) report(ctx context.Context, keyID string, used time.Time) (wrote bool, err error) {
+// report lets the ApiKey be reconciled if its status is outdated.
+func (l *lastUses) report(ctx context.Context, keyID string, uses published.DigestUses) (reported bool, err error) {
+	if uses == "" {
+		return false, nil
+	}
 	keys, err := index.ApiKeys.Find(ctx, l.client, published.KeyName(keyID))
 	if err != nil {
 		return false, fmt.Errorf("find the ApiKey of key %s: %w", keyID, err)
 	}
 	for _, key := range keys {
-		if last := key.Status.LastUsedTime; last != nil && !used.After(last.Time) {
-			continue
+		outdated, err := apikeys.LastUseOutdated(ctx, l.client, l.namespace, key, uses)
+		if err != nil || !outdated {
+			return false, err
 		}
-		// The version keeps the status from another object of the same name.
-		apply := v1alpha1ac.ApiKey(key.Name, key.Namespace).WithResourceVersion(key.ResourceVersion).
-			WithStatus(v1alpha1ac.ApiKeyStatus().WithLastUsedTime(metav1.NewTime(used)))
-		err := l.client.Status().Apply(ctx, apply, client.ForceOwnership, client.FieldOwner(lastUseFieldOwner))
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return false, fmt.Errorf("write the last use of ApiKey %s/%s: %w", key.Namespace, key.Name, err)
+		select {
+		case l.outdated <- event.TypedGenericEvent[*v1alpha1.ApiKey]{Object: key}:
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
-		return true, nil
 	}
 	return false, nil
 }

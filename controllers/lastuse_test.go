@@ -2,19 +2,37 @@ package controllers
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// publishLastUse does what the dispatcher does.
-func (f *fixture) publishLastUse(key *v1alpha1.ApiKey, used time.Time) {
+// newLastUseFixture has an operator that looks at uses all the time.
+func newLastUseFixture() *fixture {
+	GinkgoHelper()
+	f := newFixture()
+	f.stop()
+	f.startOperator(func(o *Options) { o.LastUseInterval, o.OldKeys.Check = 20*time.Millisecond, 20*time.Millisecond })
+	f.merchant(aMerchant("coffee"))
+	return f
+}
+
+// publishLastUses does what the dispatcher does: it says what it has read of a key.
+func (f *fixture) publishLastUses(key *v1alpha1.ApiKey, read, since time.Time, uses ...published.DigestUses) {
 	GinkgoHelper()
 	keyID := published.ID(key.UID)
 	shard := published.LastUseShard(keyID)
@@ -22,14 +40,21 @@ func (f *fixture) publishLastUse(key *v1alpha1.ApiKey, used time.Time) {
 		configMap := &corev1.ConfigMap{}
 		name := types.NamespacedName{Namespace: f.credentials, Name: published.LastUseName(shard)}
 		g.Expect(f.kube.Get(context.Background(), name, configMap)).To(Succeed(), "the operator creates it")
-		uses, err := published.DecodeLastUses(configMap)
+		all, err := published.DecodeLastUses(configMap)
 		g.Expect(err).NotTo(HaveOccurred())
-		uses[keyID] = used
-		want, err := published.EncodeLastUses(f.credentials, shard, uses)
+		all.ReadTime, all.RecordingSince, all.Keys[keyID] = read, since, ""
+		for _, use := range uses {
+			all.Keys[keyID], _ = all.Keys[keyID].Merge(use, 0)
+		}
+		want, err := published.EncodeLastUses(f.credentials, shard, all)
 		g.Expect(err).NotTo(HaveOccurred())
 		want.ResourceVersion = configMap.ResourceVersion
 		g.Expect(f.kube.Update(context.Background(), want)).To(Succeed())
 	}).Should(Succeed())
+}
+
+func (f *fixture) use(key apikey.Key, at time.Time) published.DigestUses {
+	return published.DigestUses(fmt.Sprintf("%s %d", published.DigestTag(key.Digest()), at.Unix()))
 }
 
 func (f *fixture) awaitLastUse(key *v1alpha1.ApiKey, used time.Time) {
@@ -37,35 +62,36 @@ func (f *fixture) awaitLastUse(key *v1alpha1.ApiKey, used time.Time) {
 	Eventually(func(g Gomega) {
 		f.read(key)
 		g.Expect(key.Status.LastUsedTime).NotTo(BeNil())
-		g.Expect(key.Status.LastUsedTime.Time).To(BeTemporally("==", used))
+		g.Expect(key.Status.LastUsedTime.Unix()).To(Equal(used.Unix()))
+	}).Should(Succeed())
+}
+
+func (f *fixture) awaitOldKeyInUse(key *v1alpha1.ApiKey, status metav1.ConditionStatus, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		f.read(key)
+		condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.OldKeyInUseCondition)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(string(condition.Status)+" "+condition.Reason).To(Equal(string(status)+" "+reason), condition.Message)
+		g.Expect(condition.ObservedGeneration).To(Equal(key.Generation))
 	}).Should(Succeed())
 }
 
 var _ = Describe("The last use of a key", func() {
-	It("is in its status, which no reconciliation takes away and no older use turns back", func() {
-		f := newFixture()
-		f.stop()
-		f.startOperator(func(o *Options) { o.LastUseInterval = 20 * time.Millisecond })
-		f.merchant(aMerchant("coffee"))
+	It("is in its status, which no reconciliation takes away", func() {
+		f := newLastUseFixture()
 		key, other := f.key(aKey("till", "coffee")), f.key(aKey("web", "coffee"))
+		till, web := f.delivered("till-key"), f.delivered("web-key")
 		Expect(key.Status.LastUsedTime).To(BeNil())
-		used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-		f.publishLastUse(key, used)
+		now := time.Now()
+		used := now.Add(-5 * time.Hour)
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(till, used))
+		f.awaitLastUse(key, used)
+		f.publishLastUses(other, now, now.Add(-24*time.Hour), f.use(web, used))
+		f.awaitLastUse(other, used)
+		f.poke(key, "apikey")
 		f.awaitLastUse(key, used)
 
-		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
-		f.awaitGeneration(key, 2)
-		f.awaitLastUse(key, used)
-
-		f.publishLastUse(key, used.Add(-time.Hour))
-		for minute := range 3 { // rounds in which the older use is seen
-			f.publishLastUse(other, used.Add(time.Duration(minute)*time.Minute))
-			f.awaitLastUse(other, used.Add(time.Duration(minute)*time.Minute))
-		}
-		f.awaitLastUse(key, used)
-		f.publishLastUse(key, used.Add(time.Hour))
-		f.awaitLastUse(key, used.Add(time.Hour))
-		f.read(other)
 		version := other.ResourceVersion
 		f.poke(other, "apikey")
 		f.read(other)
@@ -73,12 +99,11 @@ var _ = Describe("The last use of a key", func() {
 	})
 
 	It("of a ConfigMap that cannot be read is nobody's, and the others' are reported", func() {
-		f := newFixture()
-		f.stop()
-		f.startOperator(func(o *Options) { o.LastUseInterval = 20 * time.Millisecond })
-		f.merchant(aMerchant("coffee"))
+		f := newLastUseFixture()
 		key := f.key(aKey("till", "coffee"))
-		f.publishLastUse(key, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+		till := f.delivered("till-key")
+		now := time.Now()
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(till, now.Add(-5*time.Hour)))
 		for shard := range published.LastUseShards {
 			if shard != published.LastUseShard(published.ID(key.UID)) {
 				configMap := &corev1.ConfigMap{}
@@ -86,8 +111,78 @@ var _ = Describe("The last use of a key", func() {
 				change(f, configMap, func(c *corev1.ConfigMap) { c.Data = map[string]string{"uses.json": "{"} })
 			}
 		}
-		later := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
-		f.publishLastUse(key, later)
-		f.awaitLastUse(key, later)
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(till, now.Add(-2*time.Hour)))
+		f.awaitLastUse(key, now.Add(-2*time.Hour))
+	})
+})
+
+var _ = Describe("The condition OldKeyInUse", func() {
+	It("is there from the first key on, and says of an old one whether it is used", func() {
+		f := newLastUseFixture()
+		key := f.key(aKey("till", "coffee").trigger("a").overlap(24 * time.Hour))
+		f.awaitOldKeyInUse(key, metav1.ConditionFalse, v1alpha1.ReasonNoOldKey)
+		old := f.delivered("till-key")
+
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+		f.awaitOldKeyInUse(key, metav1.ConditionUnknown, v1alpha1.ReasonUsesUnknown)
+		fresh := f.delivered("till-key")
+
+		now := time.Now()
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(old, now.Add(-20*time.Minute)), f.use(fresh, now.Add(-time.Minute)))
+		f.awaitOldKeyInUse(key, metav1.ConditionTrue, v1alpha1.ReasonOldKeyUsed)
+		f.awaitLastUse(key, now.Add(-time.Minute))
+		Expect(key.Status.PreviousKeys[0].LastUsedTime.Unix()).To(Equal(now.Add(-20 * time.Minute).Unix()))
+
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(old, now.Add(-3*time.Hour)), f.use(fresh, now.Add(-time.Minute)))
+		f.awaitOldKeyInUse(key, metav1.ConditionFalse, v1alpha1.ReasonOldKeyUnused)
+		f.publishLastUses(key, now, now.Add(-time.Hour), f.use(old, now.Add(-3*time.Hour)))
+		f.awaitOldKeyInUse(key, metav1.ConditionUnknown, v1alpha1.ReasonUsesUnknown)
+	})
+
+	It("warns an hour before the end, once", func() {
+		f := newLastUseFixture()
+		key := f.key(aKey("till", "coffee").trigger("a").overlap(50 * time.Minute))
+		old := f.delivered("till-key")
+		now := time.Now()
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(old, now.Add(-5*time.Minute)))
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+		f.awaitOldKeyInUse(key, metav1.ConditionTrue, v1alpha1.ReasonOverlapEndsSoon)
+		f.poke(key, "apikey")
+		f.poke(key, "apikey")
+		warnings := slices.DeleteFunc(f.events(key), func(event string) bool {
+			return !strings.HasPrefix(event, "Warning "+v1alpha1.ReasonOverlapEndsSoon)
+		})
+		Expect(warnings).To(ConsistOf(ContainSubstring(old.Prefix())))
+	})
+
+	// kubectl wait compares the generation of the condition: it must not read of the key before the rotation that it waits for.
+	It("never says that no old key is used while a rotation is to come", func() {
+		f := newLastUseFixture()
+		key := f.key(aKey("till", "coffee").trigger("a").overlap(24 * time.Hour))
+		old := f.delivered("till-key")
+		now := time.Now()
+		f.publishLastUses(key, now, now.Add(-24*time.Hour), f.use(old, now.Add(-time.Minute)))
+		f.awaitOldKeyInUse(key, metav1.ConditionFalse, v1alpha1.ReasonNoOldKey)
+		watching, err := client.NewWithWatch(environment.Config, client.Options{Scheme: administrator.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		changes, err := watching.Watch(context.Background(), &v1alpha1.ApiKeyList{}, client.InNamespace(f.namespace))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(changes.Stop)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		for {
+			var event watch.Event
+			Eventually(changes.ResultChan()).Should(Receive(&event))
+			seen := event.Object.(*v1alpha1.ApiKey)
+			condition := meta.FindStatusCondition(seen.Status.Conditions, v1alpha1.OldKeyInUseCondition)
+			if seen.Generation != key.Generation || condition == nil || condition.ObservedGeneration != key.Generation {
+				continue
+			}
+			Expect(condition.Status).NotTo(Equal(metav1.ConditionFalse), condition.Message)
+			if condition.Status == metav1.ConditionTrue {
+				break
+			}
+		}
 	})
 })

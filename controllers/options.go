@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
@@ -33,8 +34,10 @@ type Options struct {
 	// MaxRateLimit is the most that a Merchant gets, whatever its spec asks for. Default 1,000 per second, 10,000 at once.
 	// 0: no maximum but that of the schema.
 	MaxRateLimit v1alpha1.RateLimit
-	// LastUseInterval is the time between two reports of last uses. Default 1 min.
+	// LastUseInterval is the time between two looks at the last uses of all keys. Default 1 min.
 	LastUseInterval time.Duration
+	// OldKeys says when an old key counts as used.
+	OldKeys apikeys.OldKeyTimes
 	// ShutdownTimeout is how long running reconciliations may take to end.
 	ShutdownTimeout time.Duration
 	// Clock is used for schedules and retention.
@@ -58,6 +61,7 @@ func DefaultOptions() Options {
 		Clock:                clock.RealClock{},
 		Log:                  slog.Default(),
 		LastUseInterval:      time.Minute,
+		OldKeys:              apikeys.DefaultOldKeyTimes(),
 		MaxRateLimit:         v1alpha1.RateLimit{RequestsPerSecond: 1_000, Burst: 10_000},
 		newClient:            client.New,
 		maxClockDifference:   time.Minute,

@@ -16,11 +16,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/merchants"
 	"github.com/merchant-operator/merchant-operator/controllers/orphans"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
@@ -138,7 +140,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
 		return fmt.Errorf("watch ConfigMaps: %w", err)
 	}
-	if err := mgr.Add(&lastUses{mgr.GetClient(), o.CredentialsNamespace, o.LastUseInterval}); err != nil {
+	uses, outdated := lastuse.New(mgr.GetCache(), o.CredentialsNamespace), make(chan event.TypedGenericEvent[*v1alpha1.ApiKey])
+	if err := mgr.Add(&lastUses{mgr.GetClient(), uses, o.CredentialsNamespace, o.LastUseInterval, outdated}); err != nil {
 		return err
 	}
 	base := &reconciler.Base{
@@ -153,7 +156,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err := (&merchants.Reconciler{Base: base, MaxRateLimit: o.MaxRateLimit}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	if err := (&apikeys.Reconciler{Base: base, Metrics: keyMetrics}).SetupWithManager(ctx, mgr); err != nil {
+	keys := &apikeys.Reconciler{Base: base, Metrics: keyMetrics, LastUses: uses, Outdated: outdated, OldKeys: o.OldKeys}
+	if err := keys.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	return orphans.Sweeper{

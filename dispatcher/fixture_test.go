@@ -63,7 +63,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	}
 	reporter := status.New(status.Options{
 		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: changes, HealthChanged: d.healthChanged,
-		LastUseInterval: options.LastUseInterval, Log: d.log, Registerer: registry, Now: time.Now,
+		LastUseInterval: options.LastUseInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
 	})
 	return &testDispatcher{d, reporter, changes, registry}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -47,6 +48,8 @@ type Options struct {
 
 	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
 	LastUseInterval time.Duration
+	// LastUseStep is how exact the published last uses are; API replicas record uses in the same steps. Default 10 min.
+	LastUseStep time.Duration
 }
 
 // MailServer says which mail server takes receipts.
@@ -64,6 +67,7 @@ func DefaultOptions() Options {
 		FailingLimit:         120 * time.Hour,
 		History:              feed.History{}.WithDefaults(),
 		LastUseInterval:      time.Minute,
+		LastUseStep:          published.LastUseStep,
 	}
 }
 
@@ -84,8 +88,8 @@ func (o Options) Validate() error {
 		return errors.New("--webhook-max-in-flight must be at least 1")
 	case o.FailingLimit <= 0:
 		return errors.New("--webhook-failing-limit must be positive")
-	case o.LastUseInterval <= 0:
-		return errors.New("LastUseInterval must be positive")
+	case o.LastUseInterval <= 0 || o.LastUseStep <= 0:
+		return errors.New("LastUseInterval and LastUseStep must be positive")
 	}
 	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate(), o.History.Validate(),
 		o.MailServer.Validate())

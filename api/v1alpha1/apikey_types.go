@@ -237,6 +237,10 @@ type PreviousKey struct {
 	// validUntil is the time from which the key is refused, in RFC 3339.
 	// +required
 	ValidUntil metav1.Time `json:"validUntil,omitzero"`
+	// lastUsedTime is when the key was last used, in RFC 3339. A use is shown within minutes if the one before was more than ten minutes
+	// earlier; absent: no use is known.
+	// +optional
+	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
 }
 
 // ApiKeyStatus is the observed state of an ApiKey. It never contains a key or digest.
@@ -274,8 +278,8 @@ type ApiKeyStatus struct {
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 
-	// lastUsedTime is when the key, or an old key that was still valid, was last used, in RFC 3339. A use is shown within
-	// minutes if the one before was more than an hour earlier; absent: never used, or not in the last 90 days.
+	// lastUsedTime is when the current key was last used, in RFC 3339. A use is shown within minutes if the one before was more
+	// than an hour earlier; absent: no use is known, and none in the last 90 days.
 	// +optional
 	LastUsedTime *metav1.Time `json:"lastUsedTime,omitempty"`
 
@@ -284,8 +288,8 @@ type ApiKeyStatus struct {
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
-	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret), and
-	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
+	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret),
+	// OldKeyInUse (once there is a key: whether a replaced key, which is still valid, is used; Unknown without evidence), and Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type
@@ -309,6 +313,8 @@ type ApiKeyStatus struct {
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
 // +kubebuilder:printcolumn:name="Last used",type=date,priority=1,JSONPath=`.status.lastUsedTime`
 // +kubebuilder:printcolumn:name="Overlap until",type=string,priority=1,JSONPath=`.status.previousKeys[0].validUntil`
+// +kubebuilder:printcolumn:name="Old key in use",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="OldKeyInUse")].status`
+// +kubebuilder:printcolumn:name="Old key used",type=date,priority=1,JSONPath=`.status.previousKeys[0].lastUsedTime`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"
@@ -338,6 +344,17 @@ func (k *ApiKey) DeliverySecretName() string {
 		return delivery.SecretName
 	}
 	return k.Name + "-key"
+}
+
+// LastUse is when the current key or an old one was last used, as the status has it; nil: no use is known.
+func (k *ApiKey) LastUse() *metav1.Time {
+	last := k.Status.LastUsedTime
+	for i := range k.Status.PreviousKeys {
+		if used := k.Status.PreviousKeys[i].LastUsedTime; last == nil || last.Before(used) {
+			last = used
+		}
+	}
+	return last
 }
 
 // ApiKeyList is a list of ApiKeys.

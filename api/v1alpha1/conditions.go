@@ -19,6 +19,9 @@ const (
 	// RotatingSoonCondition of an ApiKey is True from a day before a scheduled rotation, or a tenth of the interval if
 	// that is less; else absent.
 	RotatingSoonCondition = "RotatingSoon"
+	// OldKeyInUseCondition of an ApiKey says whether an old key, which a rotation has replaced and which is still accepted, is used; absent
+	// until there is a key.
+	OldKeyInUseCondition = "OldKeyInUse"
 
 	// RateLimitReducedCondition of a Merchant is True while spec.rateLimit is above the platform's maximum.
 	RateLimitReducedCondition = "RateLimitReduced"
@@ -81,6 +84,22 @@ const (
 	ReasonKeyReplaced = "KeyReplaced"
 	// ReasonKeyNotReplaced: no key could replace the lost one yet; Ready says why.
 	ReasonKeyNotReplaced = "KeyNotReplaced"
+)
+
+// Reasons of OldKeyInUse.
+const (
+	// ReasonOldKeyUsed: an old key was used within two hours.
+	ReasonOldKeyUsed = "OldKeyUsed"
+	// ReasonOverlapEndsSoon: the same, and the old key is refused within an hour.
+	ReasonOverlapEndsSoon = "OverlapEndsSoon"
+	// ReasonOldKeyUnused: no old key was used within two hours.
+	ReasonOldKeyUnused = "OldKeyUnused"
+	// ReasonNoOldKey: no old key is accepted.
+	ReasonNoOldKey = "NoOldKey"
+	// ReasonUsesUnknown: nobody knows whether an old key was used; the message says why.
+	ReasonUsesUnknown = "UsesUnknown"
+	// ReasonRotationPending: the current key is to be replaced, and was not yet.
+	ReasonRotationPending = "RotationPending"
 )
 
 // Reasons of ExpiringSoon and RotatingSoon.

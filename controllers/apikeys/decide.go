@@ -251,5 +251,6 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	for _, u := range upcomingFor(f) {
 		moments = append(moments, u.starts())
 	}
+	moments = append(moments, oldKeyChecks(f)...)
 	return reconciler.Until(f.now, moments...)
 }

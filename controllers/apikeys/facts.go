@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -44,6 +45,9 @@ type facts struct {
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
 	delivered []delivered
+	// uses is what is known of the uses of the keys, by times.
+	uses  lastuse.Evidence
+	times OldKeyTimes
 	// targetTaken is true if another owner's Secret has the name to deliver to; targetHolder is the owner. Only the API
 	// server knows, because the cache has no such Secrets.
 	targetTaken  bool
@@ -135,6 +139,9 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 		}
 		f.digest = &digest
 	}
+	if f.uses, err = r.LastUses.ApiKey(ctx, published.ID(apiKey.UID)); err != nil {
+		return f, err
+	}
 	if f.merchantID == "" {
 		if f.merchants, err = r.merchantNames(ctx, apiKey.Namespace); err != nil {
 			return f, err
@@ -146,7 +153,8 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 
 // readPublished reads the Merchant and the published record: what a restriction needs.
 func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(published.ID(apiKey.UID))}
+	keyID := published.ID(apiKey.UID)
+	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
 	var merchant v1alpha1.Merchant
 	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
 	switch err := from.Get(ctx, merchantKey, &merchant); {
@@ -155,7 +163,7 @@ func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiK
 	case client.IgnoreNotFound(err) != nil:
 		return f, fmt.Errorf("read Merchant %s: %w", merchantKey, err)
 	}
-	secretKey := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(apiKey.UID))}
+	secretKey := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(keyID)}
 	secret := new(corev1.Secret)
 	switch err := from.Get(ctx, secretKey, secret); {
 	case err == nil:

@@ -22,7 +22,7 @@ const (
 // upToDate are the facts of a key at rest: generation 2 of it is published, delivered and reported.
 func upToDate() facts {
 	f := facts{
-		now: now,
+		now: now, times: DefaultOldKeyTimes(),
 		apiKey: &v1alpha1.ApiKey{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: thisUID, Generation: 5},
 			Spec: v1alpha1.ApiKeySpec{

@@ -3,8 +3,11 @@ package apikeys
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -13,6 +16,7 @@ import (
 type Metrics struct {
 	rotations *prometheus.CounterVec
 	lost      prometheus.Counter
+	*overlaps
 }
 
 // NewMetrics registers the metrics, or returns those that an earlier operator in this process has registered.
@@ -34,8 +38,75 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	for _, cause := range []v1alpha1.RotationCause{v1alpha1.RotationInitial, v1alpha1.RotationTrigger, v1alpha1.RotationSchedule, v1alpha1.RotationRecovery} {
 		rotations.WithLabelValues(string(cause)) // from 0, so that the first is seen as a rise
 	}
-	return &Metrics{rotations: rotations, lost: lost}, nil
+	ends, err := register(registry, newOverlaps(time.Now))
+	if err != nil {
+		return nil, err
+	}
+	return &Metrics{rotations: rotations, lost: lost, overlaps: ends}, nil
 }
+
+// ending is an overlap that ends soon while the old key is used, or nobody knows whether it is.
+type ending struct {
+	at   time.Time
+	used bool
+}
+
+// overlaps counts endings. It remembers them by the UID of the ApiKey, until they are over.
+type overlaps struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	endings map[types.UID][]ending
+}
+
+func newOverlaps(now func() time.Time) *overlaps {
+	return &overlaps{now: now, endings: map[types.UID][]ending{}}
+}
+
+var overlapsDesc = prometheus.NewDesc("merchant_operator_overlaps_ending",
+	"Old keys that are refused within the hour, by use: used (within two hours), or unknown.", []string{"use"}, nil)
+
+// Describe implements prometheus.Collector.
+func (*overlaps) Describe(descs chan<- *prometheus.Desc) { descs <- overlapsDesc }
+
+// Collect implements prometheus.Collector.
+func (o *overlaps) Collect(out chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	used, unknown := 0, 0
+	for uid, endings := range o.endings {
+		left := false
+		for _, e := range endings {
+			switch {
+			case !o.now().Before(e.at):
+				continue
+			case e.used:
+				used++
+			default:
+				unknown++
+			}
+			left = true
+		}
+		if !left {
+			delete(o.endings, uid)
+		}
+	}
+	out <- prometheus.MustNewConstMetric(overlapsDesc, prometheus.GaugeValue, float64(used), "used")
+	out <- prometheus.MustNewConstMetric(overlapsDesc, prometheus.GaugeValue, float64(unknown), "unknown")
+}
+
+// overlapsEnd remembers the endings of an ApiKey; none: there are none any more.
+func (o *overlaps) overlapsEnd(uid types.UID, endings []ending) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(endings) == 0 {
+		delete(o.endings, uid)
+		return
+	}
+	o.endings[uid] = endings
+}
+
+func (o *overlaps) forget(uid types.UID) { o.overlapsEnd(uid, nil) }
 
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) (C, error) {
 	err := registry.Register(collector)

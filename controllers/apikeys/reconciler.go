@@ -22,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -33,6 +35,10 @@ import (
 type Reconciler struct {
 	*reconciler.Base
 	Metrics *Metrics
+	// LastUses has the uses of keys. Those whose status has outdated ones come through Outdated.
+	LastUses *lastuse.Index
+	Outdated <-chan event.TypedGenericEvent[*v1alpha1.ApiKey]
+	OldKeys  OldKeyTimes
 
 	versions versions
 	// unpublished are the keys that this operator has delivered and not published, by the UID of the ApiKey. What it forgets is delivered
@@ -170,6 +176,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 			return err
 		}
 	}
+	r.Metrics.forget(apiKey.UID)
 	r.versions.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
 	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen)); err != nil {
@@ -210,6 +217,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(merchantChanges())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
+		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }

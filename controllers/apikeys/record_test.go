@@ -232,6 +232,7 @@ func TestARestoredRecordIsRevisedOnce(t *testing.T) {
 
 func TestAnOverlapEndsByItself(t *testing.T) {
 	f := upToDate()
+	f.times.Check = 24 * time.Hour // only the ends matter here
 	first, second := now.Add(time.Minute), now.Add(time.Hour)
 	f.record.Previous = []published.Previous{
 		{Digest: apikey.DigestOf("newer"), ValidUntil: second}, {Digest: apikey.DigestOf("older"), ValidUntil: first},

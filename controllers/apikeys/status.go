@@ -52,6 +52,12 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	for _, u := range newUpcoming(p.facts) {
 		r.Warn(p.apiKey, u.condition, actionPublish, "%s", u.message())
 	}
+	if !p.incomplete {
+		if c := oldKeyInUse(p.facts); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon && !says(p.facts, *c) {
+			r.Warn(p.apiKey, c.Reason, actionPublish, "%s", c.Message)
+		}
+		r.Metrics.overlapsEnd(p.apiKey.UID, endings(p.facts))
+	}
 	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome)))
 }
 
@@ -81,9 +87,11 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 			Cause: record.LastRotation.Cause,
 			Actor: record.LastRotation.Actor,
 		}
+		status.LastUsedTime = shownUse(f.uses.Uses, record.Current.Digest, f.apiKey.Status.LastUsedTime, currentUseStep)
 		for _, previous := range record.PreviousAt(f.now) {
-			end := metav1.NewTime(previous.ValidUntil.Truncate(time.Second))
-			status.PreviousKeys = append(status.PreviousKeys, v1alpha1.PreviousKey{Prefix: previous.Prefix, ValidUntil: end})
+			key := v1alpha1.PreviousKey{Prefix: previous.Prefix, ValidUntil: metav1.NewTime(previous.ValidUntil.Truncate(time.Second))}
+			key.LastUsedTime = shownUse(f.uses.Uses, previous.Digest, shownBefore(f.apiKey.Status, key), oldUseStep)
+			status.PreviousKeys = append(status.PreviousKeys, key)
 		}
 	}
 	return status
@@ -104,7 +112,9 @@ func conditionsFor(f facts, outcome conditions.Outcome) []metav1.Condition {
 		}
 		return all
 	}
-	wanted := map[string]*metav1.Condition{v1alpha1.DeliveredCondition: delivery(f), v1alpha1.KeyLostCondition: keyLost(f)}
+	wanted := map[string]*metav1.Condition{
+		v1alpha1.DeliveredCondition: delivery(f), v1alpha1.KeyLostCondition: keyLost(f), v1alpha1.OldKeyInUseCondition: oldKeyInUse(f),
+	}
 	for _, u := range upcomingFor(f) {
 		wanted[u.condition] = u.conditionOf(f)
 	}
@@ -154,7 +164,13 @@ func applied(status v1alpha1.ApiKeyStatus) *v1alpha1ac.ApiKeyStatusApplyConfigur
 		if previous.Prefix != "" {
 			key.WithPrefix(previous.Prefix)
 		}
+		if previous.LastUsedTime != nil {
+			key.WithLastUsedTime(*previous.LastUsedTime)
+		}
 		apply.WithPreviousKeys(key)
+	}
+	if status.LastUsedTime != nil {
+		apply.WithLastUsedTime(*status.LastUsedTime)
 	}
 	if status.NextRotationTime != nil {
 		apply.WithNextRotationTime(*status.NextRotationTime)

@@ -1,6 +1,7 @@
 package apikeys
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 			f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
 			var types []string
 			for _, c := range f.apiKey.Status.Conditions {
-				if c.Type != v1alpha1.ReadyCondition && c.Type != v1alpha1.DeliveredCondition {
+				if !slices.Contains([]string{v1alpha1.ReadyCondition, v1alpha1.DeliveredCondition, v1alpha1.OldKeyInUseCondition}, c.Type) { // those of every key
 					types = append(types, c.Type)
 				}
 			}

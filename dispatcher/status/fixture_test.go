@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -33,7 +34,7 @@ func newFixture(t *testing.T) testFixture {
 func (f testFixture) reporter() *Reporter {
 	return New(Options{
 		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: NewChanges(), HealthChanged: loop.NewSignal(),
-		LastUseInterval: time.Minute, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,
+		LastUseInterval: time.Minute, LastUseStep: published.LastUseStep, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,
 	})
 }
 

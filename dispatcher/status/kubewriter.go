@@ -192,27 +192,48 @@ func (r *KubeWriter) event(endpoint endpoints.Endpoint, report Report) *eventsv1
 	}
 }
 
-// UpdateLastUses writes only the version that merge has changed. There is nothing to do without the ConfigMap, which the
-// operator creates, or if a newer operator has written it.
-func (r *KubeWriter) UpdateLastUses(ctx context.Context, shard int, merge func(map[string]time.Time) bool) error {
+// LastUses returns what is published of a shard; none if the operator has not created it yet, or nobody of this version can read it.
+func (r *KubeWriter) LastUses(ctx context.Context, shard int) (published.LastUses, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	var configMap corev1.ConfigMap
-	key := client.ObjectKey{Namespace: r.namespace, Name: published.LastUseName(shard)}
-	if err := r.client.Get(ctx, key, &configMap); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("read ConfigMap %s: %w", key, err)
+	_, uses, err := r.lastUses(ctx, shard)
+	if errors.Is(err, published.ErrNewerVersion) {
+		err = nil
 	}
-	uses, err := published.DecodeLastUses(&configMap)
+	return uses, err
+}
+
+// lastUses returns no ConfigMap if there is none, and no uses if they are damaged.
+func (r *KubeWriter) lastUses(ctx context.Context, shard int) (*corev1.ConfigMap, published.LastUses, error) {
+	configMap := new(corev1.ConfigMap)
+	key := client.ObjectKey{Namespace: r.namespace, Name: published.LastUseName(shard)}
+	if err := r.client.Get(ctx, key, configMap); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, published.LastUses{}, nil
+		}
+		return nil, published.LastUses{}, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	uses, err := published.DecodeLastUses(configMap)
+	if err != nil && !errors.Is(err, published.ErrNewerVersion) {
+		err = nil
+	}
+	return configMap, uses, err
+}
+
+// UpdateLastUses writes only over the version that next has seen. There is nothing to do without the ConfigMap, which the
+// operator creates, or if a newer operator has written it.
+func (r *KubeWriter) UpdateLastUses(ctx context.Context, shard int, next func(published.LastUses) (published.LastUses, bool)) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	configMap, current, err := r.lastUses(ctx, shard)
 	switch {
-	case errors.Is(err, published.ErrNewerVersion):
+	case errors.Is(err, published.ErrNewerVersion) || err == nil && configMap == nil:
 		return nil
 	case err != nil:
-		uses = map[string]time.Time{}
+		return err
 	}
-	if !merge(uses) {
+	uses, write := next(current)
+	if !write {
 		return nil
 	}
 	want, err := published.EncodeLastUses(r.namespace, shard, uses)
@@ -221,7 +242,7 @@ func (r *KubeWriter) UpdateLastUses(ctx context.Context, shard int, merge func(m
 	}
 	want.UID, want.ResourceVersion = configMap.UID, configMap.ResourceVersion
 	if err := r.client.Update(ctx, want, client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("write ConfigMap %s: %w", key, err)
+		return fmt.Errorf("write ConfigMap %s/%s: %w", r.namespace, want.Name, err)
 	}
 	return nil
 }

@@ -13,55 +13,102 @@ import (
 
 const (
 	// lastUseReads bounds the keys that a round reads from Redis. The next round continues with the next bucket.
-	lastUseReads = 20_000
-	// lastUsePause is the least time between two writes of a shard, for every lastUsePauseKeys in it. It bounds the bytes
-	// that etcd has to store.
+	lastUseReads = 100_000
+	// lastUsePause is the least time between two writes of a shard because of new uses, for every lastUsePauseKeys in it, but never more than
+	// Options.LastUseStep. It bounds the bytes that etcd has to store.
 	lastUsePause     = time.Minute
 	lastUsePauseKeys = 250
+	// maxIndexAge is how old the index may be. An idle watch gets a bookmark about once a minute. A frozen one may miss keys, and the merchants
+	// that have their uses.
+	maxIndexAge = 5 * time.Minute
 )
 
 // lastUses are the last uses of keys that this dispatcher knows. Only its loop uses it.
 type lastUses struct {
+	// loaded: what is published was read since the start.
+	loaded bool
 	bucket session.Bucket // the next to read
+	// read says when each bucket was read, and since when it lost no use, by the clock of Redis.
+	read [session.Buckets]struct{ at, since time.Time }
+	// shards are by published.LastUseShard.
 	shards [published.LastUseShards]lastUseShard
 }
 
 type lastUseShard struct {
-	uses      map[string]time.Time // by key id, from Redis
-	published map[string]time.Time // as they were written or read last
+	keys      map[string]published.DigestUses // by key id, from Redis
+	published published.LastUses              // as it was written or read last
 	written   time.Time
 }
 
-// publishLastUses reads last uses from Redis, and publishes those that are a step later than the published ones. The
-// operator, which has no Redis, shows them in the status of ApiKeys. Dispatchers do the same work; the slower one finds it
+// publishLastUses reads last uses from Redis, and publishes those that are a step later than the published ones, and every step that they were
+// read. The operator, which has no Redis, shows them in the status of ApiKeys. Dispatchers do the same work; the slower one finds it
 // done. The error is of Redis.
 func (r *Reporter) publishLastUses(ctx context.Context) (more bool, err error) {
+	if !r.loadLastUses(ctx) || r.index.Age() > maxIndexAge {
+		return false, nil
+	}
 	if err := r.readLastUses(ctx); err != nil {
 		return false, err
 	}
+	readTime, since := r.lastUses.complete()
+	if readTime.IsZero() {
+		return false, nil
+	}
 	for i := range r.lastUses.shards {
 		shard := &r.lastUses.shards[i]
-		if r.now().Sub(shard.written) < lastUsePause*time.Duration(len(shard.published)/lastUsePauseKeys) || !r.merge(shard, maps.Clone(shard.published)) {
+		maps.DeleteFunc(shard.keys, func(keyID string, _ published.DigestUses) bool { return !r.index.HasKey(keyID) })
+		if !shard.due(shard.published, readTime, since, r.now(), r.lastUseStep) {
 			continue
 		}
-		err := r.writer.UpdateLastUses(ctx, i, func(current map[string]time.Time) bool {
+		err := r.writer.UpdateLastUses(ctx, i, func(current published.LastUses) (published.LastUses, bool) {
 			shard.published = current
-			return r.merge(shard, current)
+			if readTime.Before(current.ReadTime) || !shard.due(current, readTime, since, r.now(), r.lastUseStep) {
+				return published.LastUses{}, false
+			}
+			shard.published = published.LastUses{ReadTime: readTime, RecordingSince: since, Keys: shard.merged(current)}
+			return shard.published, true
 		})
 		switch {
 		case err == nil:
 			shard.written = r.now()
 			continue
-		case !apierrors.IsConflict(err) && ctx.Err() == nil && r.log.Allow("last uses", time.Minute):
-			r.log.Error("could not publish the last uses of keys; retrying", "error", err)
+		case !apierrors.IsConflict(err):
+			r.logLastUses(ctx, err)
 		}
-		shard.published = nil // it was not written, or another dispatcher was faster
+		shard.published = published.LastUses{} // it was not written, or another dispatcher was faster
 	}
 	return false, nil
 }
 
-// readLastUses reads some buckets.
+func (r *Reporter) logLastUses(ctx context.Context, err error) {
+	if ctx.Err() == nil && r.log.Allow("last uses", time.Minute) {
+		r.log.Error("could not publish the last uses of keys; retrying", "error", err)
+	}
+}
+
+// loadLastUses reads what is published, once: a Redis that does not know of the latest read has lost uses since.
+func (r *Reporter) loadLastUses(ctx context.Context) bool {
+	if r.lastUses.loaded {
+		return true
+	}
+	for i := range r.lastUses.shards {
+		current, err := r.writer.LastUses(ctx, i)
+		if err != nil {
+			r.logLastUses(ctx, err)
+			return false
+		}
+		r.lastUses.shards[i].published = current
+	}
+	r.lastUses.loaded = true
+	return true
+}
+
+// readLastUses reads some buckets, also those without keys, so that the uses of all are recorded from the same time on.
 func (r *Reporter) readLastUses(ctx context.Context) error {
+	var known time.Time
+	for i := range r.lastUses.shards {
+		known = later(known, r.lastUses.shards[i].published.ReadTime)
+	}
 	read := 0
 	for range session.Buckets {
 		if read >= lastUseReads {
@@ -69,40 +116,77 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 		}
 		bucket := r.lastUses.bucket
 		keyIDs := r.index.KeyIDs(bucket)
-		uses, err := r.store.LastUses(ctx, bucket, keyIDs)
+		uses, err := r.store.LastUses(ctx, bucket, keyIDs, later(known, r.lastUses.read[bucket].at))
 		if err != nil {
 			return err
 		}
-		for keyID, used := range uses {
+		for _, keyID := range keyIDs {
 			shard := &r.lastUses.shards[published.LastUseShard(keyID)]
-			if shard.uses == nil {
-				shard.uses = map[string]time.Time{}
+			if shard.keys == nil {
+				shard.keys = map[string]published.DigestUses{}
 			}
-			shard.uses[keyID] = used
+			if of, known := uses.Keys[keyID]; known {
+				shard.keys[keyID] = of
+			} else {
+				delete(shard.keys, keyID)
+			}
 		}
 		read += len(keyIDs)
+		r.lastUses.read[bucket].at, r.lastUses.read[bucket].since = uses.ReadTime, uses.RecordingSince
 		r.lastUses.bucket = (bucket + 1) % session.Buckets
 	}
 	return nil
 }
 
-// merge brings published last uses up to date, without those of keys that are not published any more, and reports whether
-// anything changed.
-func (r *Reporter) merge(shard *lastUseShard, uses map[string]time.Time) (changed bool) {
-	maps.DeleteFunc(shard.uses, func(keyID string, _ time.Time) bool { return !r.index.HasKey(keyID) })
-	if uses == nil && len(shard.uses) > 0 {
-		return true // nothing is known of what is published
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	for keyID, used := range shard.uses {
-		if used.Sub(uses[keyID]) >= published.LastUseStep {
-			uses[keyID], changed = used.Truncate(time.Second), true
+	return a
+}
+
+// complete returns when all buckets were read, and since when none of them has lost a use; zero: one was not read yet.
+func (l *lastUses) complete() (readTime, since time.Time) {
+	for i := range l.read {
+		bucket := &l.read[i]
+		if i == 0 || bucket.at.Before(readTime) {
+			readTime = bucket.at
+		}
+		since = later(since, bucket.since)
+	}
+	return readTime.Truncate(time.Second), since.Truncate(time.Second).Add(time.Second)
+}
+
+// due reports whether what is published is to be written again.
+func (s *lastUseShard) due(current published.LastUses, readTime, since, now time.Time, step time.Duration) bool {
+	switch {
+	case len(s.keys) == 0 && len(current.Keys) == 0:
+		return false
+	case readTime.Sub(current.ReadTime) >= step, !since.Equal(current.RecordingSince):
+		return true
+	}
+	return now.Sub(s.written) >= min(lastUsePause*time.Duration(len(current.Keys)/lastUsePauseKeys), step) && s.changes(current, step)
+}
+
+// changes reports whether uses or keys are not published.
+func (s *lastUseShard) changes(current published.LastUses, step time.Duration) bool {
+	if len(s.keys) != len(current.Keys) {
+		return true
+	}
+	for keyID, uses := range s.keys {
+		before, known := current.Keys[keyID]
+		if _, changed := before.Merge(uses, step); changed || !known {
+			return true
 		}
 	}
-	for keyID := range uses {
-		if !r.index.HasKey(keyID) {
-			delete(uses, keyID)
-			changed = true
-		}
+	return false
+}
+
+// merged returns the keys that were read, with the uses that Redis has lost since they were published.
+func (s *lastUseShard) merged(current published.LastUses) map[string]published.DigestUses {
+	merged := make(map[string]published.DigestUses, len(s.keys))
+	for keyID, uses := range s.keys {
+		merged[keyID], _ = current.Keys[keyID].Merge(uses, 0)
 	}
-	return changed
+	return merged
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,31 +46,35 @@ func (f *lastUseFixture) another(t *testing.T) *Reporter {
 func (f *lastUseFixture) operatorRuns(t *testing.T) {
 	t.Helper()
 	for shard := range published.LastUseShards {
-		configMap, err := published.EncodeLastUses(f.cluster.Namespace, shard, nil)
+		configMap, err := published.EncodeLastUses(f.cluster.Namespace, shard, published.LastUses{})
 		dispatchertest.Must(t, err)
 		dispatchertest.Must(t, f.cluster.Create(t.Context(), configMap))
 	}
 }
 
-// use lets Redis know of a use of the key.
-func (f *lastUseFixture) use(t *testing.T, keyID, merchantID string, at time.Time) {
+// use lets Redis know of the uses of a key.
+func (f *lastUseFixture) use(t *testing.T, keyID, merchantID string, uses published.DigestUses) {
 	t.Helper()
 	f.Index.Keys[keyID] = merchantID
-	key := storetest.TagOf(session.BucketOf(merchantID)) + "used:" + keyID
-	dispatchertest.Must(t, f.Redis(t).Set(t.Context(), key, at.UnixMilli(), 0).Err())
+	dispatchertest.Must(t, f.Redis(t).Set(t.Context(), storetest.TagOf(session.BucketOf(merchantID))+"used:"+keyID, string(uses), 0).Err())
 }
 
-// publish lets a reporter do one round, and returns what is published by key id.
-func (f *lastUseFixture) publish(t *testing.T, r *Reporter) map[string]time.Time {
+// publish lets a reporter do one round.
+func (f *lastUseFixture) publish(t *testing.T, r *Reporter) {
 	t.Helper()
 	if more, err := r.publishLastUses(t.Context()); more || err != nil {
 		t.Fatal(more, err)
 	}
-	all := map[string]time.Time{}
+}
+
+// published returns what is published of all keys.
+func (f *lastUseFixture) published(t *testing.T) map[string]published.DigestUses {
+	t.Helper()
+	all := map[string]published.DigestUses{}
 	for shard := range published.LastUseShards {
 		uses, err := published.DecodeLastUses(f.configMap(t, shard))
 		dispatchertest.Must(t, err)
-		maps.Copy(all, uses)
+		maps.Copy(all, uses.Keys)
 	}
 	return all
 }
@@ -81,53 +86,170 @@ func (f *lastUseFixture) configMap(t *testing.T, shard int) *corev1.ConfigMap {
 	return configMap
 }
 
-func TestLastUsesArePublishedInSteps(t *testing.T) {
+// shardOf returns what is published of the shard that has the key, and its version.
+func (f *lastUseFixture) shardOf(t *testing.T, keyID string) (uses published.LastUses, version string) {
+	t.Helper()
+	configMap := f.configMap(t, published.LastUseShard(keyID))
+	uses, err := published.DecodeLastUses(configMap)
+	dispatchertest.Must(t, err)
+	return uses, configMap.ResourceVersion
+}
+
+func TestPublishLastUses_Steps(t *testing.T) {
 	f := newLastUseFixture(t)
 	coffee, books := dispatchertest.NewMerchantID(3), dispatchertest.NewMerchantID(60)
-	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	f.use(t, "aaaaaaaaaaaa", coffee, used)
-	f.use(t, "bbbbbbbbbbbb", books, used.Add(time.Second))
+	f.use(t, "aaaaaaaaaaaa", coffee, "00000001 1800000000")
+	f.use(t, "bbbbbbbbbbbb", books, "00000002 1800000001 00000001 1800000000")
 	f.Index.Keys["cccccccccccc"] = books // never used
 	if _, err := f.first.publishLastUses(t.Context()); err != nil {
 		t.Fatalf("without the ConfigMaps: %v", err)
 	}
 	f.operatorRuns(t)
-	want := map[string]time.Time{"aaaaaaaaaaaa": used, "bbbbbbbbbbbb": used.Add(time.Second)}
+	want := map[string]published.DigestUses{
+		"aaaaaaaaaaaa": "00000001 1800000000", "bbbbbbbbbbbb": "00000002 1800000001 00000001 1800000000", "cccccccccccc": "",
+	}
 	expect := func(desc string, r *Reporter) {
 		t.Helper()
-		if diff := cmp.Diff(want, f.publish(t, r)); diff != "" {
+		f.publish(t, r)
+		if diff := cmp.Diff(want, f.published(t)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", desc, diff)
 		}
 	}
 	expect("the first uses", f.first)
 
-	version := f.configMap(t, published.LastUseShard("aaaaaaaaaaaa")).ResourceVersion
-	f.use(t, "aaaaaaaaaaaa", coffee, used.Add(published.LastUseStep-time.Second))
+	_, version := f.shardOf(t, "aaaaaaaaaaaa")
+	f.use(t, "aaaaaaaaaaaa", coffee, "00000001 1800000599")
 	expect("a use within the step", f.first)
 	expect("another reporter", f.another(t))
-	if now := f.configMap(t, published.LastUseShard("aaaaaaaaaaaa")).ResourceVersion; now != version {
+	if _, now := f.shardOf(t, "aaaaaaaaaaaa"); now != version {
 		t.Error("a use within the step was written")
 	}
 
-	f.use(t, "aaaaaaaaaaaa", coffee, used.Add(published.LastUseStep))
-	want["aaaaaaaaaaaa"] = used.Add(published.LastUseStep)
+	f.use(t, "aaaaaaaaaaaa", coffee, "00000001 1800000600")
+	want["aaaaaaaaaaaa"] = "00000001 1800000600"
 	other := f.another(t)
 	expect("a use after the step", f.first)
 	expect("the same by another reporter", other)
+
+	f.use(t, "aaaaaaaaaaaa", coffee, "00000009 1800000601")
+	want["aaaaaaaaaaaa"] = "00000009 1800000601 00000001 1800000600"
+	expect("the first use of a new key, and that of the old one, which Redis has lost", f.first)
 
 	delete(f.Index.Keys, "aaaaaaaaaaaa")
 	delete(want, "aaaaaaaaaaaa")
 	expect("a key that is gone", f.first)
 
-	f.use(t, "bbbbbbbbbbbb", books, used.Add(3*time.Hour))
-	want["bbbbbbbbbbbb"] = used.Add(3 * time.Hour)
+	f.use(t, "bbbbbbbbbbbb", books, "00000002 1800007200")
+	want["bbbbbbbbbbbb"] = "00000002 1800007200 00000001 1800000000"
 	expect("a use seen by the other reporter", other)
-	f.use(t, "bbbbbbbbbbbb", books, used.Add(5*time.Hour))
-	want["bbbbbbbbbbbb"] = used.Add(5 * time.Hour)
+	f.use(t, "bbbbbbbbbbbb", books, "00000002 1800014400")
+	want["bbbbbbbbbbbb"] = "00000002 1800014400 00000001 1800000000"
 	expect("a use seen by the first one, which must not write over what the other wrote", f.first)
 }
 
-func TestDamagedLastUsesAreReplacedAndNewerOnesLeft(t *testing.T) {
+// Without new uses it is published every ten minutes that the uses were read, once by all reporters together. A shard without keys is not
+// written.
+func TestPublishLastUses_ReadTime(t *testing.T) {
+	f := newLastUseFixture(t)
+	f.operatorRuns(t)
+	const keyID = "aaaaaaaaaaaa"
+	coffee := dispatchertest.NewMerchantID(3)
+	f.use(t, keyID, coffee, "00000001 1800000000")
+	empty := (published.LastUseShard(keyID) + 1) % published.LastUseShards
+	before := f.configMap(t, empty).ResourceVersion
+	f.publish(t, f.first)
+	uses, version := f.shardOf(t, keyID)
+	if age := time.Since(uses.ReadTime); age.Abs() > time.Minute || uses.RecordingSince.Before(uses.ReadTime) {
+		t.Errorf("read %s ago, recording since %s", age, uses.RecordingSince)
+	}
+	f.publish(t, f.first)
+	if _, now := f.shardOf(t, keyID); now != version {
+		t.Error("it is written again at once")
+	}
+
+	// As if the last read were ten minutes ago. Redis says so as well, so nothing was lost.
+	uses.ReadTime = uses.ReadTime.Add(-published.LastUseStep)
+	uses.RecordingSince = uses.RecordingSince.Add(-published.LastUseStep)
+	old, err := published.EncodeLastUses(f.cluster.Namespace, published.LastUseShard(keyID), uses)
+	dispatchertest.Must(t, err)
+	dispatchertest.Must(t, f.cluster.Update(t.Context(), old))
+	f.publish(t, f.another(t))
+	uses, version = f.shardOf(t, keyID)
+	if age := time.Since(uses.ReadTime); age.Abs() > time.Minute {
+		t.Errorf("after ten minutes: read %s ago", age)
+	}
+	f.publish(t, f.another(t))
+	if _, now := f.shardOf(t, keyID); now != version {
+		t.Error("another reporter writes the same again")
+	}
+	if now := f.configMap(t, empty).ResourceVersion; now != before {
+		t.Error("a shard without keys was written")
+	}
+}
+
+// What is published stays, and says since when uses may be missing: neither a flushed Redis nor one that was put back looks like silence, also
+// to a reporter that starts then.
+func TestPublishLastUses_RedisLosesUses(t *testing.T) {
+	const keyID = "aaaaaaaaaaaa"
+	for name, reader := range map[string]func(*testing.T, *lastUseFixture) *Reporter{
+		"the same reporter": func(_ *testing.T, f *lastUseFixture) *Reporter { return f.first },
+		"another reporter":  func(t *testing.T, f *lastUseFixture) *Reporter { t.Helper(); return f.another(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newLastUseFixture(t)
+			f.operatorRuns(t)
+			coffee := dispatchertest.NewMerchantID(3)
+			f.use(t, keyID, coffee, "00000001 1800000000")
+			f.publish(t, f.first)
+			c := f.Redis(t)
+			for bucket := range session.Buckets { // uses have been recorded for long
+				key := storetest.TagOf(session.Bucket(bucket)) + "uses"
+				_, read, _ := strings.Cut(c.Get(t.Context(), key).Val(), " ")
+				dispatchertest.Must(t, c.Set(t.Context(), key, "1700000000000 "+read, 0).Err())
+			}
+			f.publish(t, f.first)
+			before, _ := f.shardOf(t, keyID)
+			if before.RecordingSince.Unix() != 1_700_000_601 {
+				t.Fatalf("recording since %s", before.RecordingSince)
+			}
+
+			dispatchertest.Must(t, c.FlushAll(t.Context()).Err())
+			f.publish(t, reader(t, f))
+			after, _ := f.shardOf(t, keyID)
+			if after.RecordingSince.Before(before.ReadTime) || after.Keys[keyID] != "00000001 1800000000" {
+				t.Errorf("after a flush: %+v", after)
+			}
+
+			// One bucket is of an older copy.
+			last := storetest.TagOf(session.Buckets-1) + "uses"
+			dispatchertest.Must(t, c.Set(t.Context(), last, "1700000000000 1700000000000", 0).Err())
+			f.publish(t, reader(t, f))
+			if again, _ := f.shardOf(t, keyID); again.RecordingSince.Before(after.RecordingSince) {
+				t.Errorf("after an older copy: recording since %s, before since %s", again.RecordingSince, after.RecordingSince)
+			}
+		})
+	}
+}
+
+// A frozen watch may miss keys: then it is not published that the uses were read.
+func TestPublishLastUses_FrozenWatch(t *testing.T) {
+	f := newLastUseFixture(t)
+	f.operatorRuns(t)
+	const keyID = "aaaaaaaaaaaa"
+	f.use(t, keyID, dispatchertest.NewMerchantID(3), "00000001 1800000000")
+	f.Index.OldAge = maxIndexAge + time.Second
+	f.publish(t, f.first)
+	if uses, _ := f.shardOf(t, keyID); !uses.ReadTime.IsZero() {
+		t.Errorf("with frozen watches: %+v", uses)
+	}
+	f.Index.OldAge = 0
+	f.publish(t, f.first)
+	if uses, _ := f.shardOf(t, keyID); uses.ReadTime.IsZero() || uses.Keys[keyID] == "" {
+		t.Errorf("when all works again: %+v", uses)
+	}
+}
+
+func TestPublishLastUses_DamagedAndNewer(t *testing.T) {
 	f := newLastUseFixture(t)
 	f.operatorRuns(t)
 	const keyID = "aaaaaaaaaaaa"
@@ -137,15 +259,15 @@ func TestDamagedLastUsesAreReplacedAndNewerOnesLeft(t *testing.T) {
 		configMap.Data = map[string]string{"uses.json": text}
 		dispatchertest.Must(t, f.cluster.Update(t.Context(), configMap))
 	}
-	used := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	f.use(t, keyID, dispatchertest.NewMerchantID(3), used)
+	f.use(t, keyID, dispatchertest.NewMerchantID(3), "00000001 1800000000")
 	const newer = `{"version":2}`
 	spoil(newer)
 	if _, err := f.first.publishLastUses(t.Context()); err != nil || f.configMap(t, shard).Data["uses.json"] != newer {
 		t.Errorf("one of a newer version was changed: %v", err)
 	}
 	spoil("{")
-	if got := f.publish(t, f.another(t)); !got[keyID].Equal(used) {
-		t.Errorf("a damaged one became %v", got)
+	f.publish(t, f.another(t))
+	if uses, _ := f.shardOf(t, keyID); uses.Keys[keyID] != "00000001 1800000000" {
+		t.Errorf("a damaged one became %v", uses)
 	}
 }

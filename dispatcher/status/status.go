@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
@@ -24,6 +25,8 @@ type Index interface {
 	Allowlist(merchantID string) allowlist.List
 	KeyIDs(bucket session.Bucket) []string
 	HasKey(keyID string) bool
+	// Age is how long ago the watches gave the last sign of life.
+	Age() time.Duration
 }
 
 // Writer writes to the Kubernetes API. With ErrMerchantGone the Merchant of an endpoint does not exist any more.
@@ -34,8 +37,10 @@ type Writer interface {
 	ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error
 	// ReportAllowlist writes what the allowlist of an endpoint's merchant has refused.
 	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error
-	// UpdateLastUses lets merge change the published last uses of a shard, and writes them if it says so.
-	UpdateLastUses(ctx context.Context, shard int, merge func(published map[string]time.Time) bool) error
+	// LastUses returns the published last uses of a shard.
+	LastUses(ctx context.Context, shard int) (published.LastUses, error)
+	// UpdateLastUses gives next the published last uses of a shard, and writes those that it returns if it says so.
+	UpdateLastUses(ctx context.Context, shard int, next func(current published.LastUses) (published.LastUses, bool)) error
 }
 
 // Options of a Reporter; all are required.
@@ -50,9 +55,11 @@ type Options struct {
 	HealthChanged loop.Signal
 	// LastUseInterval is the time between two rounds that publish last uses of keys.
 	LastUseInterval time.Duration
-	Log             *loop.Log
-	Registerer      prometheus.Registerer
-	Now             func() time.Time
+	// LastUseStep is how much later a use must be than the published one to be published, and how old the published ones may get.
+	LastUseStep time.Duration
+	Log         *loop.Log
+	Registerer  prometheus.Registerer
+	Now         func() time.Time
 }
 
 // Reporter is one of any number that share a Redis: each finds there what the others have reported.
@@ -64,6 +71,7 @@ type Reporter struct {
 	changes         *Changes
 	healthChanged   loop.Signal
 	lastUseInterval time.Duration
+	lastUseStep     time.Duration
 	log             *loop.Log
 	metrics         *metrics
 	now             func() time.Time
@@ -78,7 +86,7 @@ type Reporter struct {
 func New(o Options) *Reporter {
 	return &Reporter{
 		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, changes: o.Changes, healthChanged: o.HealthChanged,
-		lastUseInterval: o.LastUseInterval, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
+		lastUseInterval: o.LastUseInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -51,7 +49,7 @@ type Admitted struct {
 	ratelimit.Quota
 	// Now is the time of Redis, the clock of every session.
 	Now time.Time
-	// LastUsedAt is when the key was last used before this request, to within a minute; zero: never. Only Admit reads it.
+	// LastUsedAt is when a key of the ApiKey was last used before this request, to within ten minutes; zero: never. Only Admit reads it.
 	LastUsedAt time.Time
 }
 
@@ -61,7 +59,7 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 	call := merchantCall{Call: redis.NewCall(admitScript), readsUse: true}
 	admission.keys(&call)
 	s.admissionArgs(&call, &admission)
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
@@ -78,7 +76,7 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 	call.Key("rate_key", admission.space(), rotationRateKey, admission.KeyID)
 	call.Key("override_key", admission.space(), overrideKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit a rotation: %w", err)
 	}
@@ -139,7 +137,7 @@ func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 // admissionArgs writes the last key, if the script has to write or read it, and then the arguments of lib/admission.lua; the operation's
 // own arguments follow.
 func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
-	call.use = s.uses.due(a.KeyID, time.Now())
+	call.use = s.uses.due(a.Digest, time.Now())
 	if call.use || call.readsUse {
 		call.SkipTo("last_use_key")
 		call.Key("last_use_key", a.space(), lastUseKey, a.KeyID)
@@ -194,7 +192,7 @@ const (
 func (s *Store) parseAdmitted(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
 	admitted, word, err := parseAdmitted(head, a.Limit)
 	if call.use && !admitted.Now.IsZero() && !errors.Is(err, ErrRateLimited) {
-		s.uses.wrote(a.KeyID)
+		s.uses.wrote(a.Digest)
 	}
 	return admitted, word, err
 }
@@ -231,14 +229,12 @@ func parseAdmitted(head string, limit ratelimit.Policy) (Admitted, string, error
 	}
 	admitted := Admitted{Now: now, Quota: limit.Admitted(ahead)}
 	if used != "" { // asked for by Admit alone
-		if ms, err := strconv.ParseInt(used, 10, 64); err == nil && ms > 0 {
-			admitted.LastUsedAt = time.UnixMilli(ms).UTC()
-		}
+		admitted.LastUsedAt = published.DigestUses(used).Latest()
 	}
 	return admitted, word, outcome
 }
 
-// parseClock reads "<seconds> <microseconds> <theoretical arrival time, in microseconds>[ <last use>]": the time of Redis, how far the
+// parseClock reads "<seconds> <microseconds> <theoretical arrival time, in microseconds>[ <last uses>]": the time of Redis, how far the
 // theoretical arrival time is ahead, and the rest. Text costs a script less than numbers.
 func parseClock(text string) (now time.Time, ahead time.Duration, used string, ok bool) {
 	seconds, text, _ := strings.Cut(text, " ")
@@ -250,66 +246,4 @@ func parseClock(text string) (now time.Time, ahead time.Duration, used string, o
 	now = time.Unix(s, us*int64(time.Microsecond)).UTC()
 	ahead = time.Duration(tat-now.UnixMicro()) * time.Microsecond
 	return now, ahead, used, secondsErr == nil && microsErr == nil && tatErr == nil
-}
-
-// usesAreWritten is how often a replica writes the last use of an API key: often enough for people, and rarely enough that nearly
-// no request has to.
-const usesAreWritten = time.Minute
-
-// lastUses remembers the API keys whose last use this replica has written in the current minute. Each replica does so on its
-// own, so what Redis holds is never older than a minute.
-type lastUses struct {
-	mu      sync.Mutex
-	began   time.Time
-	written map[string]struct{}
-}
-
-func newLastUses() *lastUses { return &lastUses{written: map[string]struct{}{}} }
-
-// due tells whether a use at the time is to be written.
-func (l *lastUses) due(keyID string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Sub(l.began) >= usesAreWritten {
-		l.began = now
-		clear(l.written)
-		return true
-	}
-	_, done := l.written[keyID]
-	return !done
-}
-
-// wrote takes down that a use was written.
-func (l *lastUses) wrote(keyID string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.written[keyID] = struct{}{}
-}
-
-// lastUsesBatch bounds how long one script blocks Redis.
-const lastUsesBatch = 256
-
-// LastUses returns when API keys of a bucket were last used, to within a minute, by key id. Those that were not used for
-// 90 days are left out. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []string) (map[string]time.Time, error) {
-	uses := make(map[string]time.Time, len(keyIDs))
-	for batch := range slices.Chunk(keyIDs, lastUsesBatch) {
-		call := redis.NewCall(readLastUsesScript)
-		for _, keyID := range batch {
-			call.MoreKey(redis.KeyspaceOf(bucket), lastUseKey, keyID)
-		}
-		reply, err := s.redis.Run(ctx, &call)
-		if err != nil {
-			return nil, fmt.Errorf("read last uses: %w", err)
-		}
-		for _, keyID := range batch {
-			if used := reply.OptionalMillis(); !used.IsZero() {
-				uses[keyID] = used
-			}
-		}
-		if err := reply.Err(); err != nil {
-			return nil, fmt.Errorf("read last uses: %w", err)
-		}
-	}
-	return uses, nil
 }

@@ -208,41 +208,6 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 	}
 }
 
-func TestLastUseIsTheOneBeforeToAMinute(t *testing.T) {
-	s := open(t, shared.URL())
-	asks := merchant()
-	c := client(t, shared)
-	key := bucketTag(asks.MerchantID) + "used:" + asks.KeyID
-
-	first, err := s.Admit(t.Context(), asks)
-	if err != nil || !first.LastUsedAt.IsZero() {
-		t.Fatalf("the first use: %+v, %v", first, err)
-	}
-	second, err := s.Admit(t.Context(), asks)
-	if err != nil || !second.LastUsedAt.Equal(first.Now.Truncate(time.Millisecond)) {
-		t.Errorf("the second use tells %s, want %s: %v", second.LastUsedAt, first.Now, err)
-	}
-
-	// In its minute a replica does not write again, whatever Redis holds.
-	recent := first.Now.Add(-30 * time.Second).Truncate(time.Millisecond)
-	c.Set(t.Context(), key, recent.UnixMilli(), time.Hour)
-	for range 2 {
-		if admitted, err := s.Admit(t.Context(), asks); err != nil || !admitted.LastUsedAt.Equal(recent) {
-			t.Errorf("within the minute: %s, want %s: %v", admitted.LastUsedAt, recent, err)
-		}
-	}
-	c.Set(t.Context(), key, recent.Add(-time.Minute).UnixMilli(), time.Hour)
-	s = open(t, shared.URL()) // a replica knows of what it wrote itself; this one has written nothing in its minute
-	third, err := s.Admit(t.Context(), asks)
-	if err != nil || !third.LastUsedAt.Equal(recent.Add(-time.Minute)) {
-		t.Errorf("another replica: %s: %v", third.LastUsedAt, err)
-	}
-	fourth, err := s.Admit(t.Context(), asks)
-	if err != nil || !fourth.LastUsedAt.Equal(third.Now.Truncate(time.Millisecond)) {
-		t.Errorf("a use of another replica was not written: %s, want %s: %v", fourth.LastUsedAt, third.Now, err)
-	}
-}
-
 // A record that was put back has an older digest, whatever its revision: it never outranks an override that knows a newer one.
 func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
 	s := open(t, shared.URL())

@@ -3,6 +3,6 @@ local cost, burst, known_key, flags = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key, last_use_key)
 local tat, override = stored[1], stored[2]
 
--- Admits a request that needs nothing else. The reply ends with the last use of the key before it.
+-- Admits a request that needs nothing else. The reply ends with the last uses of the ApiKey before it.
 
-return result and result .. quota or 'OK' .. quota .. ' ' .. (stored[3] or '0')
+return result and result .. quota or 'OK' .. quota .. ' ' .. (stored[3] or '')

@@ -55,7 +55,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 	call := merchantCall{Call: redis.NewCall(createScript)}
 	admission.keys(&call)
 	s.writeCreate(&call, &admission, &wanted, id, settles)
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
 	}

@@ -44,7 +44,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	}
 
 	admit(func(*store.Admission) {})
-	admit(func(a *store.Admission) { a.KeyID = newID() }) // its last use is written
+	admit(func(a *store.Admission) { a.Digest = newDigest() }) // its last use is written
 	admit(func(a *store.Admission) { a.Limit.Burst = 1 })
 	must(t, second(s.AdmitRotation(ctx, asks, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
 	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}
@@ -53,7 +53,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key, Ended: true}))
 	_, _, err := s.Overrides(ctx, key)
 	must(t, err)
-	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID})))
+	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID}, time.Time{})))
 
 	everyBlockedBranch(t, s, asks.MerchantID)
 	for range 2 {

@@ -75,7 +75,7 @@ func (s *Store) AdmitEnded(ctx context.Context, admission Admission, query Ended
 	call.Key("feed_key", account.space(), outbox.FeedKey, account.name())
 	s.admissionArgs(&call, &admission)
 	query.args(&call.Call, s.endedHistory(account))
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
@@ -15,13 +17,13 @@ func Scripts() []*redis.Script {
 	}
 }
 
-// LastUses lets tests choose the time.
-type LastUses struct{ uses *lastUses }
+// UseMemory lets tests choose the time.
+type UseMemory struct{ uses *lastUses }
 
-func NewLastUses() LastUses { return LastUses{newLastUses()} }
+func NewUseMemory() UseMemory { return UseMemory{newLastUses(published.LastUseStep)} }
 
-func (l LastUses) Due(keyID string, now time.Time) bool { return l.uses.due(keyID, now) }
+func (l UseMemory) Due(digest apikey.Digest, now time.Time) bool { return l.uses.due(digest, now) }
 
-func (l LastUses) Wrote(keyID string) { l.uses.wrote(keyID) }
+func (l UseMemory) Wrote(digest apikey.Digest) { l.uses.wrote(digest) }
 
-func (l LastUses) Remembered() int { return len(l.uses.written) }
+func (l UseMemory) Remembered() int { return len(l.uses.written) }

@@ -39,7 +39,7 @@ func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor
 	call.Text("after", after.Entry.String())
 	call.Int("limit", int64(limit)+2) // the last one that was read, and one that says that there are more
 	call.Millis("age", s.history.Age)
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, FeedPage{}, fmt.Errorf("read the feed: %w", err)
 	}

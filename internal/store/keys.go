@@ -9,8 +9,10 @@ const (
 	issueRateKey    = "rate:issues:"
 	// overrideKey + key id says which digests of one ApiKey are accepted; see lib/admission.lua.
 	overrideKey = "key:"
-	// lastUseKey + key id holds the last use of one ApiKey, in milliseconds.
+	// lastUseKey + key id holds the last uses of one ApiKey, as published.DigestUses.
 	lastUseKey = "used:"
+	// lastUsesReadKey holds since when no last use was lost and when they were last read, in milliseconds; see read_last_uses.lua.
+	lastUsesReadKey = "uses"
 	// sessionKey + session id is the hash of one session.
 	sessionKey = "session:"
 	// idempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".

@@ -65,7 +65,7 @@ func (s *Store) AdmitOrderSessions(ctx context.Context, admission Admission, ord
 	call.Key("order_key", account.space(), orderKey, account.name(), ":", orderHash(orderRef))
 	s.admissionArgs(&call, &admission)
 	call.Text("session_prefix", account.sessionKeys())
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
 	}

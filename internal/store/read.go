@@ -22,7 +22,7 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
 	call.Text("history", s.trimming)
-	reply, err := s.redis.Run(ctx, &call.Call)
+	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
 	}

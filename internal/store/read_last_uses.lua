@@ -1,3 +1,19 @@
--- Reads when API keys were last used: the values of KEYS.
+local read_key = unpack(KEYS)
+local known = unpack(ARGV)
 
-return redis.call('MGET', unpack(KEYS))
+-- Reads when API keys were last used. Returns since when no use was lost and the time, in ms, and then the values of the further KEYS. read_key
+-- holds '<since> <when this was read last>'. It is lost with the uses: if it is missing, older than the caller knows or ahead of the clock, it
+-- begins anew.
+
+local stored = call('MGET', unpack(KEYS))
+local now = format('%d', now_ms)
+local since, read = string.match(stored[1] or '', '^(%d+) (%d+)$')
+if not since or read - known < 0 or since - now_ms > 0 then
+  since, read = now, now
+elseif now_ms - read > 0 then
+  read = now
+end
+call('SET', read_key, since .. ' ' .. read)
+stored[1] = now
+table.insert(stored, 1, since)
+return stored

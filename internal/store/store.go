@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -82,6 +83,8 @@ type Options struct {
 	History feed.History
 	// Receipts: customers get a mail, so their addresses are stored until then. Those of test mode never are.
 	Receipts bool
+	// LastUseInterval is how often the last use of each digest is written, at most, by each replica. Default published.LastUseStep.
+	LastUseInterval time.Duration
 }
 
 // Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
@@ -100,7 +103,8 @@ func New(client *redis.Client, options Options) (*Store, error) {
 		return nil, err
 	}
 	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
-		history: options.History.WithDefaults(), receipts: options.Receipts, trimming: options.History.String(), uses: newLastUses()}, nil
+		history: options.History.WithDefaults(), receipts: options.Receipts, trimming: options.History.String(),
+		uses: newLastUses(cmp.Or(options.LastUseInterval, published.LastUseStep))}, nil
 }
 
 // Validate checks the options.
@@ -129,7 +133,7 @@ func part(name string) string { return constants.Replace(sessionFields.In(redis.
 var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
 	"MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
-	"MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
+	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
 // What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().
@@ -170,7 +174,7 @@ var (
 	writeOverrideScript = script("write_override")
 	endOverrideScript   = script("end_override", clock)
 	readOverridesScript = script("read_overrides", clock)
-	readLastUsesScript  = script("read_last_uses")
+	readLastUsesScript  = script("read_last_uses", clock)
 	listOverdueScript   = script("list_overdue", clock)
 	sweepQueueScript    = script("sweep_queue", clock, sessions, sweep)
 	sweepSessionScript  = script("sweep_session", clock, sessions, sweep)

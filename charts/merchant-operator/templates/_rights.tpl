@@ -68,7 +68,11 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
   resourceNames: [last-uses-0, last-uses-1, last-uses-2, last-uses-3, last-uses-4, last-uses-5, last-uses-6, last-uses-7,
     last-uses-8, last-uses-9, last-uses-10, last-uses-11, last-uses-12, last-uses-13, last-uses-14, last-uses-15,
     last-uses-16, last-uses-17, last-uses-18, last-uses-19, last-uses-20, last-uses-21, last-uses-22, last-uses-23,
-    last-uses-24, last-uses-25, last-uses-26, last-uses-27, last-uses-28, last-uses-29, last-uses-30, last-uses-31]
+    last-uses-24, last-uses-25, last-uses-26, last-uses-27, last-uses-28, last-uses-29, last-uses-30, last-uses-31,
+    last-uses-32, last-uses-33, last-uses-34, last-uses-35, last-uses-36, last-uses-37, last-uses-38, last-uses-39,
+    last-uses-40, last-uses-41, last-uses-42, last-uses-43, last-uses-44, last-uses-45, last-uses-46, last-uses-47,
+    last-uses-48, last-uses-49, last-uses-50, last-uses-51, last-uses-52, last-uses-53, last-uses-54, last-uses-55,
+    last-uses-56, last-uses-57, last-uses-58, last-uses-59, last-uses-60, last-uses-61, last-uses-62, last-uses-63]
 {{- end -}}
 
 {{/* In every namespace that is managed. */}}

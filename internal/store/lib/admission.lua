@@ -62,9 +62,16 @@ if not result then
     end
     call('SET', rate_key, tat, 'PXAT', ends)
   end
-  -- The last use is kept for 90 days.
+  -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first. They are kept for 90 days.
   if flags ~= '' and not result and string.find(flags, 'U', 1, true) then
-    call('SET', last_use_key, now_ms, 'PX', 7776000000)
+    local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
+    local uses, room = tag .. ' ' .. clock[1], MAX_DIGEST_USES - 1
+    for other, used in string.gmatch(call('MGET', last_use_key)[1] or '', '(%x+) (%d+)') do
+      if other ~= tag and room > 0 then
+        uses, room = uses .. ' ' .. other .. ' ' .. used, room - 1
+      end
+    end
+    call('SET', last_use_key, uses, 'PX', 7776000000)
   end
 end
 local quota = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. (tat or '0')

@@ -275,6 +275,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.merchant-operator.merchant-operator.api.v1alpha1.PreviousKey
   map:
     fields:
+    - name: lastUsedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: prefix
       type:
         scalar: string

@@ -27,13 +27,13 @@ type ApiKeyStatusApplyConfiguration struct {
 	PreviousKeys []PreviousKeyApplyConfiguration `json:"previousKeys,omitempty"`
 	// nextRotationTime is the time of the next scheduled rotation, in RFC 3339; absent without a schedule.
 	NextRotationTime *v1.Time `json:"nextRotationTime,omitempty"`
-	// lastUsedTime is when the key, or an old key that was still valid, was last used, in RFC 3339. A use is shown within
-	// minutes if the one before was more than an hour earlier; absent: never used, or not in the last 90 days.
+	// lastUsedTime is when the current key was last used, in RFC 3339. A use is shown within minutes if the one before was more
+	// than an hour earlier; absent: no use is known, and none in the last 90 days.
 	LastUsedTime *v1.Time `json:"lastUsedTime,omitempty"`
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
-	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret), and
-	// Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
+	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret),
+	// OldKeyInUse (once there is a key: whether a replaced key, which is still valid, is used; Unknown without evidence), and Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -15,6 +15,9 @@ type PreviousKeyApplyConfiguration struct {
 	Prefix *string `json:"prefix,omitempty"`
 	// validUntil is the time from which the key is refused, in RFC 3339.
 	ValidUntil *v1.Time `json:"validUntil,omitempty"`
+	// lastUsedTime is when the key was last used, in RFC 3339. A use is shown within minutes if the one before was more than ten minutes
+	// earlier; absent: no use is known.
+	LastUsedTime *v1.Time `json:"lastUsedTime,omitempty"`
 }
 
 // PreviousKeyApplyConfiguration constructs a declarative configuration of the PreviousKey type for use with
@@ -36,5 +39,13 @@ func (b *PreviousKeyApplyConfiguration) WithPrefix(value string) *PreviousKeyApp
 // If called multiple times, the ValidUntil field is set to the value of the last call.
 func (b *PreviousKeyApplyConfiguration) WithValidUntil(value v1.Time) *PreviousKeyApplyConfiguration {
 	b.ValidUntil = &value
+	return b
+}
+
+// WithLastUsedTime sets the LastUsedTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastUsedTime field is set to the value of the last call.
+func (b *PreviousKeyApplyConfiguration) WithLastUsedTime(value v1.Time) *PreviousKeyApplyConfiguration {
+	b.LastUsedTime = &value
 	return b
 }

@@ -1,0 +1,235 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+const interval = 10 * time.Minute
+
+// What Redis holds of a digest's last use must never be older than the interval, however often intervals change.
+func TestLastUses_OnceInTenMinutes(t *testing.T) {
+	uses, now := store.NewUseMemory(), time.Unix(1_800_000_000, 0)
+	key, rejected := newDigest(), newDigest()
+	var written time.Time
+	writes := 0
+	for range 1000 {
+		if uses.Due(key, now) {
+			uses.Wrote(key)
+			written = now
+			writes++
+		}
+		if !uses.Due(rejected, now) {
+			t.Fatal("asking alone takes the use for written")
+		}
+		if now.Sub(written) > interval {
+			t.Fatalf("at %s the last use is that of %s ago", now, now.Sub(written))
+		}
+		now = now.Add(7 * time.Second)
+	}
+	if writes > 12 { // 7,000 s
+		t.Errorf("%d writes in 7,000 s", writes)
+	}
+}
+
+// Digests that are not used any more are forgotten.
+func TestLastUses_Forgotten(t *testing.T) {
+	uses, now := store.NewUseMemory(), time.Unix(1_800_000_000, 0)
+	first := newDigest()
+	uses.Due(first, now)
+	uses.Wrote(first)
+	uses.Due(newDigest(), now.Add(interval))
+	if n := uses.Remembered(); n != 0 {
+		t.Errorf("%d digests are remembered", n)
+	}
+}
+
+// lastUses returns what Redis says of one ApiKey.
+func lastUses(t *testing.T, s *services, asks store.Admission, known time.Time) (published.DigestUses, store.LastUses) {
+	t.Helper()
+	uses, err := s.LastUses(t.Context(), session.BucketOf(asks.MerchantID), []string{asks.KeyID}, known)
+	must(t, err)
+	return uses.Keys[asks.KeyID], uses
+}
+
+// Each digest of an ApiKey has its own last use, in the first request of this replica and then every ten minutes.
+func TestAdmit_LastUseOfEachDigest(t *testing.T) {
+	server := redistest.Start(t)
+	s, c, asks := open(t, server.URL()), client(t, server), merchant()
+	old := asks
+	old.Digest = newDigest()
+	admit := func(a store.Admission) time.Time {
+		t.Helper()
+		admitted, err := s.Admit(t.Context(), a)
+		must(t, err)
+		return admitted.Now.Truncate(time.Second)
+	}
+	oldUse, use := admit(old), admit(asks)
+	uses, _ := lastUses(t, s, asks, time.Time{})
+	if !uses.Last(old.Digest).Equal(oldUse) || !uses.Last(asks.Digest).Equal(use) {
+		t.Errorf("uses %q, want one of each digest at %s and %s", uses, oldUse, use)
+	}
+
+	// In its interval a replica does not write again, whatever Redis holds; another one does.
+	key := bucketTag(asks.MerchantID) + "used:" + asks.KeyID
+	must(t, c.Set(t.Context(), key, published.DigestTag(old.Digest)+" 1800000000", 0).Err())
+	admit(old)
+	admit(asks)
+	if got := c.Get(t.Context(), key).Val(); got != published.DigestTag(old.Digest)+" 1800000000" {
+		t.Errorf("within the interval %q was written", got)
+	}
+	s = open(t, server.URL())
+	use = admit(asks)
+	uses, _ = lastUses(t, s, asks, time.Time{})
+	if uses.Last(old.Digest).Unix() != 1_800_000_000 || !uses.Last(asks.Digest).Equal(use) {
+		t.Errorf("another replica wrote %q", uses)
+	}
+
+	// A rotation is a use, too; what is refused is none.
+	s = open(t, server.URL())
+	refused := asks
+	refused.Digest, refused.Live = newDigest(), false
+	if _, err := s.Admit(t.Context(), refused); !errors.Is(err, store.ErrKeyRejected) {
+		t.Fatal(err)
+	}
+	inactive := asks
+	inactive.Digest, inactive.Inactive = newDigest(), true
+	if _, err := s.Admit(t.Context(), inactive); !errors.Is(err, store.ErrMerchantInactive) {
+		t.Fatal(err)
+	}
+	uses, _ = lastUses(t, s, asks, time.Time{})
+	if !uses.Last(refused.Digest).IsZero() || !uses.Last(inactive.Digest).IsZero() {
+		t.Errorf("refused requests are in %q", uses)
+	}
+}
+
+// Whoever rotates all the time fills no memory: the latest digests stay.
+func TestAdmit_LastUsesAreBounded(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	var digests []apikey.Digest
+	for range published.MaxDigestUses + 5 {
+		asks.Digest = newDigest()
+		digests = append(digests, asks.Digest)
+		_, err := s.Admit(t.Context(), asks)
+		must(t, err)
+	}
+	uses, _ := lastUses(t, s, asks, time.Time{})
+	if n := len(strings.Fields(string(uses))) / 2; n != published.MaxDigestUses || uses.CompleteSince().IsZero() {
+		t.Errorf("%d digests are kept, want %d", n, published.MaxDigestUses)
+	}
+	for _, digest := range digests[5:] {
+		if uses.Last(digest).IsZero() {
+			t.Errorf("%q has no %s, which is one of the latest", uses, published.DigestTag(digest))
+		}
+	}
+}
+
+// merchant/me has the use before it, of any key of the ApiKey.
+func TestAdmit_LastUsedAt(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	first, err := s.Admit(t.Context(), asks)
+	if err != nil || !first.LastUsedAt.IsZero() {
+		t.Fatalf("the first use: %+v, %v", first, err)
+	}
+	asks.Digest = newDigest()
+	second, err := s.Admit(t.Context(), asks)
+	if err != nil || !second.LastUsedAt.Equal(first.Now.Truncate(time.Second)) {
+		t.Errorf("the second use tells %s, want %s: %v", second.LastUsedAt, first.Now, err)
+	}
+}
+
+// After Redis was away, a replica does not rely on what it wrote before: a failover may have lost it.
+func TestAdmit_LastUseAfterAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	s, c, asks := open(t, server.URL()), client(t, server), merchant()
+	_, err := s.Admit(t.Context(), asks)
+	must(t, err)
+	must(t, c.Del(t.Context(), bucketTag(asks.MerchantID)+"used:"+asks.KeyID).Err()) // the write is lost
+	server.Pause()
+	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("a frozen Redis: %v", err)
+	}
+	server.Resume()
+	eventually(t, "the use is written again", func() bool {
+		_, _ = s.Admit(t.Context(), asks)
+		uses, _ := lastUses(t, s, asks, time.Time{})
+		return !uses.Last(asks.Digest).IsZero()
+	})
+}
+
+func TestLastUses_ByKey(t *testing.T) {
+	server := redistest.Start(t)
+	s, inspect, asks := open(t, server.URL()), client(t, server), merchant()
+	_, err := s.Admit(t.Context(), asks)
+	must(t, err)
+	tag := bucketTag(asks.MerchantID)
+	keyIDs := []string{asks.KeyID}
+	for i := range 600 { // more than one script reads
+		keyIDs = append(keyIDs, fmt.Sprintf("unused%06d", i))
+	}
+	must(t, inspect.Set(t.Context(), tag+"used:unused000599", "00c0ffee 1800000000", 0).Err())
+	must(t, inspect.Set(t.Context(), tag+"used:unused000003", "yesterday", 0).Err())
+	must(t, inspect.HSet(t.Context(), tag+"used:unused000004", "a", "hash").Err())
+	uses, err := s.LastUses(t.Context(), session.BucketOf(asks.MerchantID), keyIDs, time.Time{})
+	must(t, err)
+	if uses.Keys[asks.KeyID].Last(asks.Digest).IsZero() || uses.Keys["unused000599"] != "00c0ffee 1800000000" {
+		t.Errorf("last uses %v", uses.Keys)
+	}
+	if unused, known := uses.Keys["unused000000"]; !known || unused != "" {
+		t.Errorf("a key without a use: %q, %v", unused, known)
+	}
+	if _, known := uses.Keys["unused000003"]; known || len(uses.Keys) != 600 {
+		t.Errorf("%d keys: only the unreadable one is unknown", len(uses.Keys))
+	}
+	none, err := s.LastUses(t.Context(), 0, nil, time.Time{})
+	if err != nil || len(none.Keys) != 0 || none.ReadTime.IsZero() {
+		t.Errorf("without keys: %v, %v", none, err)
+	}
+}
+
+// Since when no use is missing: since the first read, and after a loss since the next one. Another reader does not hide the loss.
+func TestLastUses_RecordingSince(t *testing.T) {
+	server := redistest.Start(t)
+	s, c, asks := open(t, server.URL()), client(t, server), merchant()
+	marker := bucketTag(asks.MerchantID) + "uses"
+	_, first := lastUses(t, s, asks, time.Time{})
+	if since := first.RecordingSince.Sub(first.ReadTime); since != interval {
+		t.Errorf("recording since %s after the first read, want the interval in which a replica repeats no write", since)
+	}
+	_, second := lastUses(t, s, asks, first.ReadTime)
+	if !second.RecordingSince.Equal(first.RecordingSince) || second.ReadTime.Before(first.ReadTime) {
+		t.Errorf("a second read: %+v after %+v", second, first)
+	}
+
+	before := time.UnixMilli(1_700_000_000_000)
+	for name, lose := range map[string]func(){
+		"flushed":            func() { must(t, c.FlushAll(t.Context()).Err()) },
+		"put back":           func() { must(t, c.Set(t.Context(), marker, "1600000000000 1700000000000", 0).Err()) },
+		"damaged":            func() { must(t, c.Set(t.Context(), marker, "yesterday", 0).Err()) },
+		"ahead of the clock": func() { must(t, c.Set(t.Context(), marker, "9600000000000 9600000000000", 0).Err()) },
+		"of another kind":    func() { must(t, c.Del(t.Context(), marker).Err()); must(t, c.HSet(t.Context(), marker, "a", 1).Err()) },
+		"lost by a failover": func() {
+			must(t, c.Set(t.Context(), marker, fmt.Sprintf("1600000000000 %d", second.ReadTime.UnixMilli()-1), 0).Err())
+		},
+	} {
+		lose()
+		_, lost := lastUses(t, s, asks, second.ReadTime)
+		if lost.RecordingSince.Before(second.ReadTime) {
+			t.Errorf("%s: recording since %s, want not before %s", name, lost.RecordingSince, second.ReadTime)
+		}
+	}
+	must(t, c.Set(t.Context(), marker, fmt.Sprintf("1600000000000 %d", before.UnixMilli()), 0).Err())
+	if _, kept := lastUses(t, s, asks, before); kept.RecordingSince.UnixMilli() != 1_600_000_000_000+interval.Milliseconds() {
+		t.Errorf("nothing was lost, but recording since %s", kept.RecordingSince)
+	}
+}
