@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -71,7 +72,23 @@ func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 		}
 	}
 	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
-		add("an old key still works for %s. Give the new one to every till and server until then.", until(&key.Status.PreviousKeys[0].ValidUntil, now))
+		add("an old key still works for %s%s. Give the new one to every till and server until then.",
+			until(&key.Status.PreviousKeys[0].ValidUntil, now), adviceOnOldKey(key, now))
 	}
 	return next
+}
+
+// adviceOnOldKey says whether an old key is used.
+func adviceOnOldKey(key *v1alpha1.ApiKey, now time.Time) string {
+	said := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.OldKeyInUseCondition)
+	used := keyStatus{Previous: key.Status.PreviousKeys}.oldKeyUsed()
+	switch {
+	case said == nil || said.Status == metav1.ConditionUnknown:
+		return "; it is unknown whether it is used"
+	case said.Status == metav1.ConditionFalse:
+		return ", and was not used within two hours"
+	case used != nil:
+		return ", and was used " + ago(used, now) + " ago"
+	}
+	return ", and is used"
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -70,22 +72,34 @@ func (w *webhookStatus) describe(now time.Time) string {
 
 func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
 	table := newTable(to)
-	row(table, "KEY", "MODE", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "SECRET")
+	row(table, "KEY", "MODE", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "OLD KEY USED", "SECRET")
 	for _, key := range keys {
-		age, overlap := none, none
+		age, overlap, oldUse := none, none, none
 		if key.Issued != nil {
 			age = ago(&key.Issued.Time, now)
 		}
 		if len(key.Previous) > 0 {
-			overlap = until(&key.Previous[0].ValidUntil, now)
+			overlap, oldUse = until(&key.Previous[0].ValidUntil, now), key.oldKeyUse(now)
 		}
 		ends := until(key.ExpiresAt, now)
 		if key.Rotates != nil && (key.ExpiresAt == nil || key.Rotates.Before(key.ExpiresAt)) {
 			ends = until(key.Rotates, now) + " (rotation)"
 		}
-		row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, cmp.Or(key.Secret, none))
+		row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, oldUse, cmp.Or(key.Secret, none))
 	}
 	return table.Flush()
+}
+
+// oldKeyUse is when an old key was last used, or that nobody knows.
+func (k keyStatus) oldKeyUse(now time.Time) string {
+	used := k.oldKeyUsed()
+	switch {
+	case used != nil:
+		return ago(used, now)
+	case k.OldKeyInUse == metav1.ConditionFalse:
+		return none
+	}
+	return "unknown"
 }
 
 func (s merchantStatus) allowlist() string {

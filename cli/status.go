@@ -88,8 +88,20 @@ type keyStatus struct {
 	ExpiresAt  *metav1.Time             `json:"expiresAt,omitempty"`
 	Rotates    *metav1.Time             `json:"rotates,omitempty"`
 	Previous   []v1alpha1.PreviousKey   `json:"previous,omitempty"`
+	// OldKeyInUse is the status of that condition: True, False or Unknown.
+	OldKeyInUse metav1.ConditionStatus `json:"oldKeyInUse,omitempty"`
 	// Secret has the current key; empty: none has.
 	Secret string `json:"secret,omitempty"`
+}
+
+// oldKeyUsed is when an old key was last used; nil: no use is known.
+func (k keyStatus) oldKeyUsed() (used *metav1.Time) {
+	for _, previous := range k.Previous {
+		if used == nil || used.Before(previous.LastUsedTime) {
+			used = previous.LastUsedTime
+		}
+	}
+	return used
 }
 
 // webhookStatus is the endpoint of a merchant.
@@ -133,6 +145,9 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, Mode: key.Spec.Mode, State: key.Spec.State, Ready: newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition),
 			Generation: key.Status.KeyGeneration, Issued: key.Status.LastRotation, LastUsed: key.Status.LastUsedTime, ExpiresAt: key.Spec.ExpiresAt,
 			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
+		}
+		if used := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.OldKeyInUseCondition); used != nil {
+			s.Keys[i].OldKeyInUse = used.Status
 		}
 		if meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
 			s.Keys[i].Secret = key.DeliverySecretName()
@@ -249,8 +264,10 @@ func (l merchantList) writeTable(to io.Writer, now time.Time) error {
 	for _, s := range l.Items {
 		var lastUse *metav1.Time
 		for _, key := range s.Keys {
-			if lastUse == nil || lastUse.Before(key.LastUsed) {
-				lastUse = key.LastUsed
+			for _, used := range []*metav1.Time{key.LastUsed, key.oldKeyUsed()} {
+				if lastUse == nil || lastUse.Before(used) {
+					lastUse = used
+				}
 			}
 		}
 		webhook, dead := none, int64(0)

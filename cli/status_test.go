@@ -90,6 +90,7 @@ func TestList_LastUse(t *testing.T) {
 		"a key that was not used": {[]keyStatus{{}}, "<none>"},
 		"one key":                 {[]keyStatus{used(3 * time.Hour)}, "3h"},
 		"the latest of several":   {[]keyStatus{{}, used(5 * time.Hour), used(3 * time.Hour), used(4 * time.Hour), {}}, "3h"},
+		"an old key":              {[]keyStatus{used(5 * time.Hour), {Previous: []v1alpha1.PreviousKey{{LastUsedTime: new(metav1.NewTime(now.Add(-4 * time.Hour)))}}}}, "4h"},
 	} {
 		var table strings.Builder
 		list := merchantList{Items: []merchantStatus{{Name: "acme", Keys: test.keys}}}
@@ -100,6 +101,38 @@ func TestList_LastUse(t *testing.T) {
 		if at := strings.Index(header, "LAST USE"); !strings.HasPrefix(line[at:], test.want+" ") {
 			t.Errorf("%s:\n%s", desc, &table)
 		}
+	}
+}
+
+// Silence is one thing, and no evidence another.
+func TestAdvice_OldKey(t *testing.T) {
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		status       metav1.ConditionStatus // empty: the status has no condition
+		used         *metav1.Time
+		advice, cell string
+	}{
+		"in use":         {metav1.ConditionTrue, new(metav1.NewTime(now.Add(-5 * time.Minute))), ", and was used 5m ago", "5m"},
+		"not in use":     {metav1.ConditionFalse, new(metav1.NewTime(now.Add(-5 * time.Hour))), ", and was not used within two hours", "5h"},
+		"never used":     {metav1.ConditionFalse, nil, ", and was not used within two hours", "<none>"},
+		"no evidence":    {metav1.ConditionUnknown, nil, "; it is unknown whether it is used", "unknown"},
+		"no longer read": {metav1.ConditionUnknown, new(metav1.NewTime(now.Add(-5 * time.Hour))), "; it is unknown whether it is used", "5h"},
+		"no condition":   {"", nil, "; it is unknown whether it is used", "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till"}}
+			key.Status.PreviousKeys = []v1alpha1.PreviousKey{{ValidUntil: metav1.NewTime(now.Add(20 * time.Hour)), LastUsedTime: test.used}}
+			if test.status != "" {
+				key.Status.Conditions = []metav1.Condition{{Type: v1alpha1.OldKeyInUseCondition, Status: test.status}}
+			}
+			if got := adviceOnOldKey(&key, now); got != test.advice {
+				t.Errorf("advice %q, want %q", got, test.advice)
+			}
+			status := keyStatus{Previous: key.Status.PreviousKeys, OldKeyInUse: test.status}
+			if got := status.oldKeyUse(now); got != test.cell {
+				t.Errorf("cell %q, want %q", got, test.cell)
+			}
+		})
 	}
 }
 
@@ -123,12 +156,13 @@ func TestAdvice(t *testing.T) {
 	key.Spec.ExpiresAt = new(at(3 * 24 * time.Hour))
 	key.Status = v1alpha1.ApiKeyStatus{
 		LastRotation: &v1alpha1.RotationStatus{Time: at(-90 * 24 * time.Hour), Cause: v1alpha1.RotationRecovery}, LastUsedTime: new(at(-5 * time.Minute)),
-		PreviousKeys: []v1alpha1.PreviousKey{{ValidUntil: at(59 * time.Minute)}},
+		PreviousKeys: []v1alpha1.PreviousKey{{ValidUntil: at(59 * time.Minute), LastUsedTime: new(at(-7 * time.Minute))}},
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSecretConflict, Message: "Choose another secretName."},
 			{Type: v1alpha1.DeliveredCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotDelivered},
 			{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Message: "Give the new key to the merchant."},
 			{Type: v1alpha1.ExpiringSoonCondition, Status: metav1.ConditionTrue, Message: "The key expires soon."},
+			{Type: v1alpha1.OldKeyInUseCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOverlapEndsSoon},
 		},
 	}
 	s := newMerchantStatus(merchant, []v1alpha1.ApiKey{key}, now)
@@ -137,7 +171,7 @@ func TestAdvice(t *testing.T) {
 		"till: Give the new key to the merchant.",
 		"till: no Secret has the key any more. If nobody else has it: kubectl merchant keys rotate till -n shops",
 		"till: The key expires soon.",
-		"till: an old key still works for 59m. Give the new one to every till and server until then.",
+		"till: an old key still works for 59m, and was used 7m ago. Give the new one to every till and server until then.",
 		"Webhook: The receiver answers with errors.",
 		"List the dead letters: kubectl merchant webhooks dead-letters --merchant shops/acme",
 		"Rate limit: The platform's maximum is published.",

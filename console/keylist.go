@@ -23,6 +23,8 @@ type keyRow struct {
 	Problem string
 	// Overlap is when the last of the old keys ends; nil: none works.
 	Overlap *metav1.Time
+	// OldKeyUse says whether an old key is used.
+	OldKeyUse oldKeyUse
 }
 
 // keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
@@ -64,10 +66,33 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 	}
 	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
+		row.OldKeyUse = newOldKeyUse(key.Status)
 	}
 	row.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID, CreationTimestamp: key.CreationTimestamp}
 	row.Status.Conditions = nil
 	return row
+}
+
+// oldKeyUse says whether the old keys of an ApiKey are used.
+type oldKeyUse struct {
+	// Used: one was used within two hours. Unknown: nobody knows.
+	Used, Unknown bool
+	// Last is the last use of one; nil: no use is known.
+	Last *metav1.Time
+}
+
+func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
+	said := meta.FindStatusCondition(status.Conditions, v1alpha1.OldKeyInUseCondition)
+	use := oldKeyUse{
+		Used:    said != nil && said.Status == metav1.ConditionTrue,
+		Unknown: said == nil || said.Status == metav1.ConditionUnknown,
+	}
+	for i := range status.PreviousKeys {
+		if last := status.PreviousKeys[i].LastUsedTime; use.Last == nil || use.Last.Before(last) {
+			use.Last = last
+		}
+	}
+	return use
 }
 
 // problemWords are by the reason of an ApiKey's condition Ready.

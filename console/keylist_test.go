@@ -67,3 +67,30 @@ func TestListKeys_Pages(t *testing.T) {
 		}
 	}
 }
+
+// What a shop owner reads of an old key: that it is used, that it is not, or that nobody knows.
+func TestNewKeyRow_OldKeyUse(t *testing.T) {
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	used := metav1.NewTime(now.Add(-5 * time.Minute))
+	for status, want := range map[metav1.ConditionStatus]oldKeyUse{
+		metav1.ConditionTrue:    {Used: true, Last: &used},
+		metav1.ConditionFalse:   {Last: &used},
+		metav1.ConditionUnknown: {Unknown: true, Last: &used},
+		"":                      {Unknown: true, Last: &used},
+	} {
+		key := v1alpha1.ApiKey{}
+		key.Status.PreviousKeys = []v1alpha1.PreviousKey{
+			{ValidUntil: metav1.NewTime(now.Add(time.Hour))},
+			{ValidUntil: metav1.NewTime(now.Add(time.Minute)), LastUsedTime: &used},
+		}
+		if status != "" {
+			key.Status.Conditions = []metav1.Condition{{Type: v1alpha1.OldKeyInUseCondition, Status: status}}
+		}
+		if diff := cmp.Diff(want, newKeyRow(key, now).OldKeyUse); diff != "" {
+			t.Errorf("status %q (-want +got):\n%s", status, diff)
+		}
+		if row := newKeyRow(key, now.Add(2*time.Hour)); row.Overlap != nil || row.OldKeyUse != (oldKeyUse{}) {
+			t.Errorf("after the overlap: %+v", row.OldKeyUse)
+		}
+	}
+}

@@ -206,6 +206,7 @@ func TestMerchantPage(t *testing.T) {
 		"till-1", "mk_live_abcdefghijkl_ABCD", "203.0.113.0/24", "https://shop.example/hooks", "session.completed", "50 per second, 100 at once",
 		`curl -sS https://pay.example/api/v1/sessions`, "A new key was issued", "Your server does not accept events", "about <time", "<h1>Integrations of ", "Your own address is <code>127.0.0.1</code>. It does not pass.",
 		`<time datetime="2026-11-01T10:00:00Z">1 Nov 2026, 10:00 UTC</time>`, `<time datetime="2100-01-01T00:00:00Z">`,
+		"Nobody knows at the moment whether the old key is still used.",
 	} {
 		if !strings.Contains(page.Text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page.Text)
@@ -236,7 +237,10 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 		KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_ABCD", KeyGeneration: 2, LastUsedTime: &metav1.Time{Time: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)},
 		LastRotation: &v1alpha1.RotationStatus{Time: metav1.NewTime(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)), Cause: v1alpha1.RotationAPI},
 		PreviousKeys: []v1alpha1.PreviousKey{{Prefix: "mk_live_abcdefghijkl_WXYZ", ValidUntil: metav1.NewTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}},
-		Conditions:   []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}},
+		Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()},
+			{Type: "OldKeyInUse", Status: metav1.ConditionUnknown, Reason: "UsesUnknown", LastTransitionTime: metav1.Now()},
+		},
 	}
 	if err := cluster.Client.Status().Update(f.t.Context(), key); err != nil {
 		f.t.Fatal(err)

@@ -44,7 +44,7 @@ type keyChange struct {
 
 func keyDeleted(key *v1alpha1.ApiKey) Effect {
 	e := Effect{
-		Type: "KeyEnds", Severity: Ends, LastUsedTime: key.Status.LastUsedTime,
+		Type: "KeyEnds", Severity: Ends, LastUsedTime: key.LastUse(),
 		Message: "The key gets 401 for good: another ApiKey of this name has another key." + lastUse(key),
 	}
 	switch secret := key.DeliverySecretName(); {
@@ -110,7 +110,7 @@ func (c keyChange) state() []Effect {
 		return nil
 	case after == v1alpha1.ApiKeyDisabled:
 		return []Effect{{
-			Type: "KeyDisabled", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+			Type: "KeyDisabled", Severity: c.ending(), LastUsedTime: c.before.LastUse(),
 			Message: "All keys of this ApiKey get 401 until its state is Active again." + lastUse(c.before),
 		}}
 	}
@@ -126,7 +126,7 @@ func (c keyChange) expiry() []Effect {
 		return []Effect{{Type: "KeyExpiresLater", Severity: Note, Message: "The key expires later, or never. An expired key works again."}}
 	case !c.now.Before(after.Time):
 		return []Effect{{
-			Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+			Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.LastUse(),
 			Message: "spec.expiresAt is past: all keys of this ApiKey get 401 at once." + lastUse(c.before),
 		}}
 	}
@@ -135,7 +135,7 @@ func (c keyChange) expiry() []Effect {
 		instead = "at " + clock(before.Time)
 	}
 	return []Effect{{
-		Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
+		Type: "KeyExpires", Severity: c.ending(), LastUsedTime: c.before.LastUse(),
 		Message: fmt.Sprintf("All keys of this ApiKey get 401 at %s instead of %s.%s", clock(after.Time), instead, lastUse(c.before)),
 	}}
 }
@@ -229,7 +229,7 @@ func (c keyChange) rotates(because string) []Effect {
 	}
 	effects := []Effect{{
 		Type: "KeyRotates", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime,
-		Message: fmt.Sprintf("%s: %s is replaced and gets 401 %s. %s%s", because, key, end, next, lastUse(c.before)),
+		Message: fmt.Sprintf("%s: %s is replaced and gets 401 %s. %s%s", because, key, end, next, usedAt(c.before.Status.LastUsedTime)),
 	}}
 	return append(effects, c.overlaps(overlap)...)
 }
@@ -237,12 +237,16 @@ func (c keyChange) rotates(because string) []Effect {
 // overlaps are old keys that end earlier because of a rotation.
 func (c keyChange) overlaps(overlap time.Duration) (effects []Effect) {
 	cut := 0
+	var used *metav1.Time
 	for i, old := range c.before.Status.PreviousKeys {
 		dropped := overlap > 0 && i >= published.MaxPrevious-1
 		if !c.now.Before(old.ValidUntil.Time) || !dropped && !c.now.Add(overlap).Before(old.ValidUntil.Time) {
 			continue
 		}
 		cut++
+		if used == nil || used.Before(old.LastUsedTime) {
+			used = old.LastUsedTime
+		}
 	}
 	if cut == 0 {
 		return nil
@@ -253,10 +257,19 @@ func (c keyChange) overlaps(overlap time.Duration) (effects []Effect) {
 	}
 	latest := c.before.Status.PreviousKeys[0].ValidUntil
 	message := fmt.Sprintf("The overlap of %s ends %s; now it ends at %s.", count(cut, "old key"), end, clock(latest.Time))
-	if c.before.Status.LastUsedTime != nil {
-		message += " The last use of this ApiKey may have been of an old key."
+	return []Effect{{Type: "OverlapCut", Severity: c.ending(), LastUsedTime: used, Message: message + c.oldKeyUse(used)}}
+}
+
+// oldKeyUse is what the operator says of the use of old keys. Silence is one thing, and no evidence another.
+func (c keyChange) oldKeyUse(used *metav1.Time) string {
+	said := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.OldKeyInUseCondition)
+	switch {
+	case said != nil && said.Status == metav1.ConditionTrue:
+		return usedAt(used) + " It is still in use."
+	case said != nil && said.Status == metav1.ConditionFalse:
+		return usedAt(used) + " No old key was used within two hours."
 	}
-	return []Effect{{Type: "OverlapCut", Severity: c.ending(), LastUsedTime: c.before.Status.LastUsedTime, Message: message}}
+	return usedAt(used) + " It is unknown whether an old key is still used."
 }
 
 // schedule: an interval that has elapsed rotates at once, and up to a tenth of it earlier.
@@ -348,7 +361,7 @@ func span(d time.Duration) string {
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // lastUse says when any key of the ApiKey was used.
-func lastUse(key *v1alpha1.ApiKey) string { return usedAt(key.Status.LastUsedTime) }
+func lastUse(key *v1alpha1.ApiKey) string { return usedAt(key.LastUse()) }
 
 func usedAt(at *metav1.Time) string {
 	if at == nil {

@@ -36,7 +36,7 @@ func (s State) keysOfMerchant(o Object[v1alpha1.Merchant]) (names []string, used
 			continue
 		}
 		names = append(names, key.Name)
-		if at := key.Before.Status.LastUsedTime; at != nil && (used == nil || used.Before(at)) {
+		if at := key.Before.LastUse(); at != nil && (used == nil || used.Before(at)) {
 			used = at
 		}
 	}

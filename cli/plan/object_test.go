@@ -69,6 +69,12 @@ func previous(left ...time.Duration) func(*v1alpha1.ApiKey) {
 	}
 }
 
+// oldKeyInUse is what the operator says of the first old key.
+func oldKeyInUse(k *v1alpha1.ApiKey, status metav1.ConditionStatus, usedAgo time.Duration) {
+	k.Status.PreviousKeys[0].LastUsedTime = new(at(-usedAgo))
+	k.Status.Conditions = append(k.Status.Conditions, metav1.Condition{Type: v1alpha1.OldKeyInUseCondition, Status: status})
+}
+
 // What only a status can tell. The suite of cli compares the rest with what a cluster then does.
 func TestReport_ApiKey(t *testing.T) {
 	const lastUsed = "Last used at 2026-11-23T11:00:00Z."
@@ -90,7 +96,35 @@ func TestReport_ApiKey(t *testing.T) {
 		},
 		"overlaps that end earlier": {
 			before: previous(5*time.Hour, 2*time.Hour, 30*time.Minute), after: trigger,
-			want: []string{"The overlap of 2 old keys ends 1h after the rotation at the latest; now it ends at 2026-11-23T17:00:00Z.", "may have been of an old key"},
+			want: []string{"The overlap of 2 old keys ends 1h after the rotation at the latest; now it ends at 2026-11-23T17:00:00Z.", "No use is known. It is unknown whether an old key is still used."},
+		},
+		"an overlap that is cut while the old key is used": {
+			before: func(k *v1alpha1.ApiKey) {
+				previous(5 * time.Hour)(k)
+				oldKeyInUse(k, metav1.ConditionTrue, 5*time.Minute)
+			}, after: trigger,
+			want: []string{"The overlap of 1 old key ends", "Last used at 2026-11-23T11:55:00Z. It is still in use."},
+		},
+		"an overlap that is cut while the old key is quiet": {
+			before: func(k *v1alpha1.ApiKey) {
+				previous(5 * time.Hour)(k)
+				oldKeyInUse(k, metav1.ConditionFalse, 3*time.Hour)
+			}, after: trigger,
+			want: []string{"The overlap of 1 old key ends", "Last used at 2026-11-23T09:00:00Z. No old key was used within two hours."},
+		},
+		"an overlap that is cut without evidence": {
+			before: func(k *v1alpha1.ApiKey) {
+				previous(5 * time.Hour)(k)
+				oldKeyInUse(k, metav1.ConditionUnknown, 3*time.Hour)
+			}, after: trigger,
+			want: []string{"The overlap of 1 old key ends", "Last used at 2026-11-23T09:00:00Z. It is unknown whether an old key is still used."},
+		},
+		"a key that is disabled while its old one is used": {
+			before: func(k *v1alpha1.ApiKey) {
+				previous(5 * time.Hour)(k)
+				oldKeyInUse(k, metav1.ConditionTrue, 5*time.Minute)
+			},
+			after: func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled }, want: []string{"Last used at 2026-11-23T11:55:00Z."},
 		},
 		"overlaps that end before the new one": {before: previous(30*time.Minute, -time.Minute), after: trigger, not: "The overlap"},
 		"overlaps without a new one": {
