@@ -41,6 +41,12 @@ func (r *replica) report(sessionID, token, body string, headers ...string) resul
 	return r.internally(http.MethodPost, settlementOf(sessionID), token, body, headers...)
 }
 
+// railGet has a rail read a session.
+func (r *replica) railGet(sessionID, token string) result {
+	r.t.Helper()
+	return r.internally(http.MethodGet, "/internal/v1/sessions/"+sessionID, token, "")
+}
+
 func settlementOf(sessionID string) string {
 	return "/internal/v1/sessions/" + sessionID + "/settlement"
 }

@@ -105,6 +105,8 @@ func TestErrorCode(t *testing.T) {
 		"an ended session":           {r.call(http.MethodPost, sessions+"/"+failed+"/cancel", key, ""), 409, "session_ended"},
 		"a second stream":            {r.call(http.MethodGet, public+"/"+failed, "", "", "Accept", "text/event-stream"), 503, "too_many_streams"},
 
+		"a rail's read of no session":   {r.railGet("x", rail), 404, "session_not_found"},
+		"a rail's read of a test":       {r.railGet(test, rail), 404, "session_not_found"},
 		"a report without a token":      {r.report(failed, "", paid(1)), 401, ""},
 		"a report by anybody":           {r.report(failed, console, paid(1)), 403, "account_not_allowed"},
 		"a report of no session":        {r.report("x", rail, paid(1)), 404, "session_not_found"},
@@ -129,10 +131,11 @@ func TestErrorCode(t *testing.T) {
 		got  result
 		code string
 	}{
-		"a read":   {r.call(http.MethodGet, me, key, ""), "unavailable"},
-		"a charge": {create(key, `{"amountCents": 1}`), "charge_unknown"},
-		"a report": {r.report(failed, rail, paid(1)), "report_unknown"},
-		"a page":   {r.call(http.MethodGet, "/pay/"+failed, "", ""), "unavailable"},
+		"a read":        {r.call(http.MethodGet, me, key, ""), "unavailable"},
+		"a charge":      {create(key, `{"amountCents": 1}`), "charge_unknown"},
+		"a rail's read": {r.railGet(failed, rail), "unavailable"},
+		"a report":      {r.report(failed, rail, paid(1)), "report_unknown"},
+		"a page":        {r.call(http.MethodGet, "/pay/"+failed, "", ""), "unavailable"},
 	} {
 		if code := test.got.want(t, http.StatusServiceUnavailable).header.Get("Error-Code"); code != test.code {
 			t.Errorf("%s without Redis: Error-Code %q, want %q", name, code, test.code)

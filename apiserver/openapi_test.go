@@ -130,7 +130,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"settlementPath": settlementRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
+			path = map[string]string{"sessionPath": sessionRoute, "settlementPath": settlementRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
@@ -144,7 +144,11 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	}
 }
 
-const settlementRoute = "/internal/v1/sessions/{id}/settlement"
+// The routes of rails.
+const (
+	sessionRoute    = "/internal/v1/sessions/{id}"
+	settlementRoute = sessionRoute + "/settlement"
+)
 
 // operations are the methods and paths of a document, without the preflights that go with every path.
 func operations(t *testing.T, file string) []string {

@@ -22,7 +22,7 @@ const rotationPath = "/internal/v1/keys/{keyID}/rotate"
 func (f *fixture) issuer(name string) string {
 	f.t.Helper()
 	token := f.account(name)
-	f.allow(name, rotationPath, rotationPath)
+	f.allow(name, rotationPath, rotationPath, "post")
 	return token
 }
 

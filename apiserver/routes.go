@@ -61,15 +61,18 @@ func (r *rooms) publicRoutes() web.Routes {
 // The paths of the internal listener. Each is also the path of a SubjectAccessReview, literally and for every session or key. With
 // session ids each report would need a review of its own, and ids would get into the audit log.
 const (
-	settlementPath = "/internal/v1/sessions/{id}/settlement"
+	sessionPath    = "/internal/v1/sessions/{id}"
+	settlementPath = sessionPath + "/settlement"
 	rotationPath   = contract.Path
 )
 
-// internalRoutes are those of the internal listener, for rails and for those who issue keys.
+// internalRoutes are those of the internal listener, for rails and for those who issue keys: path, the verb that RBAC must allow, handler.
 func (r *rooms) internalRoutes() web.Routes {
+	withToken, confidentially := r.accounts.WithToken, r.accounts.Confidentially
 	return web.Routes{
-		settlementPath: {http.MethodPost: r.accounts.WithToken(settlementPath, r.rail.Settle)},
-		rotationPath:   {http.MethodPost: r.accounts.Confidentially(rotationPath, r.keys.Issue)},
+		sessionPath:    {http.MethodGet: withToken("get", sessionPath, r.rail.Get)},
+		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
+		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
 	}
 }
 

@@ -75,7 +75,7 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, path := range []string{
 		"/", sessions, sessions + "/" + id, sessions + "/" + id + "/cancel", public + "/" + id, me, rotate, "/openapi.yaml", "/metrics",
-		"/internal", "/internal/v1/sessions", "/internal/v1/sessions/" + id, settlementOf(id) + "/", settlementOf(id) + "/x",
+		"/internal", "/internal/v1/sessions", "/internal/v1/sessions/", "/internal/v1/sessions/" + id + "/", settlementOf(id) + "/", settlementOf(id) + "/x",
 		settlementOf(""), "/internal/v1/sessions/./settlement", "/internal/v1/x/../sessions/" + id + "/settlement", "/" + settlementOf(id),
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {

@@ -165,12 +165,12 @@ func (r *replica) handlers() (public, internal http.Handler) {
 	return web.New(options, metrics, r.publicRoutes()), internal
 }
 
-// newGuard returns the guard of a path of the internal listener.
-func (r *replica) newGuard(path string) *authz.Guard {
+// newGuard returns the guard of a verb on a path of the internal listener.
+func (r *replica) newGuard(verb, path string) *authz.Guard {
 	return authz.New(authz.Options{
 		TokenReviews:         r.reviews.AuthenticationV1().TokenReviews(),
 		SubjectAccessReviews: r.reviews.AuthorizationV1().SubjectAccessReviews(),
-		Verb:                 "post",
+		Verb:                 verb,
 		Path:                 path,
 		Audience:             r.options.InternalAudience,
 		Lifetime:             r.options.InternalCacheTTL,

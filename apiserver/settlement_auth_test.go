@@ -23,7 +23,7 @@ import (
 
 const (
 	notAccepted = "missing or invalid token"
-	notAllowed  = "account is not allowed to post to this path"
+	notAllowed  = "account is not allowed to use this path"
 )
 
 func TestWhoMaySettle(t *testing.T) {
@@ -126,6 +126,7 @@ func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
 	r := f.start(briefly)
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
+	r.railGet(id, rail).want(t, http.StatusOK)
 	all := asked()
 	if !strings.Contains(all, "subjectaccessreviews") || strings.Contains(all, id[5:]) {
 		t.Errorf("the Kubernetes API was asked:\n%s", all)
@@ -143,7 +144,7 @@ func report(paymentRef, outcome string, amountCents int) string {
 	return fmt.Sprintf(`{"paymentRef":%q,"outcome":%q,"amountCents":%d}`, paymentRef, outcome, amountCents)
 }
 
-// rail makes a service account that may settle sessions and returns a token of it.
+// rail makes a service account that may read and settle sessions and returns a token of it.
 func (f *fixture) rail(name string) string {
 	f.t.Helper()
 	token := f.account(name)
@@ -172,19 +173,19 @@ func (f *fixture) token(account string, audiences ...string) string {
 	return issued.Status.Token
 }
 
-// admit lets the account settle sessions, as docs/rail.md says, until dismiss or the end of the test.
+// admit lets the account read and settle sessions, as docs/rail.md says, until dismiss or the end of the test.
 func (f *fixture) admit(name string) {
 	f.t.Helper()
-	f.allow(name, "/internal/v1/sessions/*", "/internal/v1/sessions/x/settlement")
+	f.allow(name, "/internal/v1/sessions/*", "/internal/v1/sessions/x/settlement", "post", "get")
 }
 
-// allow lets the account post to a URL, until dismiss or the end of the test. The path is one of that URL.
-func (f *fixture) allow(name, url, path string) {
+// allow gives the account the verbs on a URL, until dismiss or the end of the test. The path is one of that URL.
+func (f *fixture) allow(name, url, path string, verbs ...string) {
 	f.t.Helper()
 	object := metav1.ObjectMeta{Name: f.namespace + "-" + name}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: object,
-		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{url}, Verbs: []string{"post"}}},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{url}, Verbs: verbs}},
 	}
 	if _, err := kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
@@ -198,7 +199,7 @@ func (f *fixture) allow(name, url, path string) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { f.dismiss(name) })
-	eventually(f.t, "the right is in force", func() bool { return f.mayPost(name, path) })
+	eventually(f.t, "the right is in force", func() bool { return f.may(name, verbs[0], path) })
 }
 
 // dismiss takes the right away, and returns when that is in force at the Kubernetes API.
@@ -207,15 +208,15 @@ func (f *fixture) dismiss(name string) {
 	_ = kube.RbacV1().ClusterRoleBindings().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
 	_ = kube.RbacV1().ClusterRoles().Delete(ctx, f.namespace+"-"+name, metav1.DeleteOptions{})
 	for _, path := range []string{"/internal/v1/sessions/x/settlement", rotationPath} {
-		eventually(f.t, "the right is gone", func() bool { return !f.mayPost(name, path) })
+		eventually(f.t, "the right is gone", func() bool { return !f.may(name, "post", path) && !f.may(name, "get", path) })
 	}
 }
 
-func (f *fixture) mayPost(name, path string) bool {
+func (f *fixture) may(name, verb, path string) bool {
 	answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(context.WithoutCancel(f.t.Context()),
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:                  "system:serviceaccount:" + f.namespace + ":" + name,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "post"},
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
 		}}, metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed
 }

@@ -66,6 +66,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		"POST /api/v1/test/sessions/{id}/settle": {keyed("POST", settleTest("{id}"), `{}`), answers{missing, ok, missing, missing}},
 		"GET /api/v1/merchant/me":                {keyed("GET", me, ""), answers{ok, ok, ok, ok}},
 		"GET /api/v1/events":                     {keyed("GET", events, ""), answers{ok, ok, ok, ok}}, // of its own mode: TestEvents_FollowCursors
+		"GET " + sessionRoute:                    {func(_, id string) result { return r.railGet(id, rail) }, answers{ok, missing, missing, ok}},
 		"POST " + settlementRoute: {
 			func(_, id string) result { return r.report(id, rail, paid(1250)) },
 			answers{ok, http.StatusConflict, http.StatusConflict, ok},
@@ -93,7 +94,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 	}
 	covered := []string{
 		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
-		"GET /api/v1/merchant/me", "GET /api/v1/events", "POST " + settlementRoute,
+		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + settlementRoute,
 		// Without a key, by the session id alone: TestATestSessionIsMarked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
 		"POST /pay/{id}/test", // TestPlayRail

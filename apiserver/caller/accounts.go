@@ -13,28 +13,32 @@ var ErrPlainHTTP = errors.New("an API key would be sent over plain HTTP")
 
 // Accounts lets in requests of Kubernetes accounts on the internal listener.
 type Accounts struct {
-	// NewGuard returns the guard of a path.
-	NewGuard func(path string) *authz.Guard
+	// NewGuard returns the guard of a verb on a path.
+	NewGuard func(verb, path string) *authz.Guard
 	// Confidential is true if nobody on the network can read a response.
 	Confidential bool
 	Reasons      *Reasons
 }
 
-// WithToken authenticates and authorizes the caller for the path before next.
-func (a *Accounts) WithToken(path string, next web.Handler) web.Handler {
-	guard := a.NewGuard(path)
+// AccountHandler handles a request of a Kubernetes account, named as in RBAC: system:serviceaccount:<namespace>:<name>.
+type AccountHandler func(e *web.Event, w http.ResponseWriter, r *http.Request, account string) error
+
+// WithToken authenticates the caller, and authorizes it for the verb on the path, before next.
+func (a *Accounts) WithToken(verb, path string, next AccountHandler) web.Handler {
+	guard := a.NewGuard(verb, path)
 	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-		if err := guard.Check(r.Context(), r.RemoteAddr, bearerToken(r.Header)); err != nil {
+		account, err := guard.Check(r.Context(), r.RemoteAddr, bearerToken(r.Header))
+		if err != nil {
 			return err
 		}
-		return next(e, w, r)
+		return next(e, w, r, account)
 	}
 }
 
 // Confidentially is WithToken for what must not be read on the network.
-func (a *Accounts) Confidentially(path string, next web.Handler) web.Handler {
+func (a *Accounts) Confidentially(verb, path string, next AccountHandler) web.Handler {
 	if a.Confidential {
-		return a.WithToken(path, next)
+		return a.WithToken(verb, path, next)
 	}
 	return func(*web.Event, http.ResponseWriter, *http.Request) error { return ErrPlainHTTP }
 }

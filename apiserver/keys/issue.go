@@ -33,7 +33,7 @@ func (e GenerationError) Body() any {
 
 // Issue replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
 // key's holder, so it may also rotate a disabled or expired key.
-func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
 	keyID := r.PathValue("keyID")
 	if !published.ValidID(keyID) {
 		return ErrNoKey

@@ -1,5 +1,5 @@
-// Package rail takes reports of payments: from a payment network's connector inside the cluster, or from a merchant that plays it with a
-// test key.
+// Package rail is the side of payment networks: their connectors inside the cluster ask what is to be paid and report payments. A merchant
+// plays one with a test key.
 package rail
 
 import (
@@ -17,6 +17,8 @@ import (
 var (
 	// ErrReportUnknown means that the report may have been recorded. To send it again is safe.
 	ErrReportUnknown = errors.New("unknown whether the report was recorded")
+	// ErrMerchantUnknown means that this replica does not know the merchant of a session, which was not deleted.
+	ErrMerchantUnknown = errors.New("the merchant of the session is not published, or cannot be read")
 	// ErrTestKeysOnly is a live key on a path of test mode.
 	ErrTestKeysOnly = errors.New("only test keys have this path")
 )
@@ -30,7 +32,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Handler settles sessions: Settle for a rail, SettleTest for a test key.
+// Handler has Get and Settle for a rail, and SettleTest for a test key.
 type Handler struct {
 	store       *store.Store
 	directory   *directory.Directory

@@ -28,7 +28,7 @@ type settlementResult struct {
 const refundRequired = "REFUND_REQUIRED"
 
 // Settle records the report of a payment.
-func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return err

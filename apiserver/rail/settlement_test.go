@@ -43,7 +43,7 @@ func TestSettle_DisconnectedRail(t *testing.T) {
 	hangUp()
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1}`))
 	request.SetPathValue("id", created.Session.ID.String())
-	if err := h.Settle(&web.Event{}, httptest.NewRecorder(), request); err != nil {
+	if err := h.Settle(&web.Event{}, httptest.NewRecorder(), request, ""); err != nil {
 		t.Errorf("settle: %v", err)
 	}
 	_, settled, err := sessions.Session(t.Context(), merchant, created.Session.ID)

@@ -1,5 +1,5 @@
 // Package authz authenticates and authorizes callers of one path at the Kubernetes API (TokenReview, SubjectAccessReview), and
-// caches the decisions. It serves the settlement API and the metrics. A Reviewer authorizes people whom somebody else has
+// caches the decisions. It serves the internal port and the metrics. A Reviewer authorizes people whom somebody else has
 // authenticated. docs/design/rail.md says why it is not the authenticator of k8s.io/apiserver.
 package authz
 
@@ -92,67 +92,73 @@ func New(options Options) *Guard {
 	}
 }
 
-// Check returns nil if the token's account is authorized, else an error of this package or of ctx. Concurrent checks of one
+// Check returns the user name of the token's account if it is authorized, else an error of this package or of ctx. Concurrent checks of one
 // token share one review, which goes on when a caller leaves. peer is the address of the connection, with or without a port: the
 // Kubernetes API is not asked without end about what is refused to it. A token that was allowed within the time Remembered does not suffer from the others of its peer.
-func (g *Guard) Check(ctx context.Context, peer, token string) error {
+func (g *Guard) Check(ctx context.Context, peer, token string) (account string, err error) {
 	if !jwtShaped(token) {
-		return ErrUnauthenticated
+		return "", ErrUnauthenticated
 	}
 	digest := sha256.Sum256([]byte(token))
 	if decided, known := g.cached(digest); known {
-		return decided.err
+		return decided.account, decided.err
 	}
-	if !plausible(token, g.Audience, g.Now()) && !g.wasAllowed(digest, g.Now(), g.Grace) {
-		return ErrUnauthenticated
+	if _, allowed := g.wasAllowed(digest, g.Now(), g.Grace); !allowed && !plausible(token, g.Audience, g.Now()) {
+		return "", ErrUnauthenticated
 	}
 	if host, _, err := net.SplitHostPort(peer); err == nil {
 		peer = host
 	}
-	reviewed := g.reviews.DoChan(string(digest[:]), func() (any, error) {
-		if decided, known := g.cached(digest); known { // by a review that has just ended
-			return nil, decided.err
-		}
-		remembered := g.wasAllowed(digest, g.Now(), max(g.Grace, Remembered))
-		if !remembered {
-			if _, allowed := g.refusals.Allow(peer); !allowed {
-				return nil, ErrTooManyRefused
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
-		started := g.Now()
-		err := g.reviewInTurn(ctx, token)
-		if !remembered && (err == nil || errors.Is(err, ErrUnavailable)) {
-			g.refusals.Refund(peer)
-		}
-		if errors.Is(err, ErrUnavailable) && g.wasAllowed(digest, started, g.Grace) {
-			return nil, nil
-		}
-		g.cache(digest, decision{err, started.Add(g.Lifetime)})
-		return nil, err
-	})
+	reviewed := g.reviews.DoChan(string(digest[:]), func() (any, error) { return g.reviewUnlessRefused(ctx, digest, peer, token) })
 	select {
 	case result := <-reviewed:
-		return result.Err
+		account, _ = result.Val.(string)
+		return account, result.Err
 	case <-ctx.Done():
-		return ctx.Err()
+		return "", ctx.Err()
 	}
 }
 
+// reviewUnlessRefused is reviewInTurn, unless the peer has had too many tokens refused, and keeps the decision. It goes on when ctx ends.
+func (g *Guard) reviewUnlessRefused(ctx context.Context, digest [sha256.Size]byte, peer, token string) (account string, err error) {
+	if decided, known := g.cached(digest); known { // by a review that has just ended
+		return decided.account, decided.err
+	}
+	_, remembered := g.wasAllowed(digest, g.Now(), max(g.Grace, Remembered))
+	if !remembered {
+		if _, allowed := g.refusals.Allow(peer); !allowed {
+			return "", ErrTooManyRefused
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+	defer cancel()
+	started := g.Now()
+	account, err = g.reviewInTurn(ctx, token)
+	if !remembered && (err == nil || errors.Is(err, ErrUnavailable)) {
+		g.refusals.Refund(peer)
+	}
+	if errors.Is(err, ErrUnavailable) {
+		if account, allowed := g.wasAllowed(digest, started, g.Grace); allowed {
+			return account, nil
+		}
+	}
+	g.cache(digest, decision{account, err, started.Add(g.Lifetime)})
+	return account, err
+}
+
 // reviewInTurn is review, once fewer than MaxReviews are under way.
-func (g *Guard) reviewInTurn(ctx context.Context, token string) error {
+func (g *Guard) reviewInTurn(ctx context.Context, token string) (account string, err error) {
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
 		return g.review(ctx, token)
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 }
 
 // wasAllowed reports whether the token was allowed, by a decision that has ended less than this long ago, and not refused since.
-func (g *Guard) wasAllowed(digest [sha256.Size]byte, now time.Time, ago time.Duration) bool {
+func (g *Guard) wasAllowed(digest [sha256.Size]byte, now time.Time, ago time.Duration) (account string, allowed bool) {
 	return g.allowed.wasAllowed(digest, now.Add(-ago))
 }
 
@@ -227,20 +233,20 @@ func plausible(token, audience string, now time.Time) bool {
 }
 
 // review authenticates and authorizes a token at the Kubernetes API.
-func (g *Guard) review(ctx context.Context, token string) error {
-	account, err := g.authenticate(ctx, token)
+func (g *Guard) review(ctx context.Context, token string) (account string, err error) {
+	user, err := g.authenticate(ctx, token)
 	if err != nil {
-		return err
+		return "", err
 	}
-	allowed, err := g.authorize(ctx, account)
+	allowed, err := g.authorize(ctx, user)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !allowed {
-		g.Log.Warn("caller is not authorized", "account", account.Username, "verb", g.Verb, "path", g.Path)
-		return ErrForbidden
+		g.Log.Warn("caller is not authorized", "account", user.Username, "verb", g.Verb, "path", g.Path)
+		return "", ErrForbidden
 	}
-	return nil
+	return user.Username, nil
 }
 
 func (g *Guard) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {

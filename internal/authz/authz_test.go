@@ -65,8 +65,12 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second is from memory
-				if err := guard.Check(t.Context(), peer, test.token); !errors.Is(err, test.want) {
-					t.Errorf("Check: %v, want %v", err, test.want)
+				got, err := guard.Check(t.Context(), peer, test.token)
+				if !errors.Is(err, test.want) || err != nil && got != "" {
+					t.Errorf("Check: %q, %v; want %v", got, err, test.want)
+				}
+				if account := "system:serviceaccount:" + f.namespace + ":rail"; err == nil && got != account {
+					t.Errorf("the account is %q, want %q", got, account)
 				}
 			}
 		})
@@ -91,7 +95,7 @@ func TestWhatCannotBeATokenIsNotPassedOn(t *testing.T) {
 		"a short password":     "hunter2",
 		"something endless":    strings.Repeat("a", 4000) + "." + strings.Repeat("b", 4000) + "." + strings.Repeat("c", 4000),
 	} {
-		if err := guard.Check(t.Context(), peer, secret); !errors.Is(err, authz.ErrUnauthenticated) {
+		if _, err := guard.Check(t.Context(), peer, secret); !errors.Is(err, authz.ErrUnauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +118,7 @@ func TestAudience(t *testing.T) {
 		"for another":            {f.token("rail", "others"), authz.ErrUnauthenticated},
 		"for the Kubernetes API": {general, authz.ErrUnauthenticated},
 	} {
-		if err := guard.Check(t.Context(), peer, test.token); !errors.Is(err, test.want) {
+		if _, err := guard.Check(t.Context(), peer, test.token); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 	}
@@ -142,7 +146,7 @@ func TestCheck_ClaimsBeforeReview(t *testing.T) {
 		"claims that are no JSON":         {`{`, 0},
 	} {
 		before := f.asked.Load()
-		if err := guard.Check(t.Context(), peer, jwt(test.claims, "forged")); !errors.Is(err, authz.ErrUnauthenticated) {
+		if _, err := guard.Check(t.Context(), peer, jwt(test.claims, "forged")); !errors.Is(err, authz.ErrUnauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := f.asked.Load() - before; got != test.asked {
@@ -159,7 +163,7 @@ func TestADecisionIsCachedForItsLifetime(t *testing.T) {
 	check := func(want error, asked int64) {
 		t.Helper()
 		before := f.asked.Load()
-		if err := guard.Check(t.Context(), peer, rail); !errors.Is(err, want) {
+		if _, err := guard.Check(t.Context(), peer, rail); !errors.Is(err, want) {
 			t.Errorf("Check: %v, want %v", err, want)
 		}
 		if got := f.asked.Load() - before; got != asked {
@@ -188,7 +192,7 @@ func TestTheKubernetesAPIAway(t *testing.T) {
 	guard := f.guard()
 	check := func(token string, want error) {
 		t.Helper()
-		if err := guard.Check(t.Context(), peer, token); !errors.Is(err, want) {
+		if _, err := guard.Check(t.Context(), peer, token); !errors.Is(err, want) {
 			t.Errorf("Check: %v, want %v", err, want)
 		}
 	}
@@ -220,12 +224,15 @@ func TestConcurrentChecksShareOneReview(t *testing.T) {
 
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := make(chan error, 1)
-	go func() { first <- guard.Check(ctx, peer, rail) }()
+	go func() {
+		_, err := guard.Check(ctx, peer, rail)
+		first <- err
+	}()
 	<-asking
 	var others sync.WaitGroup
 	for range 20 {
 		others.Go(func() {
-			if err := guard.Check(t.Context(), peer, rail); err != nil {
+			if _, err := guard.Check(t.Context(), peer, rail); err != nil {
 				t.Errorf("Check: %v", err)
 			}
 		})

@@ -17,8 +17,9 @@ type decisionCache struct {
 }
 
 type decision struct {
-	err   error // nil: allowed
-	until time.Time
+	account string // the user name of who is allowed, if it was asked for
+	err     error  // nil: allowed
+	until   time.Time
 }
 
 func newDecisionCache(limit int, keep time.Duration) *decisionCache {
@@ -33,11 +34,11 @@ func (c *decisionCache) get(digest [sha256.Size]byte, now time.Time) (found deci
 }
 
 // wasAllowed reports whether the cache has a decision that allowed the token until the time or later.
-func (c *decisionCache) wasAllowed(digest [sha256.Size]byte, at time.Time) bool {
+func (c *decisionCache) wasAllowed(digest [sha256.Size]byte, at time.Time) (account string, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, known := c.byDigest[digest]
-	return known && found.err == nil && at.Before(found.until)
+	return found.account, known && found.err == nil && at.Before(found.until)
 }
 
 func (c *decisionCache) delete(digest [sha256.Size]byte) {

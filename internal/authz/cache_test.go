@@ -63,7 +63,7 @@ func TestAFloodOfBadTokens(t *testing.T) {
 	check := func(signature string, want error, asked int) {
 		t.Helper()
 		before := tokens.asked
-		if err := guard.Check(t.Context(), fmt.Sprintf("10.0.%d.%d:1", from>>8, from&0xff), jwt("{}", signature)); !errors.Is(err, want) {
+		if _, err := guard.Check(t.Context(), fmt.Sprintf("10.0.%d.%d:1", from>>8, from&0xff), jwt("{}", signature)); !errors.Is(err, want) {
 			t.Fatalf("%s: %v, want %v", signature, err, want)
 		}
 		if got := tokens.asked - before; got != asked {
@@ -110,7 +110,7 @@ func newSidecar(t *testing.T, grace time.Duration) *sidecar {
 
 func (s *sidecar) check(signature string, want error) {
 	s.t.Helper()
-	if err := s.guard.Check(s.t.Context(), peer, jwt("{}", signature)); !errors.Is(err, want) {
+	if _, err := s.guard.Check(s.t.Context(), peer, jwt("{}", signature)); !errors.Is(err, want) {
 		s.t.Fatalf("%s: %v, want %v", signature, err, want)
 	}
 }
@@ -120,7 +120,7 @@ func (s *sidecar) flood() {
 	s.t.Helper()
 	for range 2 * authz.RefusedTokens.Burst {
 		s.bad++
-		err := s.guard.Check(s.t.Context(), peer, jwt("{}", fmt.Sprintf("bad-%d", s.bad)))
+		_, err := s.guard.Check(s.t.Context(), peer, jwt("{}", fmt.Sprintf("bad-%d", s.bad)))
 		if errors.Is(err, authz.ErrTooManyRefused) {
 			return
 		}
@@ -193,7 +193,7 @@ func TestCheck_GoodTokensAreNotCounted(t *testing.T) {
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	for i := range 1000 {
-		if err := guard.Check(t.Context(), peer, jwt("{}", fmt.Sprintf("%d-good", i))); err != nil {
+		if _, err := guard.Check(t.Context(), peer, jwt("{}", fmt.Sprintf("%d-good", i))); err != nil {
 			t.Fatalf("token %d: %v", i, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestCheck_ReviewsUnderWay(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range 10 * authz.MaxReviews {
 		callers.Go(func() {
-			err := guard.Check(t.Context(), fmt.Sprintf("10.1.0.%d:1", i), jwt("{}", strconv.Itoa(i)))
+			_, err := guard.Check(t.Context(), fmt.Sprintf("10.1.0.%d:1", i), jwt("{}", strconv.Itoa(i)))
 			if !errors.Is(err, authz.ErrUnauthenticated) {
 				t.Errorf("Check: %v", err)
 			}
@@ -244,7 +244,7 @@ func TestAnAudienceThatNobodyChecked(t *testing.T) {
 		TokenReviews: &someGoodTokens{suffix: "good"}, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if err := guard.Check(t.Context(), peer, jwt(`{"aud":["settlements"]}`, "good")); !errors.Is(err, authz.ErrUnauthenticated) {
+	if _, err := guard.Check(t.Context(), peer, jwt(`{"aud":["settlements"]}`, "good")); !errors.Is(err, authz.ErrUnauthenticated) {
 		t.Errorf("Check: %v, want ErrUnauthenticated", err)
 	}
 }
@@ -259,8 +259,9 @@ func TestAnAllowedCallerStaysAllowedInAnOutage(t *testing.T) {
 	guard := f.guard(func(o *authz.Options) { o.Grace = grace })
 	check := func(when, token string, want error) {
 		t.Helper()
-		if err := guard.Check(t.Context(), peer, token); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", when, err, want)
+		account, err := guard.Check(t.Context(), peer, token)
+		if !errors.Is(err, want) || (err == nil) != strings.HasPrefix(account, "system:serviceaccount:"+f.namespace+":") {
+			t.Errorf("%s: %q, %v; want %v", when, account, err, want)
 		}
 	}
 	check("in peace", reader, nil)

@@ -155,9 +155,11 @@ func (p Principal) Allows(address netip.Addr) bool {
 // Merchant is what the directory keeps of a published merchant. It is shared and immutable.
 type Merchant struct {
 	// ID is the id without "mer_".
-	ID          string
-	DisplayName string
-	State       v1alpha1.MerchantState
+	ID string
+	// Namespace and Name are of the Merchant.
+	Namespace, Name string
+	DisplayName     string
+	State           v1alpha1.MerchantState
 	// Currency is that of new sessions, an ISO 4217 code.
 	Currency string
 	// TimeZone is an IANA name, such as Europe/Berlin.
@@ -284,6 +286,8 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	}
 	return &Merchant{
 		ID:          record.MerchantID,
+		Namespace:   record.Namespace,
+		Name:        record.Name,
 		DisplayName: record.DisplayName,
 		State:       merchantState(record),
 		Currency:    string(record.Currency),

@@ -41,7 +41,7 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Permissions: newPermissions([]v1alpha1.Permission{"read"}), Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")},
 		Merchant: &Merchant{
-			ID: published.ID("acme"), DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR", TimeZone: "UTC",
+			ID: published.ID("acme"), Namespace: "shops", Name: "acme", DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR", TimeZone: "UTC",
 			Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")},
 			RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
 			Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},

@@ -72,7 +72,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
-		if err := guard.Check(r.Context(), r.RemoteAddr, token); err != nil {
+		if _, err := guard.Check(r.Context(), r.RemoteAddr, token); err != nil {
 			refuse(w, r.URL.Path, err)
 			return
 		}

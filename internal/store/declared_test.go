@@ -89,6 +89,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		func(id session.ID) { _, _, err := s.PublicSession(ctx, payer(), id); must(t, err) },
 		func(id session.ID) { must(t, second(s.WatchedSession(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Story(ctx, id))) },
+		func(id session.ID) { must(t, second(s.Payments(ctx, id))) },
 		func(session.ID) { _, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1}); must(t, err) },
 		func(session.ID) { must(t, second(s.Ended(ctx, accountOf(asks), store.EndedQuery{Limit: 1}))) },
 		func(session.ID) { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); must(t, err) },

@@ -32,6 +32,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 			return err
 		},
 		"list an order": func(ctx context.Context) error { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); return err },
+		"rail's read":   func(ctx context.Context) error { _, err := s.Payments(ctx, id); return err },
 		"public read":   func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
 		"cancel": func(ctx context.Context) error { // the first one cancels, the others find it done
 			_, _, err := s.Cancel(ctx, asks, cancelled)

@@ -146,6 +146,7 @@ var (
 	sweep         = part("lib/sweep")
 	listOrder     = part("lib/list_order")
 	listEnded     = part("lib/list_ended")
+	payments      = part("lib/payments")
 )
 
 // The scripts and their parts. A part uses what those before it define.
@@ -158,7 +159,8 @@ var (
 	readScript          = script("read", clock, admission, sessions)
 	publicReadScript    = script("public_read", clock, admission, sessions, publicSession)
 	watchedReadScript   = script("watched_read", clock, unlimited, sessions, publicSession)
-	readStoryScript     = script("read_story", clock)
+	readStoryScript     = script("read_story", clock, payments)
+	readPaymentsScript  = script("read_payments", clock, sessions, payments)
 	readFeedScript      = script("read_feed", clock, admission)
 	listOrderScript     = script("list_order", clock, admission, listOrder)
 	expireOrderScript   = script("expire_order", clock, sessions, listOrder)

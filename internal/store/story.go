@@ -35,7 +35,22 @@ type RefusedPayment struct {
 func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
 	call := redis.NewCall(readStoryScript)
 	call.Key("session_key", redis.KeyspaceOf(id.Bucket()), sessionKey, id.String())
-	reply, err := s.redis.Run(ctx, &call)
+	return s.readStory(ctx, id, &call)
+}
+
+// Payments is Story for a rail: a session that is due expires. Sessions of test mode are ErrNotFound.
+func (s *Store) Payments(ctx context.Context, id session.ID) (Story, error) {
+	if id.TestMode() {
+		return Story{}, ErrNotFound
+	}
+	call := redis.NewCall(readPaymentsScript)
+	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	call.Text("history", s.trimming)
+	return s.readStory(ctx, id, &call)
+}
+
+func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) (Story, error) {
+	reply, err := s.redis.Run(ctx, call)
 	if err != nil {
 		return Story{}, fmt.Errorf("read the story of a session: %w", err)
 	}

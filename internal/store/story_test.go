@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -71,5 +72,46 @@ func TestStory_Refused(t *testing.T) {
 		if story, err := s.Story(t.Context(), created.ID); err == nil {
 			t.Errorf("with a refused payment %q: %+v", garbage, story)
 		}
+	}
+}
+
+// A rail's read has the payments that the session did not take, as its story has them, and a session that is due expires by it.
+func TestPayments(t *testing.T) {
+	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
+	created := mustCreate(t, s, asks, newSession()).Session
+	for _, test := range []struct {
+		payment session.Payment
+		refused int
+	}{{of(7, paid("other amount")), 1}, {paid("card-1"), 1}, {paid("paid twice"), 2}} {
+		must(t, second(s.Settle(t.Context(), created.ID, test.payment)))
+		want, err := s.Story(t.Context(), created.ID)
+		must(t, err)
+		got, err := s.Payments(t.Context(), created.ID)
+		must(t, err)
+		if diff := cmp.Diff(want, got, sameSession); diff != "" || len(got.Refused) != test.refused {
+			t.Errorf("after %s (-story +payments):\n%s", test.payment.Ref, diff)
+		}
+	}
+	overdue := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, overdue)
+	got, err := s.Payments(t.Context(), overdue.ID)
+	must(t, err)
+	if got.Session.Status != session.Expired || !got.Session.EndedAt.Equal(overdue.ExpiresAt) {
+		t.Errorf("a session that is due is %s, ended %s", got.Session.Status, got.Session.EndedAt)
+	}
+	if events := kindsOf(eventsOf(t, c, overdue.ID)); len(events) != 1 || events[0] != v1alpha1.EventSessionExpired {
+		t.Errorf("events of a session that was due: %v", events)
+	}
+	mode := with(asks, inTestMode)
+	for name, id := range map[string]session.ID{
+		"none": session.NewID(asks.MerchantID, false), "zero": {}, "test mode": mustCreate(t, s, mode, newSession()).Session.ID,
+	} {
+		if got, err := s.Payments(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	must(t, c.HSet(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "l:card-9", "late x 0").Err())
+	if got, err := s.Payments(t.Context(), created.ID); err == nil {
+		t.Errorf("with a garbled refused payment: %+v", got)
 	}
 }

@@ -1,0 +1,100 @@
+package rail
+
+import (
+	"net/http"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// railSession is a rail's view of a session: the response of GET /internal/v1/sessions/{id}. It has nothing of the payer.
+type railSession struct {
+	SessionID   string         `json:"sessionId"`
+	Status      session.Status `json:"status"`
+	AmountCents int64          `json:"amountCents"`
+	Currency    string         `json:"currency"`
+	ExpiresAt   int64          `json:"expiresAt"`
+	EndedAt     int64          `json:"endedAt,omitempty"` // absent while pending
+	Merchant    payee          `json:"merchant"`
+	Payments    []payment      `json:"payments"`
+}
+
+// payee is who gets the money. The rail maps the id to an account; accounts are not known here.
+type payee struct {
+	ID          string                 `json:"id"`
+	DisplayName string                 `json:"displayName"` // what the payer saw
+	Namespace   string                 `json:"namespace,omitempty"`
+	Name        string                 `json:"name,omitempty"`
+	State       v1alpha1.MerchantState `json:"state"`
+}
+
+// stateDeleted is the state of a merchant that was deleted. It has no namespace and no name any more.
+const stateDeleted v1alpha1.MerchantState = "Deleted"
+
+// payment is one that was reported.
+type payment struct {
+	PaymentRef  string         `json:"paymentRef"`
+	Outcome     session.Status `json:"outcome"`
+	AmountCents int64          `json:"amountCents"`
+	Currency    string         `json:"currency"`
+	PaidAt      int64          `json:"paidAt,omitempty"` // if the rail said
+	Action      string         `json:"action,omitempty"`
+}
+
+// Get responds with a session and the payments reported of it, for a rail that asks what is to be paid.
+func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
+	id, err := session.ParseID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	story, err := h.store.Payments(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	view, err := h.newRailSession(story)
+	if err != nil {
+		return err
+	}
+	return web.Respond(w, http.StatusOK, view)
+}
+
+func (h *Handler) newRailSession(story store.Story) (railSession, error) {
+	read := story.Session
+	view := railSession{
+		SessionID: read.ID.String(), Status: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
+		ExpiresAt: read.ExpiresAt.UnixMilli(), Payments: []payment{},
+		Merchant: payee{ID: published.PublicMerchantID(read.MerchantID), DisplayName: read.MerchantName},
+	}
+	if read.Status.Final() {
+		view.EndedAt = read.EndedAt.UnixMilli()
+	}
+	merchant := h.directory.Merchant(read.MerchantID)
+	switch {
+	case h.directory.MerchantDeleted(read.MerchantID): // whatever a stale watch has left of it
+		view.Merchant.State = stateDeleted
+	case merchant == nil:
+		return railSession{}, ErrMerchantUnknown
+	default:
+		view.Merchant.Namespace, view.Merchant.Name, view.Merchant.State = merchant.Namespace, merchant.Name, merchant.State
+	}
+	if read.PaymentRef != "" {
+		settled := payment{PaymentRef: read.PaymentRef, Outcome: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency}
+		if !read.PaidAt.IsZero() {
+			settled.PaidAt = read.PaidAt.UnixMilli()
+		}
+		view.Payments = append(view.Payments, settled)
+	}
+	for _, refused := range story.Refused {
+		reported := payment{
+			PaymentRef: refused.Ref, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: read.Currency, Action: refundRequired,
+		}
+		if !refused.PaidAt.IsZero() {
+			reported.PaidAt = refused.PaidAt.UnixMilli()
+		}
+		view.Payments = append(view.Payments, reported)
+	}
+	return view, nil
+}

@@ -1,0 +1,15 @@
+local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
+local history = unpack(ARGV)
+
+-- Reads a session and what rails have reported of it, for a rail. event_key is the event of its end, history that of the feed.
+
+local fields = call('HMGET', session_key, SESSION_FIELDS, 'n')
+if not fields[RECORD] then
+  return {'NOT_FOUND'}
+end
+if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
+  sessions().expire_if_due(session_key, event_key, feed_key, fields)
+end
+local refused = fields[#fields] and list_refused() or {}
+fields[#fields] = nil
+return {'OK', fields, refused}
