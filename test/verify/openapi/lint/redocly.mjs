@@ -1,7 +1,8 @@
 // What `redocly lint` does by default, where each warning is an error. Its command has 200 packages more.
 import { createConfig, formatProblems, getTotals, lint } from "@redocly/openapi-core";
 
-const config = await createConfig({ extends: ["recommended-strict"] });
+// A form is answered with a redirect alone.
+const config = await createConfig({ extends: ["recommended-strict"], rules: { "operation-2xx-response": "off" } });
 for (const ref of process.argv.slice(2)) {
   const problems = await lint({ ref, config });
   formatProblems(problems, { totals: getTotals(problems) });
