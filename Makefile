@@ -26,7 +26,7 @@ help: ## Print this list
 
 .PHONY: run
 run: build kubectl ## Run the whole product on this machine, until Ctrl-C
-	@go build -o bin/ ./hack/devenv ./hack/receiver
+	@go build -o bin/ ./hack/devenv ./hack/receiver ./examples/rail
 	@go -C hack/oidc build -o "$(CURDIR)/bin/oidc" .
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
 
@@ -48,9 +48,9 @@ chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart;
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 
 .PHONY: screenshots
-screenshots: browser redis ## Take the screenshots of the payer's page and the console in docs/images
+screenshots: browser redis ## Take the screenshots of the payer's page, the demo bank and the console in docs/images
 	go run ./test/screenshots
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run TestScreenshotsOfTheConsole -screenshots "$(CURDIR)/docs/images"
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run 'TestScreenshotsOfTheConsole|TestBank_Pay' -screenshots "$(CURDIR)/docs/images"
 
 .PHONY: fmt
 fmt: ## Format the Go code

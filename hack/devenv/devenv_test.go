@@ -52,7 +52,7 @@ func testStop(t *testing.T, root string) {
 	}{
 		{
 			name: "a Redis server, SIGTERM", redis: server,
-			pages: []string{"README.md", "docs/first-hour.md", "examples/README.md", "docs/test-mode.md", "docs/unauthorized.md"},
+			pages: []string{"README.md", "docs/first-hour.md", "examples/README.md", "docs/test-mode.md", "docs/rail.md", "docs/unauthorized.md"},
 			stop:  syscall.SIGTERM, wantExit: 0,
 		},
 		{
@@ -237,7 +237,7 @@ func listeners(t *testing.T, env map[string]string) (hosts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["CONSOLE_URL"], env["REDIS_URL"], env["WEBHOOK_SINK_URL"]} {
+	for _, address := range []string{kubernetes.Host, env["API_URL"], env["API_URL_2"], env["INTERNAL_URL"], env["CONSOLE_URL"], env["BANK_URL"], env["REDIS_URL"], env["WEBHOOK_SINK_URL"]} {
 		parsed, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)

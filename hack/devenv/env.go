@@ -33,6 +33,7 @@ func (e *environment) writeEnv() error {
 		{"CONSOLE_PASSWORD_2", e.people[1].Password},
 		{"WEBHOOK_SINK_URL", e.receiverURL() + "/hooks"},
 		{"MAIL_SINK_URL", e.mailSinkURL()},
+		{"BANK_URL", e.bankURL()},
 		{"OPERATOR_OPS_URL", "http://" + e.addresses.operatorOps},
 		{"API_OPS_URL", "http://" + e.addresses.ops[0]},
 		{"API_OPS_URL_2", "http://" + e.addresses.ops[1]},
@@ -74,7 +75,7 @@ func (e *environment) banner() {
 %[1]smerchant-operator is running.%[3]s
 
   API          http://%[4]s and http://%[5]s %[2]s(two replicas)%[3]s
-  Payer page   %[11]s %[2]s(of a session over 12.50)%[3]s
+  Payer page   %[11]s %[2]s(of a session over 12.50; its button opens the demo bank, where you pay)%[3]s
   Console      %[12]s %[2]s(user %[13]s, password %[14]s; user %[15]s, password %[16]s, may see nothing)%[3]s
   Kubernetes   export KUBECONFIG=%[6]s
                bin/kubectl get merchants,apikeys

@@ -78,6 +78,7 @@ func (e *environment) up(ctx context.Context) (err error) {
 		{"starting the console and its OpenID provider", e.startConsole},
 		{"applying config/samples, and waiting for the API key", e.applySamples},
 		{"requesting a token for the rail", e.issueRailToken},
+		{"starting the demo bank", e.startBank},
 		{"starting the webhook receiver", e.startReceiver},
 		{"creating a session for a payer", e.createSession},
 	} {
@@ -168,7 +169,7 @@ type addresses struct {
 	public, internal, ops [2]string
 	operatorOps           string
 	dispatcherOps         string
-	redis, receiver       string
+	redis, receiver, bank string
 	mail, mailSink        string // SMTP, and the page that shows what came
 	console, consoleOps   string
 	provider              string // OpenID
@@ -192,6 +193,7 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.consoleOps, 9094},
 		{&a.console, 8084},
 		{&a.provider, 8085},
+		{&a.bank, 8086},
 		{&a.receiver, 8090},
 		{&a.mail, 1025},
 		{&a.mailSink, 8025},

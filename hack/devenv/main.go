@@ -1,7 +1,7 @@
 // Command devenv is `make run`: everything on this machine, in the foreground, until it is stopped.
 //
 // It starts a real kube-apiserver with etcd, Redis, the operator, two API replicas and the dispatcher, each role with a service
-// account and the same rights as in a cluster. It applies config/samples, starts a webhook receiver for the sample merchant,
+// account and the same rights as in a cluster. It applies config/samples, starts a demo bank, and a webhook receiver for the sample merchant,
 // writes .dev/env for scripts, and at the end stops everything in reverse order.
 //
 // It runs as two processes: one belongs to the terminal, the other one (the worker) starts and stops everything.
@@ -35,6 +35,7 @@ const usage = `Runs merchant-operator on this machine: make run, or bin/devenv f
   9094   console: health, metrics        $CONSOLE_OPS_URL
   8084   console                         $CONSOLE_URL
   8085   OpenID provider of the console
+  8086   demo bank of examples/rail      $BANK_URL
   8090   webhook receiver                $WEBHOOK_SINK_URL
   8025   received mails                  $MAIL_SINK_URL
   1025   mail server (SMTP)

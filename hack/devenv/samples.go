@@ -85,7 +85,7 @@ func (e *environment) apply(ctx context.Context, directory string) error {
 // createSession creates a session whose page the banner links to.
 func (e *environment) createSession(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+e.addresses.public[0]+"/api/v1/sessions",
-		strings.NewReader(`{"amountCents": 1250}`))
+		strings.NewReader(`{"amountCents": 1250, "orderRef": "1000", "taxCents": 110, "customerEmail": "ada@example.com"}`))
 	if err != nil {
 		return err
 	}

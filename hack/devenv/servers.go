@@ -98,6 +98,7 @@ func (e *environment) startRoles(ctx context.Context) error {
 			"--internal-address", e.addresses.internal[i],
 			"--qr-scheme", "pay",
 			"--receipts",
+			"--payment-app-url", e.bankURL()+"/pay/{sessionId}",
 			"--drain-delay", "0s", // there is no load balancer
 			"--log-refused-keys",
 		); err != nil {

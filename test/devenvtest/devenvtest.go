@@ -39,7 +39,7 @@ func Build(t testing.TB) (root string) {
 			t.Fatal(err)
 		}
 	}
-	for program, directory := range map[string]string{"merchant-operator": ".", "devenv": "hack/devenv", "receiver": "hack/receiver", "oidc": "hack/oidc"} {
+	for program, directory := range map[string]string{"merchant-operator": ".", "devenv": "hack/devenv", "receiver": "hack/receiver", "oidc": "hack/oidc", "rail": "examples/rail"} {
 		if err := repository.Build(filepath.Join(bin, program), directory); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,238 @@
+package examples
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+// reportFault is what happens to a request of the bank instead of its answer; forward lets it through.
+type reportFault func(w http.ResponseWriter, forward func(http.ResponseWriter))
+
+// internalProxy stands between the bank and the internal port. The faults meet the requests to a path that ends with path, one each.
+func internalProxy(t *testing.T, path string, faults ...reportFault) string {
+	t.Helper()
+	backend, err := url.Parse(api.Internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(backend)
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pass := func(w http.ResponseWriter) { forward.ServeHTTP(w, r) }
+		if strings.HasSuffix(r.URL.Path, path) {
+			if n := int(requests.Add(1)) - 1; n < len(faults) {
+				faults[n](w, pass)
+				return
+			}
+		}
+		pass(w)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// answerLost lets a request through and closes the connection instead of answering.
+func answerLost(_ http.ResponseWriter, forward func(http.ResponseWriter)) {
+	forward(httptest.NewRecorder())
+	panic(http.ErrAbortHandler)
+}
+
+func unavailable(w http.ResponseWriter, _ func(http.ResponseWriter)) {
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+// press presses a button of the bank's page, and returns its heading.
+func press(t *testing.T, bank *fixture.Bank, id, action string) string {
+	t.Helper()
+	response, err := http.PostForm(bank.URL+"/pay/"+id, url.Values{"action": {action}})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return heading(string(page))
+}
+
+func heading(page string) string {
+	found := regexp.MustCompile(`<h1>(.*)</h1>`).FindStringSubmatch(page)
+	if found == nil {
+		return page
+	}
+	return found[1]
+}
+
+// awaitStep waits until the bank's only payment is at a step.
+func awaitStep(t *testing.T, bank *fixture.Bank, step string) fixture.BankPayment {
+	t.Helper()
+	var payment fixture.BankPayment
+	await.Seeing(t, fixture.Patience, "the payment is "+step, func() (string, bool) {
+		payments := bank.Payments()
+		if len(payments) != 1 {
+			return fmt.Sprint(payments), false
+		}
+		payment = payments[0]
+		return fmt.Sprintf("%+v\n%s", payment, &bank.Output), payment.Step == step
+	})
+	return payment
+}
+
+func (s shop) read(id string) fixture.Answer {
+	s.T.Helper()
+	return s.call(http.MethodGet, fixture.Sessions+"/"+id, "")
+}
+
+// wantPaidOnce: the session is paid, and no money has to go back.
+func (s shop) wantPaidOnce(id string) {
+	s.T.Helper()
+	if read := s.read(id); read.Text("status") != "COMPLETED" || strings.Contains(string(read.Raw), "refused") {
+		s.T.Errorf("the session is %s", read.Raw)
+	}
+}
+
+// Whatever is lost between the bank and the API, the payment is reported, and once.
+func TestRail_Pay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		path   string
+		faults []reportFault
+	}{
+		"all goes well":           {"/settlement", nil},
+		"answers to reports lost": {"/settlement", []reportFault{answerLost, unavailable, answerLost}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			bank := fixture.StartBank(t, api.Public, internalProxy(t, test.path, test.faults...), s.rail, "")
+			if got := press(t, bank, id, "pay"); got != "Paid" && got != "We are telling the shop" {
+				t.Fatalf("the bank says %q\n%s", got, &bank.Output)
+			}
+			awaitStep(t, bank, "settled")
+			s.wantPaidOnce(id)
+			if got := press(t, bank, id, "pay"); got != "Nothing to pay" || len(bank.Payments()) != 1 {
+				t.Errorf("of a paid session the bank says %q, and has %v", got, bank.Payments())
+			}
+		})
+	}
+}
+
+// A bank that is killed between the movement of money and the answer to its report goes on where it was.
+func TestRail_Killed(t *testing.T) {
+	t.Parallel()
+	for name, report := range map[string]reportFault{"report not received": unavailable, "answer lost": answerLost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			var down atomic.Bool
+			down.Store(true)
+			fault := func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+				if !down.Load() {
+					forward(w)
+					return
+				}
+				report(w, forward)
+			}
+			bank := fixture.StartBank(t, api.Public, internalProxy(t, "/settlement", slices.Repeat([]reportFault{fault}, 1000)...), s.rail, "")
+			if got := press(t, bank, id, "pay"); got != "We are telling the shop" {
+				t.Errorf("the bank says %q", got)
+			}
+			awaitStep(t, bank, "moved")
+			bank.Kill()
+			down.Store(false)
+			bank.Start()
+			awaitStep(t, bank, "settled")
+			s.wantPaidOnce(id)
+		})
+	}
+}
+
+// Two payers of one code, at two banks at once: one pays, and if the other's money has moved it goes back.
+func TestRail_TwoPayers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	banks := []*fixture.Bank{fixture.StartBank(t, api.Public, api.Internal, s.rail, ""), fixture.StartBank(t, api.Public, api.Internal, newShop(t).rail, "")}
+	var phones sync.WaitGroup
+	for _, bank := range banks {
+		phones.Go(func() { press(t, bank, id, "pay") })
+	}
+	phones.Wait()
+	await.Seeing(t, fixture.Patience, "one payment is settled and no other is left", func() (string, bool) {
+		var steps []string
+		for _, bank := range banks {
+			for _, payment := range bank.Payments() {
+				steps = append(steps, payment.Step)
+			}
+		}
+		slices.Sort(steps)
+		return fmt.Sprint(steps), slices.Equal(steps, []string{"settled"}) || slices.Equal(steps, []string{"back", "settled"})
+	})
+	if status := s.read(id).Text("status"); status != "COMPLETED" {
+		t.Errorf("the session is %s", status)
+	}
+}
+
+func TestRail_Decline(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, api.Public, api.Internal, s.rail, "")
+	if got := press(t, bank, id, "decline"); got != "Declined" {
+		t.Errorf("the bank says %q", got)
+	}
+	if read := s.read(id); read.Text("status") != "FAILED" || len(bank.Payments()) > 0 {
+		t.Errorf("the session is %s, and the bank has %v", read.Raw, bank.Payments())
+	}
+}
+
+// What the bank must not pay: it moves no money, and its page says why.
+func TestRail_NotPaid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	bank := fixture.StartBank(t, api.Public, api.Internal, s.rail, "")
+	cancelled := s.create("1001")
+	s.call(http.MethodPost, fixture.Sessions+"/"+cancelled+"/cancel", "")
+	_, testKey := s.ApiKey("sandbox", "coffee", func(k *v1alpha1.ApiKey) { k.Spec.Mode = v1alpha1.ModeTest })
+	var test string
+	s.Eventually("the test key works", func() bool {
+		test = s.send(api.Public, http.MethodPost, fixture.Sessions, testKey, `{"amountCents": 1250}`).Text("sessionId")
+		return test != ""
+	})
+	pending := s.create("1002")
+	for id, want := range map[string]string{
+		cancelled: "Nothing to pay", test: "Payment not found", pending + "x": "Payment not found", "x": "Payment not found",
+		pending[:len(pending)-1] + "-": "Payment not found",
+	} {
+		if got := press(t, bank, id, "pay"); got != want {
+			t.Errorf("%s: the bank says %q, want %q", id, got, want)
+		}
+	}
+	foreign, err := fixture.Call(http.DefaultClient, bank.URL, http.MethodPost, "/pay/"+pending, "", "action=pay",
+		"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "cross-site")
+	if err != nil || foreign.Status != http.StatusForbidden {
+		t.Errorf("a form of another site: %d, %v", foreign.Status, err)
+	}
+	if payments := bank.Payments(); len(payments) > 0 {
+		t.Errorf("the bank has moved money: %v", payments)
+	}
+}
