@@ -15,12 +15,17 @@ import (
 	"time"
 )
 
-// session is what is to be paid, and to whom.
+// session is what is to be paid, and to whom. The id of the merchant never changes: map it to an account.
 type session struct {
-	ID          string `json:"-"`
+	ID          string `json:"sessionId"`
 	Status      string `json:"status"`
 	AmountCents int64  `json:"amountCents"`
-	Merchant    string `json:"merchantName"`
+	Currency    string `json:"currency"`
+	Merchant    struct {
+		ID          string `json:"id"`
+		DisplayName string `json:"displayName"`
+		State       string `json:"state"`
+	} `json:"merchant"`
 }
 
 // settlement is the answer to a report.
@@ -39,21 +44,17 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.status, r.code, r.message) }
 
-// api is merchant-operator: the public port, as a payer's browser uses it, and the internal one.
+// api is the internal port of merchant-operator.
 type api struct {
-	publicURL, internalURL string
-	tokenFile              string
-	client                 *http.Client
+	url       string
+	tokenFile string
+	client    *http.Client
 }
 
 // read says what is to be paid.
 func (a *api) read(ctx context.Context, id string) (session, error) {
-	s := session{ID: id}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.publicURL+"/api/v1/public/sessions/"+id, http.NoBody)
-	if err != nil {
-		return s, err
-	}
-	err = a.send(request, &s)
+	var s session
+	err := a.send(ctx, http.MethodGet, id, nil, &s)
 	return s, err
 }
 
@@ -72,7 +73,7 @@ const firstPause, longestPause = time.Second, time.Minute
 // repeat sends a report until it is answered, or refused: then a person must look.
 func (a *api) repeat(ctx context.Context, path string, report, answer any) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := a.report(ctx, path, report, answer)
+		err := a.send(ctx, http.MethodPost, path, report, answer)
 		if err == nil || errors.As(err, new(*refusal)) {
 			return err
 		}
@@ -98,13 +99,16 @@ type unanswered struct {
 
 func (u *unanswered) Error() string { return "answer unknown: " + u.status }
 
-// report sends a report once.
-func (a *api) report(ctx context.Context, path string, report, answer any) error {
-	text, err := json.Marshal(report)
-	if err != nil {
-		return err
+// send sends one request. The error is a *refusal; after any other one nobody knows whether the request was received.
+func (a *api) send(ctx context.Context, method, path string, body, answer any) error {
+	var encoded []byte
+	if body != nil {
+		var err error
+		if encoded, err = json.Marshal(body); err != nil {
+			return err
+		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.internalURL+"/internal/v1/sessions/"+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, a.url+"/internal/v1/sessions/"+path, bytes.NewReader(encoded))
 	if err != nil {
 		return err
 	}
@@ -113,11 +117,6 @@ func (a *api) report(ctx context.Context, path string, report, answer any) error
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	return a.send(request, answer)
-}
-
-// send sends one request. The error is a *refusal; after any other one nobody knows whether the request was received.
-func (a *api) send(request *http.Request, answer any) error {
 	response, err := a.client.Do(request)
 	if err != nil {
 		return err

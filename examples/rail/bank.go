@@ -10,16 +10,15 @@ import (
 
 // bank pays sessions.
 type bank struct {
-	api      *api
-	journal  *journal
-	currency string
+	api     *api
+	journal *journal
 }
 
 // pay pays a session, which was read before: what has ended meanwhile sends the money back. After an error no money has moved. The channel has
 // the payment when it is finished, which may be days later.
 func (b *bank) pay(ctx context.Context, s session) (<-chan payment, error) {
 	p := payment{
-		Ref: "bank-" + rand.Text(), Session: s.ID, Merchant: s.Merchant, AmountCents: s.AmountCents, Currency: b.currency,
+		Ref: "bank-" + rand.Text(), Session: s.ID, Merchant: s.Merchant.ID, AmountCents: s.AmountCents, Currency: s.Currency,
 		At: time.Now(), Step: stepMoved,
 	}
 	// In this bank, the line in the journal is the movement of money.
@@ -35,7 +34,7 @@ func (b *bank) pay(ctx context.Context, s session) (<-chan payment, error) {
 
 // decline reports that the payer does not pay: no money has moved, and none will under this reference.
 func (b *bank) decline(ctx context.Context, s session) error {
-	p := payment{Ref: "bank-" + rand.Text(), Session: s.ID, AmountCents: s.AmountCents, Currency: b.currency, At: time.Now()}
+	p := payment{Ref: "bank-" + rand.Text(), Session: s.ID, AmountCents: s.AmountCents, Currency: s.Currency, At: time.Now()}
 	asking, cancel := context.WithTimeout(ctx, patienceOfPayer)
 	defer cancel()
 	_, err := b.api.settle(asking, p, "FAILED", "declined by the payer")

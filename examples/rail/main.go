@@ -34,9 +34,7 @@ func main() {
 func run(stop context.Context, args []string) error {
 	flags := flag.NewFlagSet("rail", flag.ContinueOnError)
 	address := flags.String("address", "127.0.0.1:8086", "host:port to listen on; payers come to /pay/SESSION")
-	publicURL := flags.String("public-api", "http://merchant-operator-apiserver.merchant-operator-system:8080", "URL of the public port")
 	internalURL := flags.String("internal-api", "http://merchant-operator-apiserver-internal.merchant-operator-system:8081", "URL of the internal port")
-	currency := flags.String("currency", "EUR", "ISO 4217 code of the currency of this bank and its shops")
 	tokenFile := flags.String("token-file", "/var/run/secrets/merchant-operator/token", "file with the token of this program's service account")
 	journalFile := flags.String("journal", "payments.jsonl", "file that remembers payments")
 	returnURL := flags.String("return-url", "", "address of the payer's page, with {sessionId}; empty: the bank's page links to none")
@@ -50,10 +48,9 @@ func run(stop context.Context, args []string) error {
 	b := &bank{
 		// A report may wait for replicas of Redis, so give it time.
 		api: &api{
-			publicURL: strings.TrimSuffix(*publicURL, "/"), internalURL: strings.TrimSuffix(*internalURL, "/"), tokenFile: *tokenFile,
-			client: &http.Client{Timeout: 10 * time.Second},
+			url: strings.TrimSuffix(*internalURL, "/"), tokenFile: *tokenFile, client: &http.Client{Timeout: 10 * time.Second},
 		},
-		journal: journal, currency: *currency,
+		journal: journal,
 	}
 	b.resume(stop)
 	const patience = 30 * time.Second

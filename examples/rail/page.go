@@ -33,14 +33,14 @@ func (b *bank) routes(returnURL string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /pay/{session}", func(w http.ResponseWriter, r *http.Request) {
 		s, shown := b.find(r)
-		b.respond(w, r, s, shown, returnURL)
+		respond(w, r, s, shown, returnURL)
 	})
 	mux.HandleFunc("POST /pay/{session}", func(w http.ResponseWriter, r *http.Request) {
 		s, shown := b.find(r)
 		if shown.CanPay {
 			shown = b.act(r, s)
 		}
-		b.respond(w, r, s, shown, returnURL)
+		respond(w, r, s, shown, returnURL)
 	})
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -64,6 +64,8 @@ func (b *bank) find(r *http.Request) (session, page) {
 		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid."}
 	case s.Status != "PENDING":
 		return s, page{Heading: "Nothing to pay", Text: ended[s.Status]}
+	case s.Merchant.State != "Active":
+		return s, page{Heading: "This shop takes no payments now"}
 	}
 	return s, page{Heading: "Confirm your payment", CanPay: true}
 }
@@ -102,9 +104,9 @@ func (b *bank) act(r *http.Request, s session) page {
 // patienceOfPayer is how long a payer looks at a page that loads.
 const patienceOfPayer = 8 * time.Second
 
-func (b *bank) respond(w http.ResponseWriter, r *http.Request, s session, shown page, returnURL string) {
+func respond(w http.ResponseWriter, r *http.Request, s session, shown page, returnURL string) {
 	if s.ID != "" {
-		shown.Merchant, shown.Amount = s.Merchant, amount(s.AmountCents, b.currency)
+		shown.Merchant, shown.Amount = s.Merchant.DisplayName, amount(s.AmountCents, s.Currency)
 	}
 	if returnURL != "" && s.ID != "" && !shown.CanPay {
 		shown.ReturnURL = strings.Replace(returnURL, "{sessionId}", s.ID, 1)

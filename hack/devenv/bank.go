@@ -18,7 +18,7 @@ func (e *environment) startBank(ctx context.Context) error {
 		return fmt.Errorf("write the token of the rail: %w", err)
 	}
 	stop, err := e.programs.keep("bank", filepath.Join(e.root, "bin", "rail"), "--address", e.addresses.bank,
-		"--public-api", "http://"+e.addresses.public[0], "--internal-api", "http://"+e.addresses.internal[0], "--token-file", token, "--journal", filepath.Join(e.directory, "payments.jsonl"),
+		"--internal-api", "http://"+e.addresses.internal[0], "--token-file", token, "--journal", filepath.Join(e.directory, "payments.jsonl"),
 		"--return-url", "http://"+e.addresses.public[0]+"/pay/{sessionId}")
 	if err != nil {
 		return err

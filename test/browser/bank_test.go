@@ -34,7 +34,7 @@ func newBankShop(t *testing.T) bankShop {
 	})
 	_, s.key = s.ApiKey("till", "coffee")
 	s.hooks.VerifyWith(s.Delivered("coffee-webhook", "secret"))
-	s.bank = fixture.StartBank(t, shared.replicas[1].Public, shared.replicas[0].Internal, s.RailToken(), shared.replicas[0].Public+"/pay/{sessionId}")
+	s.bank = fixture.StartBank(t, shared.replicas[0].Internal, s.RailToken(), shared.replicas[0].Public+"/pay/{sessionId}")
 	replica, _ := shared.APIServer(t, "apiserver-"+s.Namespace, func(o *apiserver.Options) {
 		patient(o)
 		o.PaymentAppURL = s.bank.URL + "/pay/{sessionId}"

@@ -122,7 +122,7 @@ func TestRail_Pay(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
-			bank := fixture.StartBank(t, api.Public, internalProxy(t, test.path, test.faults...), s.rail, "")
+			bank := fixture.StartBank(t, internalProxy(t, test.path, test.faults...), s.rail, "")
 			if got := press(t, bank, id, "pay"); got != "Paid" && got != "We are telling the shop" {
 				t.Fatalf("the bank says %q\n%s", got, &bank.Output)
 			}
@@ -152,7 +152,7 @@ func TestRail_Killed(t *testing.T) {
 				}
 				report(w, forward)
 			}
-			bank := fixture.StartBank(t, api.Public, internalProxy(t, "/settlement", slices.Repeat([]reportFault{fault}, 1000)...), s.rail, "")
+			bank := fixture.StartBank(t, internalProxy(t, "/settlement", slices.Repeat([]reportFault{fault}, 1000)...), s.rail, "")
 			if got := press(t, bank, id, "pay"); got != "We are telling the shop" {
 				t.Errorf("the bank says %q", got)
 			}
@@ -171,7 +171,7 @@ func TestRail_TwoPayers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.create("1001")
-	banks := []*fixture.Bank{fixture.StartBank(t, api.Public, api.Internal, s.rail, ""), fixture.StartBank(t, api.Public, api.Internal, newShop(t).rail, "")}
+	banks := []*fixture.Bank{fixture.StartBank(t, api.Internal, s.rail, ""), fixture.StartBank(t, api.Internal, newShop(t).rail, "")}
 	var phones sync.WaitGroup
 	for _, bank := range banks {
 		phones.Go(func() { press(t, bank, id, "pay") })
@@ -196,7 +196,7 @@ func TestRail_Decline(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.create("1001")
-	bank := fixture.StartBank(t, api.Public, api.Internal, s.rail, "")
+	bank := fixture.StartBank(t, api.Internal, s.rail, "")
 	if got := press(t, bank, id, "decline"); got != "Declined" {
 		t.Errorf("the bank says %q", got)
 	}
@@ -209,7 +209,7 @@ func TestRail_Decline(t *testing.T) {
 func TestRail_NotPaid(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	bank := fixture.StartBank(t, api.Public, api.Internal, s.rail, "")
+	bank := fixture.StartBank(t, api.Internal, s.rail, "")
 	cancelled := s.create("1001")
 	s.call(http.MethodPost, fixture.Sessions+"/"+cancelled+"/cancel", "")
 	_, testKey := s.ApiKey("sandbox", "coffee", func(k *v1alpha1.ApiKey) { k.Spec.Mode = v1alpha1.ModeTest })
