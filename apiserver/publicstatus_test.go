@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,11 +32,11 @@ func TestALongPollIsAnsweredWhenTheSessionEnds(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
 
 	got := r.call(http.MethodGet, public+"/"+id+"?wait=0", "", "").want(t, http.StatusOK)
-	if got.text("status") != "PENDING" || got.header.Get("Session-Expires-In") != "900" {
+	if left, err := strconv.Atoi(got.header.Get("Session-Expires-In")); err != nil || got.text("status") != "PENDING" || left < 800 || left > 900 {
 		t.Errorf("%s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
 	}
-	if got := r.call(http.MethodGet, public+"/"+id+"?wait=1", "", ""); got.text("status") != "PENDING" || got.header.Get("Session-Expires-In") == "" {
-		t.Errorf("after a second: %s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
+	if got := r.call(http.MethodGet, public+"/"+id+"?wait=6", "", ""); got.text("status") != "PENDING" || got.header.Get("Session-Expires-In") == "" {
+		t.Errorf("after the wait: %s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
 	}
 	var waiting sync.WaitGroup
 	for range 3 {
@@ -55,11 +56,11 @@ func TestALongPollIsAnsweredWhenTheSessionEnds(t *testing.T) {
 	if got := r.call(http.MethodGet, public+"/"+id+"?wait=25", "", ""); got.text("status") != "COMPLETED" {
 		t.Errorf("a wait after the end: %s", got.raw)
 	}
-	// A wait is not the time that a request takes.
-	const slow = `merchant_operator_http_request_duration_seconds_bucket{method="GET",route="/api/v1/public/sessions/{id}",status="200",le="0.5"}`
+	// A wait is not the time that a request takes, which a busy machine makes longer, but not by seconds.
+	const slow = `merchant_operator_http_request_duration_seconds_bucket{method="GET",route="/api/v1/public/sessions/{id}",status="200",le="5"}`
 	const all = `merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="200"}`
 	if r.metric(slow) != r.metric(all) || r.metric(all) != "6" {
-		t.Errorf("%s of %s requests took less than half a second", r.metric(slow), r.metric(all))
+		t.Errorf("%s of %s requests took less than the wait of the second", r.metric(slow), r.metric(all))
 	}
 }
 
