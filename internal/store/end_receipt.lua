@@ -1,11 +1,14 @@
 local receipts_key, session_key = unpack(KEYS)
 local session_id, leased_until = unpack(ARGV)
 
--- Ends a receipt that was sent or given up, and forgets the address: nothing else needs it.
+-- Ends a receipt that was sent or given up, and forgets the address: nothing else needs it. But for a session that is still pending: a settlement
+-- that failed half-way has listed it, and the one that succeeds owes the receipt.
 
 if call('ZSCORE', receipts_key, session_id) ~= leased_until then
   return {'STALE'}
 end
-redis.pcall('HDEL', session_key, 'u') -- a key of another type has none
+if type(redis.pcall('HGET', session_key, 's')) == 'string' then -- a key of another type has none
+  redis.pcall('HDEL', session_key, 'u')
+end
 call('ZREM', receipts_key, session_id)
 return {'OK'}

@@ -96,6 +96,19 @@ func TestSettle_Receipt(t *testing.T) {
 	}
 }
 
+// No mail of test mode, even if another program has stored an address; and its payment is taken as ever.
+func TestSettle_ReceiptInTestMode(t *testing.T) {
+	s, c := openReceipts(t)
+	id := mustCreate(t, s, with(merchant(), inTestMode), newSession()).Session.ID
+	must(t, c.HSet(t.Context(), bucketTag(id.MerchantID())+"session:"+id.String(), "u", address).Err())
+	if settled, err := s.SettleTest(t.Context(), id, paid("a")); err != nil || !settled.Applied {
+		t.Errorf("the payment is %+v, %v", settled, err)
+	}
+	if leased := leaseOf(t, s, id, time.Minute); len(leased) != 0 {
+		t.Errorf("%d receipts are due", len(leased))
+	}
+}
+
 // Where nobody sends receipts, none is listed for longer than its session lives, and the list ends with the last.
 func TestSettle_ReceiptsThatNobodySends(t *testing.T) {
 	s, c := openReceipts(t)
@@ -147,6 +160,21 @@ func TestEndReceipt(t *testing.T) {
 	}
 	if err := s.EndReceipt(t.Context(), leased); !errors.Is(err, store.ErrLeaseLost) {
 		t.Errorf("ended twice: %v", err)
+	}
+}
+
+// A settlement that fails half-way lists a session that is still pending. Whoever ends that leaves the address for the settlement that succeeds.
+func TestEndReceipt_PendingSession(t *testing.T) {
+	s, c := openReceipts(t)
+	id := mustCreate(t, s, merchant(), with(newSession(), withAddress)).Session.ID
+	must(t, c.ZAdd(t.Context(), bucketTag(id.MerchantID())+"receipts", goredis.Z{Score: 1, Member: id.String()}).Err())
+	must(t, s.EndReceipt(t.Context(), leaseOf(t, s, id, time.Minute)[0]))
+	if !holdsAddress(t, c, id) {
+		t.Error("the address is gone")
+	}
+	must(t, second(s.Settle(t.Context(), id, paid("a"))))
+	if leased := leaseOf(t, s, id, time.Minute); len(leased) != 1 {
+		t.Errorf("%d receipts are due", len(leased))
 	}
 }
 
