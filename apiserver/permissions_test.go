@@ -26,16 +26,19 @@ func without(one v1alpha1.Permission) []v1alpha1.Permission {
 	return slices.DeleteFunc(v1alpha1.Permissions(), func(p v1alpha1.Permission) bool { return p == one })
 }
 
+// change publishes a key with a change.
+func (f *fixture) change(key string, change func(*published.KeyRecord)) {
+	f.t.Helper()
+	f.putBack(f.secretOf(key), func(r *published.KeyRecord) {
+		change(r)
+		r.Revision = r.NextRevision(time.Now())
+	})
+}
+
 // narrow publishes a key with other permissions.
 func (f *fixture) narrow(key string, permissions ...v1alpha1.Permission) {
 	f.t.Helper()
-	secret := f.secretOf(key)
-	record, err := published.DecodeKey(secret)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	record.Permissions, record.Revision = permissions, record.NextRevision(time.Now())
-	f.putBack(secret, func(r *published.KeyRecord) { *r = record })
+	f.change(key, permitted(permissions...))
 }
 
 func (r *replica) wantForbidden(t *testing.T, got result, missing v1alpha1.Permission) {
@@ -240,6 +243,24 @@ func TestPermissions_RotationKeepsThem(t *testing.T) {
 		t.Errorf("ipAllowlist (-want +got):\n%s", diff)
 	}
 	r.wantForbidden(t, r.call(http.MethodPost, sessions, byConsole, charge1250), v1alpha1.PermissionCreate)
+}
+
+// A rotation reads the published record, and so a replica whose watch is frozen knows what it may not do any more: a leaked key whose permission
+// was taken away cannot lock its shop out.
+func TestPermissions_RotationByAFrozenReplica(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	lacking, elsewhere := f.key("lacking", acme), f.key("elsewhere", acme)
+	frozen := f.start()
+	frozen.proxy.FreezeWatches()
+	f.narrow(lacking, without(v1alpha1.PermissionRotate)...)
+	f.change(elsewhere, func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
+	got := frozen.call(http.MethodPost, rotate, lacking, "")
+	got.wantError(t, http.StatusForbidden, "the API key does not have the permission rotate")
+	frozen.call(http.MethodPost, rotate, elsewhere, "").want(t, http.StatusUnauthorized)
+	for _, key := range []string{lacking, elsewhere} {
+		frozen.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // it is the key as before
+	}
 }
 
 // An address must be on the lists of merchant and key. The merchant's mode is for both, and what either list blocks is counted.

@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -65,6 +67,20 @@ func (c Caller) acceptedBy(override store.Override, now time.Time) bool {
 		return override.AcceptsOnly(c.Digest, now)
 	}
 	return override.Accepts(c.Digest, now)
+}
+
+// PermittedBy returns an error unless the published record, which may be newer than this replica's directory, permits a request from an address.
+func (c Caller) PermittedBy(record published.KeyRecord, needs v1alpha1.Permission, address netip.Addr) error {
+	allowed, err := allowlist.Parse(record.IPAllowlist)
+	switch {
+	case err != nil:
+		return err
+	case !c.Merchant.ReportOnly && !allowed.Allows(address):
+		return UnauthorizedError{directory.ReasonAddressNotAllowed}
+	case !directory.NewPermissions(record.Permissions).Has(needs):
+		return PermissionError{needs}
+	}
+	return nil
 }
 
 // blockedAddress is for the count of good keys from addresses that an allowlist does not have. What the list of a key blocks is counted with

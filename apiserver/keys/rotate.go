@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -29,7 +30,7 @@ func (h *Handler) Rotate(e *web.Event, w http.ResponseWriter, r *http.Request, f
 			// Another rotation was first, or the key is in its overlap and must not end its successor.
 			return caller.UnauthorizedError{Reason: directory.ReasonRotated}
 		}
-		return nil
+		return from.PermittedBy(record, v1alpha1.PermissionRotate, e.ClientAddress)
 	}})
 	switch {
 	case errors.Is(err, ErrNoKey):
@@ -37,6 +38,9 @@ func (h *Handler) Rotate(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	case errors.Is(err, ErrUnreadableKey): // the directory would not know it either
 		return caller.UnauthorizedError{Reason: directory.ReasonUnknown}
 	case err != nil:
+		if _, forbidden := errors.AsType[caller.PermissionError](err); forbidden {
+			web.ClearQuota(w.Header()) // as if this replica had known
+		}
 		return err
 	}
 	return web.Respond(w, http.StatusOK, rotatedKey{

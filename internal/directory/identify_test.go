@@ -39,7 +39,7 @@ func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
 	want := Principal{
 		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Accepted: true, Until: expiry, Live: true, Current: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
-		Permissions: newPermissions([]v1alpha1.Permission{"read"}), Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")},
+		Permissions: NewPermissions([]v1alpha1.Permission{"read"}), Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")},
 		Merchant: &Merchant{
 			ID: published.ID("acme"), Namespace: "shops", Name: "acme", DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR", TimeZone: "UTC",
 			Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")},

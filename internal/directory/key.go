@@ -82,7 +82,7 @@ func newKey(secret *corev1.Secret, record published.KeyRecord, allowed allowlist
 		rotated:     record.LastRotation.Time.UnixMicro(),
 		test:        record.Test,
 		disabled:    record.Revoked || record.State != v1alpha1.ApiKeyActive,
-		permissions: newPermissions(record.Permissions),
+		permissions: NewPermissions(record.Permissions),
 		external:    record.Current.Prefix == "",
 		superseded:  record.Superseded,
 	}

@@ -12,8 +12,8 @@ type Permissions uint8
 // known are the permissions of this version, by their bits.
 var known = v1alpha1.Permissions()
 
-// newPermissions reads those of a record: nil is everything, and an unknown word grants nothing.
-func newPermissions(words []v1alpha1.Permission) Permissions {
+// NewPermissions reads those of a record: nil is everything, and an unknown word grants nothing.
+func NewPermissions(words []v1alpha1.Permission) Permissions {
 	if words == nil {
 		words = known
 	}

@@ -21,7 +21,7 @@ func TestNewPermissions(t *testing.T) {
 		"one of a later one":  {[]v1alpha1.Permission{"refund", "list"}, []v1alpha1.Permission{"list"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPermissions(test.words)
+			p := NewPermissions(test.words)
 			if diff := cmp.Diff(test.want, p.List()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
