@@ -126,22 +126,10 @@ func (d *deliverer) record(ctx context.Context, j job, write func(context.Contex
 		case errors.Is(err, outbox.ErrLeaseLost):
 			d.metrics.leasesLost.Inc()
 			return false
-		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !pause(ctx, recordPause):
+		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !loop.Pause(ctx, recordPause):
 			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
 			return false
 		}
-	}
-}
-
-// pause reports whether ctx lasts longer than the pause.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

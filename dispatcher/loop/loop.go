@@ -67,3 +67,15 @@ func (s Signal) Set() {
 	default:
 	}
 }
+
+// Pause reports whether ctx lasts longer than the pause.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

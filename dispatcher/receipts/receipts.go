@@ -212,22 +212,10 @@ func (s *Sender) record(ctx context.Context, deadline time.Time, write func(cont
 			return true
 		case errors.Is(err, store.ErrLeaseLost):
 			return false
-		case !errors.Is(err, redis.ErrUnavailable), !time.Now().Before(deadline), !pause(ctx, recordPause):
+		case !errors.Is(err, redis.ErrUnavailable), !time.Now().Before(deadline), !loop.Pause(ctx, recordPause):
 			s.log.RedisFailed(err)
 			return false
 		}
-	}
-}
-
-// pause reports whether ctx lasts longer than the pause.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

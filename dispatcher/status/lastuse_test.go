@@ -87,7 +87,7 @@ func (f *lastUseFixture) configMap(t *testing.T, shard int) *corev1.ConfigMap {
 }
 
 // shardOf returns what is published of the shard that has the key, and its version.
-func (f *lastUseFixture) shardOf(t *testing.T, keyID string) (uses published.LastUses, version string) {
+func (f *lastUseFixture) shard(t *testing.T, keyID string) (uses published.LastUses, version string) {
 	t.Helper()
 	configMap := f.configMap(t, published.LastUseShard(keyID))
 	uses, err := published.DecodeLastUses(configMap)
@@ -117,11 +117,11 @@ func TestPublishLastUses_Steps(t *testing.T) {
 	}
 	expect("the first uses", f.first)
 
-	_, version := f.shardOf(t, "aaaaaaaaaaaa")
+	_, version := f.shard(t, "aaaaaaaaaaaa")
 	f.use(t, "aaaaaaaaaaaa", coffee, "00000001 1800000599")
 	expect("a use within the step", f.first)
 	expect("another reporter", f.another(t))
-	if _, now := f.shardOf(t, "aaaaaaaaaaaa"); now != version {
+	if _, now := f.shard(t, "aaaaaaaaaaaa"); now != version {
 		t.Error("a use within the step was written")
 	}
 
@@ -158,12 +158,12 @@ func TestPublishLastUses_ReadTime(t *testing.T) {
 	empty := (published.LastUseShard(keyID) + 1) % published.LastUseShards
 	before := f.configMap(t, empty).ResourceVersion
 	f.publish(t, f.first)
-	uses, version := f.shardOf(t, keyID)
+	uses, version := f.shard(t, keyID)
 	if age := time.Since(uses.ReadTime); age.Abs() > time.Minute || uses.RecordingSince.Before(uses.ReadTime) {
 		t.Errorf("read %s ago, recording since %s", age, uses.RecordingSince)
 	}
 	f.publish(t, f.first)
-	if _, now := f.shardOf(t, keyID); now != version {
+	if _, now := f.shard(t, keyID); now != version {
 		t.Error("it is written again at once")
 	}
 
@@ -174,12 +174,12 @@ func TestPublishLastUses_ReadTime(t *testing.T) {
 	dispatchertest.Must(t, err)
 	dispatchertest.Must(t, f.cluster.Update(t.Context(), old))
 	f.publish(t, f.another(t))
-	uses, version = f.shardOf(t, keyID)
+	uses, version = f.shard(t, keyID)
 	if age := time.Since(uses.ReadTime); age.Abs() > time.Minute {
 		t.Errorf("after ten minutes: read %s ago", age)
 	}
 	f.publish(t, f.another(t))
-	if _, now := f.shardOf(t, keyID); now != version {
+	if _, now := f.shard(t, keyID); now != version {
 		t.Error("another reporter writes the same again")
 	}
 	if now := f.configMap(t, empty).ResourceVersion; now != before {
@@ -208,14 +208,14 @@ func TestPublishLastUses_RedisLosesUses(t *testing.T) {
 				dispatchertest.Must(t, c.Set(t.Context(), key, "1700000000000 "+read, 0).Err())
 			}
 			f.publish(t, f.first)
-			before, _ := f.shardOf(t, keyID)
+			before, _ := f.shard(t, keyID)
 			if before.RecordingSince.Unix() != 1_700_000_601 {
 				t.Fatalf("recording since %s", before.RecordingSince)
 			}
 
 			dispatchertest.Must(t, c.FlushAll(t.Context()).Err())
 			f.publish(t, reader(t, f))
-			after, _ := f.shardOf(t, keyID)
+			after, _ := f.shard(t, keyID)
 			if after.RecordingSince.Before(before.ReadTime) || after.Keys[keyID] != "00000001 1800000000" {
 				t.Errorf("after a flush: %+v", after)
 			}
@@ -224,7 +224,7 @@ func TestPublishLastUses_RedisLosesUses(t *testing.T) {
 			last := storetest.TagOf(session.Buckets-1) + "uses"
 			dispatchertest.Must(t, c.Set(t.Context(), last, "1700000000000 1700000000000", 0).Err())
 			f.publish(t, reader(t, f))
-			if again, _ := f.shardOf(t, keyID); again.RecordingSince.Before(after.RecordingSince) {
+			if again, _ := f.shard(t, keyID); again.RecordingSince.Before(after.RecordingSince) {
 				t.Errorf("after an older copy: recording since %s, before since %s", again.RecordingSince, after.RecordingSince)
 			}
 		})
@@ -239,12 +239,12 @@ func TestPublishLastUses_FrozenWatch(t *testing.T) {
 	f.use(t, keyID, dispatchertest.NewMerchantID(3), "00000001 1800000000")
 	f.Index.OldAge = maxIndexAge + time.Second
 	f.publish(t, f.first)
-	if uses, _ := f.shardOf(t, keyID); !uses.ReadTime.IsZero() {
+	if uses, _ := f.shard(t, keyID); !uses.ReadTime.IsZero() {
 		t.Errorf("with frozen watches: %+v", uses)
 	}
 	f.Index.OldAge = 0
 	f.publish(t, f.first)
-	if uses, _ := f.shardOf(t, keyID); uses.ReadTime.IsZero() || uses.Keys[keyID] == "" {
+	if uses, _ := f.shard(t, keyID); uses.ReadTime.IsZero() || uses.Keys[keyID] == "" {
 		t.Errorf("when all works again: %+v", uses)
 	}
 }
@@ -267,7 +267,7 @@ func TestPublishLastUses_DamagedAndNewer(t *testing.T) {
 	}
 	spoil("{")
 	f.publish(t, f.another(t))
-	if uses, _ := f.shardOf(t, keyID); uses.Keys[keyID] != "00000001 1800000000" {
+	if uses, _ := f.shard(t, keyID); uses.Keys[keyID] != "00000001 1800000000" {
 		t.Errorf("a damaged one became %v", uses)
 	}
 }
