@@ -184,7 +184,12 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 	s.Merchant("coffee")
 	issuer := shared.secret(s.IssuerToken())
 	apiKey := s.Unissued("till", "coffee")
-	generation, unknown := apiKey.Status.KeyGeneration, 0
+	path, body := fixture.RotateByID(apiKey, 1, 0)
+	first := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].internal, http.MethodPost, path, issuer, body).Text("fullKey"))
+	for _, r := range s.replicas { // the ApiKey itself reaches a replica by its watch
+		s.accepts(r, first)
+	}
+	generation, unknown := int64(2), 0
 	rounds := 4 * *intensity
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]

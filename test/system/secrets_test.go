@@ -35,7 +35,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	s.want(s.call(1, http.MethodPost, sessions, third, `{"amountCents":0}`), http.StatusBadRequest)
 	s.AwaitReady(apiKey)
 	unissued, issuer := s.Unissued("issued", "coffee"), s.IssuerToken()
-	issued := s.want(s.issue(0, issuer, unissued, 1, 0), http.StatusOK).Text("fullKey")
+	issued := s.firstKey(issuer, unissued)
 	s.want(s.issue(1, issuer, unissued, 1, 0), http.StatusConflict)
 	s.want(s.call(1, http.MethodPost, sessions, issued, `{"amountCents":0}`), http.StatusBadRequest)
 	signing, rail := s.signingSecret("coffee"), s.RailToken()
