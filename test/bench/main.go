@@ -1,5 +1,5 @@
 // Command bench measures the roles in turn with programs that do the unavoidable minimum ("floors"), so that it can print ratios that
-// depend little on the machine. `make bench`, `make bench-operator` etc. run its commands; docs/performance has the results.
+// depend little on the machine. `make bench`, `make bench-operator` etc. run its commands; docs/performance.md has the results.
 package main
 
 import (
@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the roles",
 		Long: "Each command starts a kube-apiserver, Redis and a role on this machine, measures it, and prints tables and a line\n" +
-			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. docs/performance explains the measurements.\n\n" +
+			"\"ratio NAME VALUE\" for each result. Progress goes to stderr. docs/performance.md has the results.\n\n" +
 			"KUBEBUILDER_ASSETS is the directory of kube-apiserver and etcd (make sets it). BENCH_ROUNDS, BENCH_SECONDS and\n" +
 			"BENCH_EVENTS set the flags --rounds, --seconds and --events of the commands that have them.",
 		SilenceErrors: true, SilenceUsage: true,

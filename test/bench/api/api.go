@@ -27,8 +27,7 @@ func Command() *cobra.Command {
 		Use:   "api",
 		Short: "Measure the API beside its floors and a naive service",
 		Long: "Measures requests/s, latency, CPU and allocations of the API beside bare handlers (f1), handlers with one Redis\n" +
-			"call (f2, f2get) and a naive service, at 16 and 128 connections, and at half of the maximum rate.\n" +
-			"docs/performance/api.md says what is measured and why.",
+			"call (f2, f2get) and a naive service, at 16 and 128 connections, and at half of the maximum rate.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) { (&bench{Fixture: f}).run(ctx, only, out) }),
 	}
 	options.AddFlags(command.Flags(), "bin/bench.json")

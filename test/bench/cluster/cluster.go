@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 		Use:   "cluster",
 		Short: "Measure the API on a Redis Cluster beside a single Redis",
 		Long: "Measures requests on a Redis Cluster beside a single Redis, checks every response, moves buckets under load, and\n" +
-			"measures the memory of Redis. docs/performance/scale.md explains the results.",
+			"measures the memory of Redis.",
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			return errors.Join(fixture.AtLeast("merchants", 2)(cmd, args), fixture.AtLeast("primaries", 3)(cmd, args))
 		},

@@ -35,7 +35,7 @@ func Command() *cobra.Command {
 		Use:   "directory",
 		Short: "Measure what 100,000 published keys cost a replica of the API",
 		Long: "Measures memory, start and requests of a replica of the API with many keys beside one with 100 keys, and requests\n" +
-			"while keys change. docs/performance/directory.md says what is measured and why.",
+			"while keys change.",
 		PreRunE: fixture.AtLeast("keys", 2*changes),
 		RunE: s.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			ctx, cancel := context.WithTimeout(ctx, limit)

@@ -31,7 +31,7 @@ const (
 	// hangs is longer than the timeout of an attempt, and slowAnswer shorter. slowBacklog are the events that wait for each slow endpoint.
 	hangs, slowAnswer = time.Hour, 10 * time.Second
 	slowBacklog       = 500
-	// constantRate is the rate in events per second for which docs/performance promises a delay.
+	// constantRate is the rate in events per second for which docs/performance.md promises a delay.
 	constantRate = 500
 )
 
@@ -44,7 +44,7 @@ func Command() *cobra.Command {
 		Use:   "dispatcher",
 		Short: "Measure the CPU for an event, and its delay",
 		Long: "Measures the CPU for an event beside a bare HTTP client that posts the same bytes, the delay of events at a constant rate,\n" +
-			"and the cost of an idle dispatcher. docs/performance/dispatcher.md says what is measured and why.",
+			"and the cost of an idle dispatcher.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			(&bench{Fixture: f, events: events, flags: flags}).run(ctx, out)
 		}),

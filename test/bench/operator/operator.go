@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 		Use:   "operator",
 		Short: "Time the operator making 10,000 ApiKeys ready",
 		Long: "Times the operator making Merchants and ApiKeys ready, beside a floor that does the same writes with client-go. Then restarts\n" +
-			"the operator, which has nothing left to write. docs/performance/operator.md says what is measured and why.",
+			"the operator, which has nothing left to write.",
 		PreRunE: fixture.AtLeast("keys", 2),
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			limit := 30*time.Minute + time.Duration(b.keys)*50*time.Millisecond // an idle machine takes a quarter of it
