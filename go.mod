@@ -3,60 +3,60 @@ module github.com/merchant-operator/merchant-operator
 go 1.26.0
 
 require (
-	code.dny.dev/ssrf v0.3.0
-	github.com/KimMachineGun/automemlimit v1.0.1
-	github.com/Shopify/toxiproxy/v2 v2.12.0
-	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/anishathalye/porcupine v1.3.1
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.23.0
-	github.com/coreos/go-oidc/v3 v3.21.0
-	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6
-	github.com/emersion/go-smtp v0.25.1
-	github.com/fluxcd/cli-utils v1.2.3
-	github.com/getkin/kin-openapi v0.152.0
-	github.com/go-logr/logr v1.4.3
-	github.com/go-redis/redis_rate/v10 v10.0.1
-	github.com/google/go-cmp v0.7.0
-	github.com/makiuchi-d/gozxing v0.1.1
-	github.com/onsi/ginkgo/v2 v2.34.0
-	github.com/onsi/gomega v1.44.0
-	github.com/prometheus/client_golang v1.25.0
-	github.com/prometheus/client_model v0.6.3
-	github.com/prometheus/common v0.72.0
-	github.com/prometheus/procfs v0.22.0
-	github.com/redis/go-redis/v9 v9.23.0
-	github.com/rs/zerolog v1.33.0
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.10
-	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
-	github.com/tsenart/vegeta/v12 v12.12.0
-	github.com/wneessen/go-mail v0.8.1
-	go.opentelemetry.io/otel v1.44.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.44.0
-	go.opentelemetry.io/otel/sdk v1.44.0
-	go.opentelemetry.io/otel/trace v1.44.0
-	go.uber.org/goleak v1.3.0
-	go.yaml.in/yaml/v2 v2.4.4
-	go.yaml.in/yaml/v3 v3.0.6
-	golang.org/x/net v0.59.0
-	golang.org/x/oauth2 v0.37.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/text v0.42.0
-	golang.org/x/time v0.15.0
-	k8s.io/api v0.37.2
-	k8s.io/apiextensions-apiserver v0.37.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/cli-runtime v0.37.2
-	k8s.io/client-go v0.37.2
-	k8s.io/klog/v2 v2.140.0
-	k8s.io/streaming v0.37.2
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd
-	pgregory.net/rapid v1.3.0
-	rsc.io/qr v0.2.0
-	sigs.k8s.io/controller-runtime v0.25.2
-	sigs.k8s.io/structured-merge-diff/v6 v6.4.2
-	sigs.k8s.io/yaml v1.6.0
+	code.dny.dev/ssrf v0.3.0 // special-purpose addresses that webhooks must not reach, updated with IANA's registries
+	github.com/KimMachineGun/automemlimit v1.0.1 // sets Go's memory limit from the container's, for both versions of cgroups
+	github.com/Shopify/toxiproxy/v2 v2.12.0 // tests: network faults between programs (make faults)
+	github.com/alicebob/miniredis/v2 v2.40.0 // tools: make run where there is no redis-server
+	github.com/anishathalye/porcupine v1.3.1 // tests: linearizability of what callers saw of sessions and keys
+	github.com/chromedp/cdproto v0.159.0 // tests: Chromium's commands and events: emulation, accessibility tree
+	github.com/chromedp/chromedp v0.23.0 // tests: drives Chromium, in tests of the payer's page and widget
+	github.com/coreos/go-oidc/v3 v3.21.0 // sign-in at the console: discovery of the OpenID provider, verification of ID tokens
+	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // tests: sign-in at that mail server
+	github.com/emersion/go-smtp v0.25.1 // tests: a mail server, also of make run
+	github.com/fluxcd/cli-utils v1.2.3 // tests: kstatus, which Flux and others use for health
+	github.com/getkin/kin-openapi v0.152.0 // tests: checks requests and answers against openapi.yaml
+	github.com/go-logr/logr v1.4.3 // the log of controller-runtime, redirected to ours
+	github.com/go-redis/redis_rate/v10 v10.0.1 // tests: the limiter of the naive service that make bench compares with
+	github.com/google/go-cmp v0.7.0 // tests: readable differences
+	github.com/makiuchi-d/gozxing v0.1.1 // tests: reads QR codes
+	github.com/onsi/ginkgo/v2 v2.34.0 // tests: suites of controllers and CRDs on a real API server
+	github.com/onsi/gomega v1.44.0 // tests: Ginkgo's assertions, which wait
+	github.com/prometheus/client_golang v1.25.0 // metrics
+	github.com/prometheus/client_model v0.6.3 // tests: metrics as types
+	github.com/prometheus/common v0.72.0 // tests: parses metrics like Prometheus
+	github.com/prometheus/procfs v0.22.0 // tools: CPU and memory of processes, in benchmarks
+	github.com/redis/go-redis/v9 v9.23.0 // client of Redis, Sentinel and Redis Cluster; imported only by internal/redis
+	github.com/rs/zerolog v1.33.0 // tests: the logger that toxiproxy requires, silenced
+	github.com/spf13/cobra v1.10.2 // the roles as commands, with help
+	github.com/spf13/pflag v1.0.10 // flags of the commands
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // tools: independent verification of our signatures, in the sample receiver and in tests
+	github.com/tsenart/vegeta/v12 v12.12.0 // tests: load at a constant rate (make bench)
+	github.com/wneessen/go-mail v0.8.1 // receipts: mails and SMTP, with TLS and sign-in
+	go.opentelemetry.io/otel v1.44.0 // traces: the interface
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.44.0 // traces: sent by OTLP over HTTP, if an endpoint is set
+	go.opentelemetry.io/otel/sdk v1.44.0 // traces: sampling and batches
+	go.opentelemetry.io/otel/trace v1.44.0 // traces: spans and their ids
+	go.uber.org/goleak v1.3.0 // tests: goroutine leaks
+	go.yaml.in/yaml/v2 v2.4.4 // kubectl merchant plan: the size of a manifest with its aliases replaced, by the decoder that sigs.k8s.io/yaml uses
+	go.yaml.in/yaml/v3 v3.0.6 // tools: reads the comments of values.yaml, for the chart's schema
+	golang.org/x/net v0.59.0 // tests: DNS messages, for a server with changing answers; parses payer pages
+	golang.org/x/oauth2 v0.37.0 // sign-in at the console: authorization code flow with PKCE
+	golang.org/x/sync v0.24.0 // one review for concurrent callers with the same token (singleflight); parallel requests of a page (errgroup)
+	golang.org/x/text v0.42.0 // payer pages: languages of a browser, digits and currency symbols
+	golang.org/x/time v0.15.0 // tests: a constant rate (make bench-dispatcher)
+	k8s.io/api v0.37.2 // Secrets, ConfigMaps, Events, reviews as types
+	k8s.io/apiextensions-apiserver v0.37.2 // tests: CRDs as types
+	k8s.io/apimachinery v0.37.2 // common types of Kubernetes: metadata, conditions, quantities, errors
+	k8s.io/cli-runtime v0.37.2 // kubectl merchant: prints objects as kubectl does (-o json, yaml, name). Its genericclioptions is not used: it imports kustomize, which adds 30 MB
+	k8s.io/client-go v0.37.2 // requests and watches of Kubernetes; TokenReview and SubjectAccessReview
+	k8s.io/klog/v2 v2.140.0 // the log of client-go, redirected to ours
+	k8s.io/streaming v0.37.2 // kubectl merchant: when to exec by SPDY instead of a WebSocket
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // a clock that tests replace
+	pgregory.net/rapid v1.3.0 // tests: random inputs and operations, shrunk to the smallest failure
+	rsc.io/qr v0.2.0 // QR codes
+	sigs.k8s.io/controller-runtime v0.25.2 // caches, queues, leader election and reconcilers of the operator; the client with which dispatchers write status
+	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // schema of the generated apply configurations
+	sigs.k8s.io/yaml v1.6.0 // kubectl merchant: YAML as Kubernetes reads it; also in tests
 )
 
 require (

@@ -6,14 +6,14 @@ module github.com/merchant-operator/merchant-operator
 go 1.26.0
 
 tool (
-	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	github.com/norwoodj/helm-docs/cmd/helm-docs
-	github.com/onsi/ginkgo/v2/ginkgo
-	github.com/prometheus/prometheus/cmd/prometheus
-	github.com/prometheus/prometheus/cmd/promtool
-	helm.sh/helm/v3/cmd/helm
-	sigs.k8s.io/controller-tools/cmd/controller-gen
-	sigs.k8s.io/kustomize/kustomize/v5
+	github.com/golangci/golangci-lint/v2/cmd/golangci-lint // make lint, gosec included
+	github.com/norwoodj/helm-docs/cmd/helm-docs // writes the chart's README from values.yaml
+	github.com/onsi/ginkgo/v2/ginkgo // runs a suite by hand
+	github.com/prometheus/prometheus/cmd/prometheus // evaluates the alerts and the dashboard on samples
+	github.com/prometheus/prometheus/cmd/promtool // tests the alerts
+	helm.sh/helm/v3/cmd/helm // lints the chart, packs it for a release, installs it in make e2e
+	sigs.k8s.io/controller-tools/cmd/controller-gen // CRDs, roles and apply configurations
+	sigs.k8s.io/kustomize/kustomize/v5 // builds config/default
 )
 
 require (

@@ -5,9 +5,9 @@ module github.com/merchant-operator/merchant-operator/hack/image
 go 1.26.0
 
 require (
-	github.com/google/go-containerregistry v0.22.1
-	github.com/spdx/tools-golang v0.5.7
-	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
+	github.com/google/go-containerregistry v0.22.1 // makes and reads container images
+	github.com/spdx/tools-golang v0.5.7 // writes the SBOMs of a release
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // Mozilla's certificate authorities, for the image
 )
 
 require (

@@ -4,9 +4,9 @@ module github.com/merchant-operator/merchant-operator/hack/oidc
 go 1.26.0
 
 require (
-	github.com/go-jose/go-jose/v3 v3.0.3
-	github.com/ory/fosite v0.49.0
-	golang.org/x/crypto v0.31.0
+	github.com/go-jose/go-jose/v3 v3.0.3 // signing key of the OpenID provider
+	github.com/ory/fosite v0.49.0 // the OpenID provider of make run and tests
+	golang.org/x/crypto v0.31.0 // client secret of the OpenID provider, as fosite compares it
 )
 
 require (

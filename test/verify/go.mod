@@ -9,21 +9,21 @@ replace github.com/merchant-operator/merchant-operator => ../..
 
 require (
 	github.com/fluxcd/cli-utils v1.2.3
-	github.com/fluxcd/pkg/apis/kustomize v1.14.0
-	github.com/fluxcd/pkg/runtime v0.91.0
+	github.com/fluxcd/pkg/apis/kustomize v1.14.0 // types of the health check expressions
+	github.com/fluxcd/pkg/runtime v0.91.0 // evaluates the health check expressions, as Flux does
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/google/go-cmp v0.7.0
 	github.com/merchant-operator/merchant-operator v0.0.0-00010101000000-000000000000
-	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.1
+	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.1 // the chart's ServiceMonitors and rules decode strictly
 	github.com/prometheus/common v0.72.0
-	github.com/prometheus/prometheus v0.314.0
+	github.com/prometheus/prometheus v0.314.0 // parses the queries of alerts and dashboard
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
-	github.com/yuin/gopher-lua v1.1.2
-	helm.sh/helm/v3 v3.22.0
+	github.com/yuin/gopher-lua v1.1.2 // runs the Argo CD health check
+	helm.sh/helm/v3 v3.22.0 // renders the chart
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
-	sigs.k8s.io/gateway-api v1.6.3
+	sigs.k8s.io/gateway-api v1.6.3 // the chart's HTTPRoute decodes strictly
 	sigs.k8s.io/yaml v1.6.0
 )
 

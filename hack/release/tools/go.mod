@@ -6,9 +6,9 @@ module github.com/merchant-operator/merchant-operator/hack/release/tools
 go 1.26.0
 
 tool (
-	github.com/google/go-containerregistry/cmd/crane
-	github.com/rhysd/actionlint/cmd/actionlint
-	github.com/sigstore/cosign/v3/cmd/cosign
+	github.com/google/go-containerregistry/cmd/crane // pushes images
+	github.com/rhysd/actionlint/cmd/actionlint // checks the workflows
+	github.com/sigstore/cosign/v3/cmd/cosign // signs and attests
 )
 
 require (

@@ -2,9 +2,9 @@ module github.com/merchant-operator/merchant-operator/test/verify/openapi/golang
 
 go 1.26
 
-tool github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+tool github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen // generates a Go client from our OpenAPI documents
 
-require github.com/oapi-codegen/runtime v1.8.0
+require github.com/oapi-codegen/runtime v1.8.0 // helpers of the generated client
 
 require (
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
