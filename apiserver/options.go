@@ -36,7 +36,7 @@ type Options struct {
 	Receipts bool
 	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
 	History feed.History
-	// LastUseStep is how often the last use of each digest is recorded, at most. Default 10 min.
+	// LastUseStep is how often this replica records the last use of each digest, at most. Default 10 min.
 	LastUseStep time.Duration
 
 	// PublicAddress is the API's listen address, the one an ingress routes to. Default :8080.

@@ -22,7 +22,8 @@ const (
 	// lastUseBytes bounds the data of a ConfigMap, which may have 1 MiB with its metadata. The keys with the oldest uses are left out, so
 	// that nothing is known of them.
 	lastUseBytes = 1_000_000
-	// LastUseStep is how exact last uses are: at most one is written for each digest in it, and published if it is later by it.
+	// LastUseStep is how exact last uses are: each API replica writes at most one for each digest in it, and one is published if it is
+	// later by it.
 	LastUseStep = 10 * time.Minute
 	// MaxDigestUses is how many digests of an ApiKey have their last use: as many as a record accepts.
 	MaxDigestUses = MaxPrevious + 1

@@ -188,10 +188,10 @@ const (
 	wordReplayed = "REPLAYED"
 )
 
-// parseAdmitted is that of a merchant's request. Once it is admitted, the last use of the key is written.
+// parseAdmitted is that of a merchant's request. Once its key is accepted, the last use of the key is written.
 func (s *Store) parseAdmitted(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
 	admitted, word, err := parseAdmitted(head, a.Limit)
-	if call.use && !admitted.Now.IsZero() && !errors.Is(err, ErrRateLimited) {
+	if call.use && !errors.Is(err, ErrKeyRejected) && !errors.Is(err, redis.ErrCorrupt) {
 		s.uses.wrote(a.Digest)
 	}
 	return admitted, word, err

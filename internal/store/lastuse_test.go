@@ -95,21 +95,62 @@ func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 		t.Errorf("another replica wrote %q", uses)
 	}
 
-	// A rotation is a use, too; what is refused is none.
-	s = open(t, server.URL())
-	refused := asks
-	refused.Digest, refused.Live = newDigest(), false
-	if _, err := s.Admit(t.Context(), refused); !errors.Is(err, store.ErrKeyRejected) {
-		t.Fatal(err)
+}
+
+// A key that is accepted is used, whatever else refuses the request: the merchant may be active again before the overlap ends. A key that
+// is not accepted is not used.
+func TestAdmit_LastUseOfRefusedRequests(t *testing.T) {
+	server := redistest.Start(t)
+	c := client(t, server)
+	admit := func(s *services, a store.Admission) error {
+		_, err := s.Admit(t.Context(), a)
+		return err
 	}
-	inactive := asks
-	inactive.Digest, inactive.Inactive = newDigest(), true
-	if _, err := s.Admit(t.Context(), inactive); !errors.Is(err, store.ErrMerchantInactive) {
-		t.Fatal(err)
+	create := func(s *services, a store.Admission) error {
+		_, _, err := s.CreateSession(t.Context(), a, newSession())
+		return err
 	}
-	uses, _ = lastUses(t, s, asks, time.Time{})
-	if !uses.Last(refused.Digest).IsZero() || !uses.Last(inactive.Digest).IsZero() {
-		t.Errorf("refused requests are in %q", uses)
+	rotate := func(s *services, a store.Admission) error {
+		_, err := s.AdmitRotation(t.Context(), a, a.Limit)
+		return err
+	}
+	dead := with(merchant(), func(a *store.Admission) { a.Live = false })
+	inactive := with(merchant(), func(a *store.Admission) { a.Inactive = true })
+	forbidden := with(merchant(), func(a *store.Admission) { a.Forbidden = true })
+	for name, test := range map[string]struct {
+		asks    store.Admission
+		request func(*services, store.Admission) error
+		want    error
+		used    bool
+	}{
+		"a dead key":         {dead, admit, store.ErrKeyRejected, false},
+		"inactive merchant":  {inactive, admit, store.ErrMerchantInactive, true},
+		"no charge for it":   {inactive, create, store.ErrMerchantInactive, true},
+		"no permission":      {forbidden, admit, store.ErrForbidden, true},
+		"over the limit":     {merchant(), admit, store.ErrRateLimited, true},
+		"too many rotations": {merchant(), rotate, store.ErrRotationLimited, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, tag := open(t, server.URL()), bucketTag(test.asks.MerchantID)
+			request := func() published.DigestUses {
+				t.Helper()
+				for _, limit := range []string{"rate:" + test.asks.MerchantID, "rate:rotations:" + test.asks.KeyID} {
+					must(t, c.Set(t.Context(), tag+limit, "9000000000000000", 0).Err()) // far beyond a burst
+				}
+				if err := test.request(s, test.asks); !errors.Is(err, test.want) {
+					t.Fatalf("%v, want %v", err, test.want)
+				}
+				uses, _ := lastUses(t, s, test.asks, time.Time{})
+				return uses
+			}
+			if uses := request(); uses.Last(test.asks.Digest).IsZero() == test.used {
+				t.Errorf("uses %q; used: %v", uses, test.used)
+			}
+			must(t, c.Del(t.Context(), tag+"used:"+test.asks.KeyID).Err())
+			if uses := request(); uses != "" {
+				t.Errorf("within the interval %q was written again", uses)
+			}
+		})
 	}
 }
 

@@ -34,10 +34,24 @@ if override or flags ~= '' then
   end
   if not result and not accepted then
     result = 'REJECTED'
-  elseif not result and string.find(flags, 'I', 1, true) then
-    result = 'INACTIVE'
-  elseif not result and string.find(flags, 'P', 1, true) then
-    result = 'FORBIDDEN'
+  elseif not result then
+    -- The key is used, whatever else refuses the request: a merchant may be active again before an overlap ends.
+    -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first. They are kept for 90 days.
+    if string.find(flags, 'U', 1, true) then
+      local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
+      local uses, room = tag .. ' ' .. clock[1], MAX_DIGEST_USES - 1
+      for other, used in string.gmatch(call('MGET', last_use_key)[1] or '', '(%x+) (%d+)') do
+        if other ~= tag and room > 0 then
+          uses, room = uses .. ' ' .. other .. ' ' .. used, room - 1
+        end
+      end
+      call('SET', last_use_key, uses, 'PX', 7776000000)
+    end
+    if string.find(flags, 'I', 1, true) then
+      result = 'INACTIVE'
+    elseif string.find(flags, 'P', 1, true) then
+      result = 'FORBIDDEN'
+    end
   end
 end
 
@@ -61,17 +75,6 @@ if not result then
       ends = format('%d', math.floor((new_tat + 999) / 1000))
     end
     call('SET', rate_key, tat, 'PXAT', ends)
-  end
-  -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first. They are kept for 90 days.
-  if flags ~= '' and not result and string.find(flags, 'U', 1, true) then
-    local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
-    local uses, room = tag .. ' ' .. clock[1], MAX_DIGEST_USES - 1
-    for other, used in string.gmatch(call('MGET', last_use_key)[1] or '', '(%x+) (%d+)') do
-      if other ~= tag and room > 0 then
-        uses, room = uses .. ' ' .. other .. ' ' .. used, room - 1
-      end
-    end
-    call('SET', last_use_key, uses, 'PX', 7776000000)
   end
 end
 local quota = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. (tat or '0')
