@@ -192,7 +192,7 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
 					t.Errorf("%s: %s, %s: %+v, %v; want nothing and %v", name, test.desc, when, admitted, err, test.want)
 				}
-				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses != "") != (test.want == store.ErrMerchantInactive) {
+				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses != "") != errors.Is(test.want, store.ErrMerchantInactive) {
 					t.Errorf("%s: after %s the uses are %q", name, test.desc, uses)
 				}
 			}
