@@ -185,6 +185,20 @@ var _ = Describe("A published object of a newer version", func() {
 		f.poke(ended, "apikey")
 		Expect(envelope(ended).Revocation).To(Equal(byNewer), "only the newer operator knows why")
 
+		narrow := func(permissions []v1alpha1.Permission, addresses ...v1alpha1.IPBlock) {
+			change(f, other, func(k *v1alpha1.ApiKey) { k.Spec.Permissions, k.Spec.IPAllowlist = permissions, addresses })
+		}
+		may := func() published.KeyRestriction {
+			record := envelope(other)
+			return published.KeyRestriction{Revoked: record.Revoked, Permissions: record.Permissions, IPAllowlist: record.IPAllowlist}
+		}
+		narrow([]v1alpha1.Permission{"create", "read"}, "203.0.113.0/24")
+		narrowed := published.KeyRestriction{Permissions: []v1alpha1.Permission{"create", "read"}, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24"}}
+		Eventually(may).Should(Equal(narrowed))
+		narrow([]v1alpha1.Permission{"read", "rotate"})
+		narrowed.Permissions = []v1alpha1.Permission{"read"}
+		Eventually(may).Should(Equal(narrowed), "it narrows, and leaves it to the newer operator to widen")
+
 		configMap := &corev1.ConfigMap{}
 		configMap.Namespace, configMap.Name = f.credentials, published.MerchantName(published.ID(coffee.UID))
 		laterMerchant := strings.NewReplacer(`"version":1`, `"version":2`, `"rateLimit":`, `"limits":[],"rateLimit":7,"was":`)

@@ -2,6 +2,7 @@ package published
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,20 @@ type keyEnvelope struct {
 	State      v1alpha1.ApiKeyState `json:"state"`
 	ExpiresAt  *time.Time           `json:"expiresAt,omitempty"`
 	Revocation
+	Permissions []v1alpha1.Permission `json:"permissions,omitzero"`
+	IPAllowlist []v1alpha1.IPBlock    `json:"ipAllowlist,omitempty"`
+}
+
+// noAddress stands for an entry of an allowlist that this version cannot read. No client has it, and a list with it is not empty.
+const noAddress v1alpha1.IPBlock = "0.0.0.0"
+
+// readBlocks replaces the entries that this version cannot read.
+func readBlocks(entries []v1alpha1.IPBlock) {
+	for i, entry := range entries {
+		if _, err := parseBlock(string(entry)); err != nil {
+			entries[i] = noAddress
+		}
+	}
 }
 
 // Revocation ends all keys of a record, whatever its state.
@@ -59,7 +74,7 @@ func (r Revocation) set(revoked bool) Revocation {
 }
 
 // DecodeKeyEnvelope reads the envelope of a published key of any version, and nothing else. A state that this version does not know
-// is Disabled. Any error wraps ErrInvalid.
+// is Disabled, and an address block that it does not know has no address. Any error wraps ErrInvalid.
 func DecodeKeyEnvelope(secret *corev1.Secret) (KeyRecord, error) {
 	var e keyEnvelope
 	if secret.Type != KeySecretType {
@@ -74,9 +89,11 @@ func DecodeKeyEnvelope(secret *corev1.Secret) (KeyRecord, error) {
 	if e.State != v1alpha1.ApiKeyActive {
 		e.State = v1alpha1.ApiKeyDisabled
 	}
+	readBlocks(e.IPAllowlist)
 	record := KeyRecord{
 		Version: e.Version, KeyID: e.KeyID, MerchantID: e.MerchantID, Source: e.Source, Generation: e.Generation, Revision: e.Revision,
 		Current: e.Current, Revocation: e.Revocation, Superseded: e.Superseded, Test: e.Test, State: e.State, ExpiresAt: e.ExpiresAt,
+		Permissions: e.Permissions, IPAllowlist: e.IPAllowlist,
 	}
 	whole := record
 	whole.LastRotation = RotationEvent{Time: e.Current.CreatedAt, Cause: v1alpha1.RotationInitial} // not in the envelope
@@ -94,10 +111,12 @@ type merchantEnvelope struct {
 	Name       string                 `json:"name"`
 	State      v1alpha1.MerchantState `json:"state"`
 	Revocation
+	IPAllowlist     []v1alpha1.IPBlock       `json:"ipAllowlist,omitempty"`
+	IPAllowlistMode v1alpha1.IPAllowlistMode `json:"ipAllowlistMode,omitempty"`
 }
 
 // DecodeMerchantEnvelope reads the envelope of a published merchant of any version, and nothing else. A state that this version does
-// not know is Suspended. Any error wraps ErrInvalid.
+// not know is Suspended, a mode of the allowlist is Enforce, and an address block has no address. Any error wraps ErrInvalid.
 func DecodeMerchantEnvelope(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 	var e merchantEnvelope
 	if err := unmarshal([]byte(configMap.Data[merchantData]), &e); err != nil {
@@ -109,8 +128,13 @@ func DecodeMerchantEnvelope(configMap *corev1.ConfigMap) (MerchantRecord, error)
 	if e.State != v1alpha1.MerchantActive && e.State != v1alpha1.MerchantClosed {
 		e.State = v1alpha1.MerchantSuspended
 	}
+	if e.IPAllowlistMode != v1alpha1.IPAllowlistReport {
+		e.IPAllowlistMode = v1alpha1.IPAllowlistEnforce
+	}
+	readBlocks(e.IPAllowlist)
 	return MerchantRecord{
 		Version: e.Version, MerchantID: e.MerchantID, Namespace: e.Namespace, Name: e.Name, State: e.State, Revocation: e.Revocation,
+		IPAllowlist: e.IPAllowlist, IPAllowlistMode: e.IPAllowlistMode,
 	}, nil
 }
 
@@ -137,21 +161,44 @@ func DecodeWebhookEnvelope(secret *corev1.Secret) (WebhookRecord, error) {
 	return WebhookRecord{Version: e.Version, MerchantID: e.MerchantID, Source: e.Source}, nil
 }
 
-// RevokeKey returns a published key of any version with its record revoked, or not revoked any more, and a higher revision; nil: it is
-// so already, or this version must not take the revocation back. All else stays as it is. An error wraps ErrInvalid.
-func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secret, error) {
+// KeyRestriction is what an operator writes into the envelope of a record of a newer version.
+type KeyRestriction struct {
+	Revoked     bool
+	Permissions []v1alpha1.Permission
+	IPAllowlist []v1alpha1.IPBlock
+}
+
+// RestrictKey returns a published key of any version with a restriction and a higher revision; nil: it has that already. This version does
+// not take back every revocation. All else stays as it is. An error wraps ErrInvalid.
+func RestrictKey(secret *corev1.Secret, want KeyRestriction, now time.Time) (*corev1.Secret, error) {
 	record, err := DecodeKeyEnvelope(secret)
-	next := record.set(revoked)
-	if err != nil || next == record.Revocation {
+	revocation, fields := record.set(want.Revoked), map[string]any{}
+	if !slices.Equal(want.Permissions, record.Permissions) || (want.Permissions == nil) != (record.Permissions == nil) {
+		fields["permissions"] = want.Permissions
+	}
+	if !slices.Equal(want.IPAllowlist, record.IPAllowlist) {
+		fields["ipAllowlist"] = want.IPAllowlist
+	}
+	if err != nil || revocation == record.Revocation && len(fields) == 0 {
 		return nil, err
 	}
-	data, err := edited(secret.Data[keyData], next, map[string]any{"revision": record.NextRevision(now)})
+	fields["revision"] = record.NextRevision(now)
+	data, err := edited(secret.Data[keyData], revocation, fields)
 	if err != nil {
 		return nil, err
 	}
 	out := secret.DeepCopy()
 	out.Data[keyData] = data
 	return out, nil
+}
+
+// RevokeKey is RestrictKey for the revocation alone.
+func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secret, error) {
+	record, err := DecodeKeyEnvelope(secret)
+	if err != nil {
+		return nil, err
+	}
+	return RestrictKey(secret, KeyRestriction{revoked, record.Permissions, record.IPAllowlist}, now)
 }
 
 // RevokeMerchant is RevokeKey for a published merchant, which has no revision.

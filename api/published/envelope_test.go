@@ -25,11 +25,12 @@ const (
 		"generation": 2, "revision": 1795253400000,
 		"current": {"digest": "CURRENT", "prefix": "mk_live_abcdefgh2345_0123", "createdAt": "2026-11-21T09:30:00Z", "algorithm": "sha256"},
 		"state": "Active", "expiresAt": "2027-11-21T09:30:00Z", "test": true,
-		"previous": {"count": 3}, "lastRotation": "Trigger", "handledDigest": ["a"], "permissions": [1, 2]
+		"permissions": ["read", "refund"], "ipAllowlist": ["203.0.113.0/24", "till-7.shop.example"],
+		"previous": {"count": 3}, "lastRotation": "Trigger", "handledDigest": ["a"]
 	}`
 	laterMerchant = `{
 		"version": 2, "merchantID": "merchant2345", "namespace": "shops", "name": "acme-coffee", "state": "Active",
-		"ipAllowlist": {"v4": []}, "rateLimit": 50, "webhook": []
+		"ipAllowlist": ["203.0.113.0/24"], "ipAllowlistMode": "Report", "rateLimit": 50, "webhook": []
 	}`
 )
 
@@ -54,18 +55,23 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		Generation: 2, Revision: 1795253400000,
 		Current: published.Current{Digest: apikey.DigestOf("current"), Prefix: "mk_live_abcdefgh2345_0123", CreatedAt: issued},
 		Test:    true, State: v1alpha1.ApiKeyActive, ExpiresAt: &expires,
+		Permissions: []v1alpha1.Permission{"read", "refund"}, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "0.0.0.0"},
 	}
 	for name, test := range map[string]struct {
 		replace []string
 		edit    func(*published.KeyRecord)
 	}{
-		"as it is":                  {nil, func(*published.KeyRecord) {}},
-		"disabled":                  {[]string{`"Active"`, `"Disabled"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
-		"of a state of that time":   {[]string{`"Active"`, `"Paused"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
-		"revoked":                   {[]string{`"test": true`, `"test": true, "revoked": true`}, func(r *published.KeyRecord) { r.Revoked = true }},
-		"revoked by a later one":    {[]string{`"test": true`, `"test": true, "revoked": true, "revokedBy": 2`}, func(r *published.KeyRecord) { r.Revocation = published.Revocation{Revoked: true, RevokedBy: 2} }},
-		"superseded":                {[]string{`"test": true`, `"test": true, "superseded": true`}, func(r *published.KeyRecord) { r.Superseded = true }},
-		"of a version far from now": {[]string{`"version": 2`, `"version": 99`}, func(r *published.KeyRecord) { r.Version = 99 }},
+		"as it is":                    {nil, func(*published.KeyRecord) {}},
+		"disabled":                    {[]string{`"Active"`, `"Disabled"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
+		"of a state of that time":     {[]string{`"Active"`, `"Paused"`}, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }},
+		"revoked":                     {[]string{`"test": true`, `"test": true, "revoked": true`}, func(r *published.KeyRecord) { r.Revoked = true }},
+		"revoked by a later one":      {[]string{`"test": true`, `"test": true, "revoked": true, "revokedBy": 2`}, func(r *published.KeyRecord) { r.Revocation = published.Revocation{Revoked: true, RevokedBy: 2} }},
+		"superseded":                  {[]string{`"test": true`, `"test": true, "superseded": true`}, func(r *published.KeyRecord) { r.Superseded = true }},
+		"that may do everything":      {[]string{`"permissions": ["read", "refund"], `, ``}, func(r *published.KeyRecord) { r.Permissions = nil }},
+		"that may do nothing":         {[]string{`["read", "refund"]`, `[]`}, func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{} }},
+		"from any address":            {[]string{`["203.0.113.0/24", "till-7.shop.example"]`, `[]`}, func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{} }},
+		"from addresses of that time": {[]string{`"203.0.113.0/24", "till-7`, `"till-7`}, func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"0.0.0.0"} }},
+		"of a version far from now":   {[]string{`"version": 2`, `"version": 99`}, func(r *published.KeyRecord) { r.Version = 99 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := want
@@ -74,7 +80,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 			if diff := cmp.Diff(record, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			if usable := got.Usable(issued); usable != (name == "as it is" || name == "of a version far from now") {
+			if usable := got.Usable(issued); usable != (record.State == v1alpha1.ApiKeyActive && !record.Revoked && !record.Superseded) {
 				t.Errorf("usable: %t", usable)
 			}
 		})
@@ -86,6 +92,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		"another key's":     laterKeySecret(`"abcdefgh2345"`, `"abcdefgh7777"`),
 		"a bent envelope":   laterKeySecret(`"state": "Active"`, `"state": 1`),
 		"no JSON":           laterKeySecret(laterKey, secretWord),
+		"a bent permission": laterKeySecret(`"read", "refund"`, `1, 2`),
 		"an unlimited time": laterKeySecret(`"expiresAt": "2027-11-21T09:30:00Z"`, `"expiresAt": "never"`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +118,8 @@ func TestDecodeMerchantEnvelope(t *testing.T) {
 			got, err := published.DecodeMerchantEnvelope(laterMerchantConfigMap(test.replace...))
 			want := published.MerchantRecord{
 				Version: 2, MerchantID: "merchant2345", Namespace: "shops", Name: "acme-coffee", State: test.want,
-				Revocation: published.Revocation{Revoked: test.revoked},
+				Revocation:  published.Revocation{Revoked: test.revoked},
+				IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24"}, IPAllowlistMode: v1alpha1.IPAllowlistReport,
 			}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -125,6 +133,14 @@ func TestDecodeMerchantEnvelope(t *testing.T) {
 			_, err := published.DecodeMerchantEnvelope(laterMerchantConfigMap(replaced[0], replaced[1]))
 			assertRefused(t, err)
 		})
+	}
+}
+
+// What this version cannot read of a later allowlist allows nobody.
+func TestDecodeMerchantEnvelope_Allowlist(t *testing.T) {
+	got, err := published.DecodeMerchantEnvelope(laterMerchantConfigMap(`"203.0.113.0/24"`, `"till-7.shop.example"`, `"Report"`, `"Learn"`))
+	if diff := cmp.Diff([]v1alpha1.IPBlock{"0.0.0.0"}, got.IPAllowlist); err != nil || diff != "" || got.IPAllowlistMode != v1alpha1.IPAllowlistEnforce {
+		t.Errorf("mode %s, %v (-want +got):\n%s", got.IPAllowlistMode, err, diff)
 	}
 }
 
@@ -177,6 +193,49 @@ func TestRevokeKey(t *testing.T) {
 	}
 	wantEdited(t, before.Data["record.json"], restored.Data["record.json"], map[string]any{"revoked": false, "revokedBy": 0.0, "revision": 1795253400006.0})
 	if _, err := published.RevokeKey(laterKeySecret(laterKey, `{"version":2}`), true, now); err == nil {
+		t.Error("a record without an envelope was edited")
+	}
+}
+
+// An older operator narrows a record that it cannot read, and changes nothing else of it: not even addresses that it cannot read.
+func TestRestrictKey(t *testing.T) {
+	before := laterKeySecret()
+	read, err := published.DecodeKeyEnvelope(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1795253400000 + 5).UTC()
+	for name, test := range map[string]struct {
+		want published.KeyRestriction
+		edit map[string]any
+	}{
+		"nothing":           {published.KeyRestriction{Permissions: read.Permissions, IPAllowlist: read.IPAllowlist}, nil},
+		"fewer permissions": {published.KeyRestriction{Permissions: []v1alpha1.Permission{"read"}, IPAllowlist: read.IPAllowlist}, map[string]any{"permissions": []any{"read"}}},
+		"no permission":     {published.KeyRestriction{Permissions: []v1alpha1.Permission{}, IPAllowlist: read.IPAllowlist}, map[string]any{"permissions": []any{}}},
+		"fewer addresses":   {published.KeyRestriction{Permissions: read.Permissions, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.7"}}, map[string]any{"ipAllowlist": []any{"203.0.113.7"}}},
+		"revoked":           {published.KeyRestriction{Revoked: true, Permissions: read.Permissions, IPAllowlist: read.IPAllowlist}, map[string]any{"revoked": true, "revokedBy": 1.0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after, err := published.RestrictKey(before, test.want, now)
+			if err != nil || (after == nil) != (test.edit == nil) {
+				t.Fatal(after, err)
+			}
+			if after == nil {
+				return
+			}
+			edit := map[string]any{"revoked": false, "revokedBy": 0.0, "revision": 1795253400005.0}
+			maps.Copy(edit, test.edit)
+			wantEdited(t, before.Data["record.json"], after.Data["record.json"], edit)
+			if again, err := published.RestrictKey(after, test.want, now); again != nil || err != nil {
+				t.Errorf("again: %v, %v", again, err)
+			}
+		})
+	}
+	everything := laterKeySecret(`"permissions": ["read", "refund"], `, ``)
+	if after, err := published.RestrictKey(everything, published.KeyRestriction{Permissions: []v1alpha1.Permission{}, IPAllowlist: read.IPAllowlist}, now); after == nil || err != nil {
+		t.Errorf("a key that may do everything is not narrowed to nothing: %v", err)
+	}
+	if _, err := published.RestrictKey(laterKeySecret(laterKey, `{"version":2}`), published.KeyRestriction{}, now); err == nil {
 		t.Error("a record without an envelope was edited")
 	}
 }

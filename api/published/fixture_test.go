@@ -33,6 +33,8 @@ func keyRecord() published.KeyRecord {
 		},
 		State:          v1alpha1.ApiKeyActive,
 		ExpiresAt:      &expires,
+		Permissions:    []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionCancel},
+		IPAllowlist:    []v1alpha1.IPBlock{"203.0.113.0/24"},
 		LastRotation:   published.RotationEvent{Time: issued, Cause: v1alpha1.RotationTrigger},
 		HandledTrigger: "2026-11-21",
 		HandledDigest:  &handled,

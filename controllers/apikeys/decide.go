@@ -19,8 +19,8 @@ type plan struct {
 	facts
 	outcome conditions.Outcome
 
-	// revoke is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
-	revoke *corev1.Secret
+	// restrict is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
+	restrict *corev1.Secret
 	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
 	// first is true if there was no key before, according to the caches.
@@ -39,14 +39,14 @@ type plan struct {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.revoke == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
+	return p.restrict == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
 // decide is pure. What only restricts the key was written before: see restrict.
 func decide(f facts) *plan {
 	obstacle, blocked := first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 	p := &plan{facts: f, outcome: obstacle}
-	p.revoke = revocation(f)
+	p.restrict = restrictedNewer(f)
 	p.claims = missingClaims(f, !blocked)
 	if !blocked {
 		p.outcome = usability(f)
@@ -116,9 +116,9 @@ func expiry(f facts) time.Time {
 	return f.apiKey.Spec.ExpiresAt.UTC()
 }
 
-// revocation returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key; nil: it is so already,
-// or this version writes the whole record. Its envelope is all that an older operator changes.
-func revocation(f facts) *corev1.Secret {
+// restrictedNewer returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key, and as narrow as the
+// spec; nil: it is so already, or this version writes the whole record. Its envelope is all that an older operator changes, and it widens nothing.
+func restrictedNewer(f facts) *corev1.Secret {
 	if !f.newer {
 		return nil
 	}
@@ -127,7 +127,9 @@ func revocation(f facts) *corev1.Secret {
 		return nil
 	}
 	_, ended := first(f, disabled, expired)
-	secret, _ := published.RevokeKey(f.published, ended || record.MerchantID != f.merchantID, f.now) // the envelope is readable
+	want := published.KeyRestriction{Revoked: ended || record.MerchantID != f.merchantID}
+	want.Permissions, want.IPAllowlist = narrowed(record, f.apiKey.Spec)
+	secret, _ := published.RestrictKey(f.published, want, f.now) // the envelope is readable
 	return secret
 }
 

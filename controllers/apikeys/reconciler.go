@@ -112,7 +112,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 
 // apply executes the plan. After a new key nothing else is done in this reconciliation.
 func (r *Reconciler) apply(ctx context.Context, p *plan) error {
-	if err := r.revoke(ctx, p); err != nil {
+	if err := r.restrictNewer(ctx, p); err != nil {
 		return err
 	}
 	if err := r.writeClaims(ctx, p.facts, p.claims); err != nil {

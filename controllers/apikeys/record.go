@@ -74,15 +74,21 @@ func restriction(f facts) *published.KeyRecord {
 	if end := spec.ExpiresAt; end != nil && (want.ExpiresAt == nil || end.Before(*want.ExpiresAt)) {
 		want.ExpiresAt = end
 	}
-	want.Permissions = shared(want.Permissions, spec.Permissions)
-	if narrows(want.IPAllowlist, spec.IPAllowlist) {
-		want.IPAllowlist = spec.IPAllowlist
-	}
+	want.Permissions, want.IPAllowlist = narrowed(want, f.apiKey.Spec)
 	if want.Equal(*f.record) {
 		return nil
 	}
 	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.published))
 	return &want
+}
+
+// narrowed returns what a record permits, as far as the spec does.
+func narrowed(record published.KeyRecord, spec v1alpha1.ApiKeySpec) ([]v1alpha1.Permission, []v1alpha1.IPBlock) {
+	allowed := record.IPAllowlist
+	if narrows(allowed, spec.IPAllowlist) {
+		allowed = spec.IPAllowlist
+	}
+	return shared(record.Permissions, spec.Permissions), allowed
 }
 
 // shared returns the permissions of both; nil: all. Without a shared one it is empty, which grants nothing.
@@ -157,13 +163,13 @@ func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record pu
 	return nil
 }
 
-// revoke writes the published Secret of a newer version that the plan revokes, or no longer revokes.
-func (r *Reconciler) revoke(ctx context.Context, p *plan) error {
-	if p.revoke == nil {
+// restrictNewer writes the published Secret of a newer version that the plan restricts, or no longer revokes.
+func (r *Reconciler) restrictNewer(ctx context.Context, p *plan) error {
+	if p.restrict == nil {
 		return nil
 	}
-	if err := writes.CreateOrUpdate(ctx, r.Client, p.revoke); err != nil {
-		return fmt.Errorf("revoke Secret %s, which a newer version wrote: %w", p.revoke.Name, err)
+	if err := writes.CreateOrUpdate(ctx, r.Client, p.restrict); err != nil {
+		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.restrict.Name, err)
 	}
 	r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", p.apiKey.Spec.State)
 	return nil

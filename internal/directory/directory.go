@@ -173,7 +173,7 @@ type Merchant struct {
 	// EmitCreated: its webhook subscribes to session.created.
 	EmitCreated bool
 
-	// Unreadable: a newer program wrote it, and only its ID and State are known.
+	// Unreadable: a newer program wrote it, and only its envelope is known.
 	Unreadable bool
 }
 
@@ -270,16 +270,19 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	record, err := published.DecodeMerchant(configMap)
 	if errors.Is(err, published.ErrNewerVersion) {
 		if envelope, envelopeErr := published.DecodeMerchantEnvelope(configMap); envelopeErr == nil {
-			return &Merchant{ID: envelope.MerchantID, State: merchantState(envelope), Unreadable: true}, err
+			merchant := newMerchant(envelope)
+			merchant.Unreadable = true
+			return merchant, err
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := allowlist.Parse(record.IPAllowlist)
-	if err != nil {
-		return nil, err
-	}
+	return newMerchant(record), nil
+}
+
+func newMerchant(record published.MerchantRecord) *Merchant {
+	allowed, _ := allowlist.Parse(record.IPAllowlist) // a decoded one is valid
 	var page v1alpha1.PageSettings
 	if record.Page != nil {
 		page = *record.Page
@@ -298,5 +301,5 @@ func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 		Sessions:    record.Sessions,
 		Page:        page,
 		EmitCreated: record.Webhook != nil && slices.Contains(record.Webhook.Events, v1alpha1.EventSessionCreated),
-	}, nil
+	}
 }

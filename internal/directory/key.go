@@ -57,20 +57,17 @@ func decodeKey(secret *corev1.Secret) (*key, error) {
 	record, err := published.DecodeKey(secret)
 	if errors.Is(err, published.ErrNewerVersion) {
 		if envelope, envelopeErr := published.DecodeKeyEnvelope(secret); envelopeErr == nil {
-			return newKey(secret, envelope, nil), err
+			return newKey(secret, envelope), err
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := allowlist.Parse(record.IPAllowlist)
-	if err != nil {
-		return nil, err
-	}
-	return newKey(secret, record, allowed), nil
+	return newKey(secret, record), nil
 }
 
-func newKey(secret *corev1.Secret, record published.KeyRecord, allowed allowlist.List) *key {
+func newKey(secret *corev1.Secret, record published.KeyRecord) *key {
+	allowed, _ := allowlist.Parse(record.IPAllowlist) // a decoded one is valid
 	k := &key{
 		id:          published.KeyID(secret.Name),
 		merchant:    unique.Make(record.MerchantID),
@@ -98,6 +95,7 @@ func (k *key) following(next *key) *key {
 	out := *k
 	out.generation, out.revision, out.issued = next.generation, next.revision, next.issued
 	out.disabled, out.superseded, out.test, out.external = next.disabled, next.superseded, next.test, next.external
+	out.permissions = next.permissions
 	var extra keyExtra
 	if k.extra != nil {
 		extra = *k.extra
@@ -105,9 +103,9 @@ func (k *key) following(next *key) *key {
 	if next.digest != k.digest {
 		out.digest, out.rotated, extra.previous = next.digest, next.issued, nil
 	}
-	extra.expiresAt = nil
+	extra.expiresAt, extra.allowlist = nil, nil
 	if next.extra != nil {
-		extra.expiresAt = next.extra.expiresAt
+		extra.expiresAt, extra.allowlist = next.extra.expiresAt, next.extra.allowlist
 	}
 	out.extra = &extra
 	return &out

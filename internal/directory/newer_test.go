@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,11 +25,11 @@ func laterVersion(t testing.TB, data []byte, change map[string]any) []byte {
 	}
 	for name := range fields {
 		switch name {
-		case "previous", "lastRotation", "handledDigest", "ipAllowlist", "rateLimit", "sessions", "displayName":
+		case "previous", "lastRotation", "handledDigest", "rateLimit", "sessions", "displayName":
 			fields[name] = []any{"another shape", 7}
 		}
 	}
-	fields["version"], fields["permissions"] = 2, []any{1}
+	fields["version"] = 2
 	maps.Copy(fields, change)
 	out, err := json.Marshal(fields)
 	if err != nil {
@@ -90,6 +92,54 @@ func TestIdentify_RecordOfTheNextVersion(t *testing.T) {
 			}
 			if revoked := len(started.events.calls) > 1; revoked != test.revocations { // the first is of the first sight
 				t.Errorf("key events: %v", started.events.calls)
+			}
+		})
+	}
+}
+
+// The next version changes what a key may do, and from where. A replica that knew the key follows it: what the next version narrowed is
+// narrow, also by words and addresses that this version cannot read, and what it widened is wide.
+func TestIdentify_NarrowedByTheNextVersion(t *testing.T) {
+	inside, outside := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("198.51.100.7")
+	few := func(r *published.KeyRecord) {
+		r.Permissions, r.IPAllowlist = []v1alpha1.Permission{"create"}, []v1alpha1.IPBlock{"203.0.113.7"}
+	}
+	for name, test := range map[string]struct {
+		before                  func(*published.KeyRecord)
+		change                  map[string]any
+		permissions             []v1alpha1.Permission
+		fromInside, fromOutside bool
+	}{
+		"nothing":                        {few, nil, []v1alpha1.Permission{"create"}, true, false},
+		"fewer permissions":              {nil, map[string]any{"permissions": []string{"read"}}, []v1alpha1.Permission{"read"}, true, true},
+		"other permissions":              {few, map[string]any{"permissions": []string{"read"}}, []v1alpha1.Permission{"read"}, true, false},
+		"no permission":                  {nil, map[string]any{"permissions": []string{}}, []v1alpha1.Permission{}, true, true},
+		"permissions of that time":       {nil, map[string]any{"permissions": []string{"refund", "*"}}, []v1alpha1.Permission{}, true, true},
+		"fewer addresses":                {nil, map[string]any{"ipAllowlist": []string{"203.0.113.0/24"}}, v1alpha1.Permissions(), true, false},
+		"other addresses":                {few, map[string]any{"ipAllowlist": []string{"198.51.100.7"}}, []v1alpha1.Permission{"create"}, false, true},
+		"addresses of that time":         {nil, map[string]any{"ipAllowlist": []string{"till.shop.example"}}, v1alpha1.Permissions(), false, false},
+		"addresses and one of that time": {nil, map[string]any{"ipAllowlist": []string{"till.shop.example", "203.0.113.7"}}, v1alpha1.Permissions(), true, false},
+		"all permissions":                {few, map[string]any{"permissions": nil}, v1alpha1.Permissions(), true, false},
+		"all addresses":                  {few, map[string]any{"ipAllowlist": nil}, []v1alpha1.Permission{"create"}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+			if test.before == nil {
+				test.before = func(*published.KeyRecord) {}
+			}
+			key, record := f.publish(t, "till", "acme", test.before)
+			record.Revision++
+			_ = f.keyInformer.Update(laterSecret(t, record, test.change))
+			got, err := f.Identify(key, now)
+			if err != nil || !got.Live {
+				t.Fatalf("live %t, %v", got.Live, err)
+			}
+			if diff := cmp.Diff(test.permissions, got.Permissions.List()); diff != "" {
+				t.Errorf("permissions (-want +got):\n%s", diff)
+			}
+			if in, out := got.Allows(inside), got.Allows(outside); in != test.fromInside || out != test.fromOutside {
+				t.Errorf("from inside %t, from outside %t", in, out)
 			}
 		})
 	}
@@ -168,6 +218,41 @@ func TestIdentify_MerchantOfTheNextVersion(t *testing.T) {
 			_ = restarted.merchantInformer.Update(configMapOf(t, merchantRecord("acme"))) // rolled forward or repaired
 			if got, err := restarted.Identify(key, now); err != nil || !got.Live {
 				t.Errorf("after a readable record: %v", err)
+			}
+		})
+	}
+}
+
+// The next version changes from where the keys of a merchant are accepted.
+func TestIdentify_AllowlistOfTheNextVersion(t *testing.T) {
+	inside, outside := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("198.51.100.7")
+	list := []string{"203.0.113.0/24"}
+	for name, test := range map[string]struct {
+		change                              map[string]any
+		fromInside, fromOutside, reportOnly bool
+	}{
+		"as it was":              {nil, true, true, true},
+		"narrower":               {map[string]any{"ipAllowlist": list}, true, false, true},
+		"enforced":               {map[string]any{"ipAllowlist": list, "ipAllowlistMode": "Enforce"}, true, false, false},
+		"in a mode of that time": {map[string]any{"ipAllowlist": list, "ipAllowlistMode": "Learn"}, true, false, false},
+		"addresses of that time": {map[string]any{"ipAllowlist": []string{"till.shop.example"}}, false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			reporting := func(r *published.MerchantRecord) { r.IPAllowlistMode = v1alpha1.IPAllowlistReport }
+			configMap := configMapOf(t, merchantRecord("acme", reporting))
+			_ = f.merchantInformer.Add(configMap)
+			key, _ := f.publish(t, "till", "acme")
+			later := configMap.DeepCopy()
+			later.ResourceVersion = "later"
+			later.Data["merchant.json"] = string(laterVersion(t, []byte(configMap.Data["merchant.json"]), test.change))
+			_ = f.merchantInformer.Update(later)
+			got, err := f.Identify(key, now)
+			if err != nil || !got.Live || got.Merchant.ReportOnly != test.reportOnly {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if in, out := got.Allows(inside), got.Allows(outside); in != test.fromInside || out != test.fromOutside {
+				t.Errorf("from inside %t, from outside %t", in, out)
 			}
 		})
 	}

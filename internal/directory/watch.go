@@ -154,7 +154,7 @@ func (d *Directory) deferMerchant(_ string, merchant *Merchant) {
 	defer d.mu.Unlock()
 	if earlier := d.index.merchants[id]; earlier != nil && !earlier.Unreadable {
 		following := *earlier
-		following.State = merchant.State
+		following.State, following.Allowlist, following.ReportOnly = merchant.State, merchant.Allowlist, merchant.ReportOnly
 		merchant = &following
 	}
 	d.index.merchants[id] = merchant

@@ -40,7 +40,7 @@ func keyFaults() []fault {
 		{"P2", "disabled while nothing can be issued, by a tenant with all rights in its namespace", "no replica accepts the key 5 s later", tryDisabling},
 		{"P2", "kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
 		{"P2", "kill -9 in the midst of issuing on the internal port", "one of two rivals gets the key; after an unknown outcome the same request says what is in force", tryCrashedIssues},
-		{"P2", "record of the next version, after a rollback", "what was disabled or suspended since is refused; a key that may be good gets 503, never 401", tryNextVersion},
+		{"P2", "record of the next version, after a rollback", "what was disabled, narrowed or suspended since is refused; a key that may be good gets 503, never 401", tryNextVersion},
 	}
 }
 

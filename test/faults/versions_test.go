@@ -34,7 +34,8 @@ func edit[T client.Object](s *deployment, namespace, name string, object T, chan
 }
 
 // tryNextVersion rolls a platform back after the next version has written records: all roles are of this one. A key that is disabled
-// then, and a merchant that is suspended, are refused by a replica that knew them before and by one that has just started.
+// then, and a merchant that is suspended, are refused by a replica that knew them before and by one that has just started. A key that is
+// narrowed then is narrow.
 func tryNextVersion(t *testing.T) (int, string) {
 	t.Helper()
 	s := deploy(t, 2, 0)
@@ -45,14 +46,17 @@ func tryNextVersion(t *testing.T) (int, string) {
 	for n := range rounds {
 		name := fmt.Sprint("coffee-", n)
 		merchant := s.Merchant(name)
-		key, other := s.apiKey(name+"-till", name), s.apiKey(name+"-other", name)
-		s.acceptedEverywhere(key)
-		s.acceptedEverywhere(other)
-		var till v1alpha1.ApiKey
-		s.must(shared.get(t.Context(), s.Namespace, name+"-till", &till))
-		edit(s, kubetest.CredentialsNamespace, published.KeyName(published.ID(till.UID)), &corev1.Secret{}, func(secret *corev1.Secret) {
-			secret.Data["record.json"] = []byte(laterKey.Replace(string(secret.Data["record.json"])))
-		})
+		key, other, narrow := s.apiKey(name+"-till", name), s.apiKey(name+"-other", name), s.apiKey(name+"-narrow", name)
+		for _, k := range []string{key, other, narrow} {
+			s.acceptedEverywhere(k)
+		}
+		for _, object := range []string{name + "-till", name + "-narrow"} {
+			var apiKey v1alpha1.ApiKey
+			s.must(shared.get(t.Context(), s.Namespace, object, &apiKey))
+			edit(s, kubetest.CredentialsNamespace, published.KeyName(published.ID(apiKey.UID)), &corev1.Secret{}, func(secret *corev1.Secret) {
+				secret.Data["record.json"] = []byte(laterKey.Replace(string(secret.Data["record.json"])))
+			})
+		}
 		edit(s, kubetest.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), &corev1.ConfigMap{}, func(c *corev1.ConfigMap) {
 			c.Data["merchant.json"] = laterMerchant.Replace(c.Data["merchant.json"])
 		})
@@ -68,22 +72,29 @@ func tryNextVersion(t *testing.T) (int, string) {
 		}
 		expect(running, key, http.StatusOK)
 		expect(running, other, http.StatusOK)
+		expect(running, narrow, http.StatusOK)
+		expect(restarted, narrow, http.StatusServiceUnavailable)
 		expect(restarted, key, http.StatusServiceUnavailable) // it may be good
 		expect(restarted, other, http.StatusServiceUnavailable)
 
 		began := time.Now()
-		edit(s, s.Namespace, till.Name, &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		edit(s, s.Namespace, name+"-till", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		s.refusedBy(running, key, http.StatusUnauthorized)
 		s.refusedBy(restarted, key, http.StatusUnauthorized)
+		edit(s, s.Namespace, name+"-narrow", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{v1alpha1.PermissionCancel} })
+		s.refusedBy(running, narrow, http.StatusForbidden)
+		edit(s, s.Namespace, name+"-narrow", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
+		s.refusedBy(running, narrow, http.StatusUnauthorized)
 		edit(s, s.Namespace, name, &v1alpha1.Merchant{}, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
 		s.refusedBy(running, other, http.StatusForbidden)
 		slowest = max(slowest, time.Since(began))
 		for range 20 {
 			expect(running, key, http.StatusUnauthorized)
+			expect(running, narrow, http.StatusUnauthorized)
 			expect(running, other, http.StatusForbidden)
 		}
 	}
-	return rounds, fmt.Sprintf("%d answers of replicas that knew them or had just started, none accepted a disabled key or a suspended merchant; the slowest two took %d ms to reach the replica",
+	return rounds, fmt.Sprintf("%d answers of replicas that knew them or had just started, none accepted a disabled key, a narrowed one or a suspended merchant; the slowest four took %d ms to reach the replica",
 		tried, slowest.Milliseconds())
 }
 
