@@ -54,10 +54,10 @@ func TestRailSession(t *testing.T) {
 	}
 	want("PENDING", "")
 	r.report(id, rail, report("bank-0", "COMPLETED", 1)).want(t, http.StatusOK)
-	const mismatch = `{"paymentRef": "bank-0", "outcome": "COMPLETED", "amountCents": 1, "currency": "EUR", "action": "REFUND_REQUIRED"}`
+	const mismatch = `{"paymentRef": "bank-0", "own": true, "outcome": "COMPLETED", "amountCents": 1, "currency": "EUR", "action": "REFUND_REQUIRED"}`
 	want("PENDING", mismatch)
 	r.report(id, rail, `{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1250,"paidAt":1795246300000}`).want(t, http.StatusOK)
-	const settled = `{"paymentRef": "bank-1", "outcome": "COMPLETED", "amountCents": 1250, "currency": "EUR", "paidAt": 1795246300000}, `
+	const settled = `{"paymentRef": "bank-1", "own": true, "outcome": "COMPLETED", "amountCents": 1250, "currency": "EUR", "paidAt": 1795246300000}, `
 	want("COMPLETED", settled+mismatch)
 	if raw := string(r.railGet(id, rail).raw); strings.Contains(raw, "ada@example.com") || strings.Contains(raw, "order-77") {
 		t.Errorf("the rail reads of the payer: %s", raw)

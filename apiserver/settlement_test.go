@@ -2,8 +2,10 @@ package apiserver_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,6 +230,57 @@ func (f *fixture) unpublish(merchant published.MerchantRecord) {
 	name := published.MerchantName(merchant.MerchantID)
 	if err := kube.CoreV1().ConfigMaps(f.namespace).Delete(f.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// References are each rail's own: the same one of another rail is another payment, and its money goes back.
+func TestSettlement_TwoRailsOneReference(t *testing.T) {
+	f := newFixture(t)
+	key, bank, card := f.key("till", f.merchant("acme")), f.rail("bank"), f.rail("card")
+	r := f.start()
+	id := r.charge(key, 1)[0]
+	const refund = `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`
+	for i, test := range []struct {
+		rail string
+		step step
+	}{
+		{card, step{paid(1), `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`}},
+		{bank, step{paid(1250), completed}},
+		{card, step{paid(1250), "409"}},
+		{bank, step{paid(1250), completed}},
+		{card, step{report("bank-2", "COMPLETED", 1250), refund}},
+		{bank, step{report("bank-2", "COMPLETED", 1250), refund}},
+	} {
+		test.step.check(t, i, r.report(id, test.rail, test.step.report))
+	}
+	own := func(rail string) string {
+		var all []string
+		for _, one := range r.railGet(id, rail).want(t, http.StatusOK).body["payments"].([]any) {
+			payment := one.(map[string]any)
+			if payment["own"] == true {
+				all = append(all, fmt.Sprint(payment["paymentRef"], " ", payment["amountCents"]))
+			}
+		}
+		slices.Sort(all)
+		return strings.Join(all, ", ")
+	}
+	if got, want := own(bank), "bank-1 1250, bank-2 1250"; got != want {
+		t.Errorf("the bank reads as its own %s, want %s", got, want)
+	}
+	if got, want := own(card), "bank-1 1, bank-2 1250"; got != want {
+		t.Errorf("the other rail reads as its own %s, want %s", got, want)
+	}
+	if got := r.call(http.MethodGet, sessions+"/"+id, key, "").text("paymentRef"); got != "bank-1" {
+		t.Errorf("the merchant reads paymentRef %q", got)
+	}
+	var events []string
+	for _, item := range r.call(http.MethodGet, "/api/v1/events", key, "").want(t, http.StatusOK).body["items"].([]any) {
+		event := item.(map[string]any)["event"].(map[string]any)
+		events = append(events, fmt.Sprint(event["type"], " ", event["data"].(map[string]any)["paymentRef"]))
+	}
+	want := []string{"session.payment_mismatch bank-1", "session.completed bank-1", "session.late_payment bank-2", "session.late_payment bank-2"}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

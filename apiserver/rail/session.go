@@ -37,6 +37,7 @@ const stateDeleted v1alpha1.MerchantState = "Deleted"
 // payment is one that was reported.
 type payment struct {
 	PaymentRef  string         `json:"paymentRef"`
+	Own         bool           `json:"own"` // reported by the account that asks
 	Outcome     session.Status `json:"outcome"`
 	AmountCents int64          `json:"amountCents"`
 	Currency    string         `json:"currency"`
@@ -45,7 +46,7 @@ type payment struct {
 }
 
 // Get responds with a session and the payments reported of it, for a rail that asks what is to be paid.
-func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
+func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, account string) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return err
@@ -54,14 +55,14 @@ func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, _ st
 	if err != nil {
 		return err
 	}
-	view, err := h.newRailSession(story)
+	view, err := h.newRailSession(story, session.NewRail(account))
 	if err != nil {
 		return err
 	}
 	return web.Respond(w, http.StatusOK, view)
 }
 
-func (h *Handler) newRailSession(story store.Story) (railSession, error) {
+func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSession, error) {
 	read := story.Session
 	view := railSession{
 		SessionID: read.ID.String(), Status: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
@@ -81,7 +82,9 @@ func (h *Handler) newRailSession(story store.Story) (railSession, error) {
 		view.Merchant.Namespace, view.Merchant.Name, view.Merchant.State = merchant.Namespace, merchant.Name, merchant.State
 	}
 	if read.PaymentRef != "" {
-		settled := payment{PaymentRef: read.PaymentRef, Outcome: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency}
+		settled := payment{
+			PaymentRef: read.PaymentRef, Own: read.PaymentRail == rail, Outcome: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
+		}
 		if !read.PaidAt.IsZero() {
 			settled.PaidAt = read.PaidAt.UnixMilli()
 		}
@@ -89,7 +92,8 @@ func (h *Handler) newRailSession(story store.Story) (railSession, error) {
 	}
 	for _, refused := range story.Refused {
 		reported := payment{
-			PaymentRef: refused.Ref, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: read.Currency, Action: refundRequired,
+			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: read.Currency,
+			Action: refundRequired,
 		}
 		if !refused.PaidAt.IsZero() {
 			reported.PaidAt = refused.PaidAt.UnixMilli()

@@ -28,7 +28,7 @@ type settlementResult struct {
 const refundRequired = "REFUND_REQUIRED"
 
 // Settle records the report of a payment.
-func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
+func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request, account string) error {
 	id, err := session.ParseID(r.PathValue("id"))
 	if err != nil {
 		return err
@@ -37,6 +37,7 @@ func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request, _
 	if err != nil {
 		return err
 	}
+	payment.Rail = session.NewRail(account)
 	// A report counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
 	settle := h.store.Settle
 	if h.directory.MerchantDeleted(id.MerchantID()) {

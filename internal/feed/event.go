@@ -50,6 +50,8 @@ type SessionChange struct {
 
 // RefusedPayment is money that arrived and is to be refunded.
 type RefusedPayment struct {
+	// Rail has reported it; only the event's id tells of it.
+	Rail        session.Rail
 	Ref         string
 	AmountCents int64
 	// PaidAt is as the rail says; zero: it did not say.
@@ -113,11 +115,15 @@ const (
 	MarkEnded Mark = "ended"
 )
 
-// MarkLate is that of session.late_payment for the payment reference.
-func MarkLate(paymentRef string) Mark { return Mark("late_" + digest(paymentRef)) }
+// MarkLate is that of session.late_payment for a payment of the rail.
+func MarkLate(rail session.Rail, paymentRef string) Mark {
+	return Mark("late_" + digest(rail.Scope(paymentRef)))
+}
 
-// MarkMismatch is that of session.payment_mismatch for the payment reference.
-func MarkMismatch(paymentRef string) Mark { return Mark("mismatch_" + digest(paymentRef)) }
+// MarkMismatch is that of session.payment_mismatch for a payment of the rail.
+func MarkMismatch(rail session.Rail, paymentRef string) Mark {
+	return Mark("mismatch_" + digest(rail.Scope(paymentRef)))
+}
 
 // SessionEventID is the id of an event of the session.
 func SessionEventID(id session.ID, mark Mark) string { return SessionEventIDOf(id.String(), mark) }

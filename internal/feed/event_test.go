@@ -24,12 +24,13 @@ func TestSessionEventIDs(t *testing.T) {
 	}
 	const begin = "evt_abcdefgh2345GHIJKLMNOPQRSTUVWX_"
 	for mark, want := range map[feed.Mark]string{
-		feed.MarkCreated:          "created",
-		feed.MarkEnded:            "ended",
-		feed.MarkLate("abc"):      "late_ba7816bf8f01cfea", // SHA-256 of abc, as in FIPS 180-2
-		feed.MarkMismatch("abc"):  "mismatch_ba7816bf8f01cfea",
-		feed.MarkLate("a/b c.ü"):  "late_ca02e0b89523de20",
-		feed.MarkMismatch("abc "): "mismatch_5488613c42b0d34d",
+		feed.MarkCreated:                  "created",
+		feed.MarkEnded:                    "ended",
+		feed.MarkLate("bank", "abc"):      "late_edf15b16808091f0", // of SHA-256 of "bank abc"
+		feed.MarkMismatch("bank", "abc"):  "mismatch_edf15b16808091f0",
+		feed.MarkLate("card", "abc"):      "late_42027efab571f275",
+		feed.MarkLate("bank", "a/b c.ü"):  "late_52bcc229a6a030d4",
+		feed.MarkMismatch("bank", "abc "): "mismatch_d28fb43f4e4437c1",
 	} {
 		got := feed.SessionEventID(id, mark)
 		if !strings.HasPrefix(got, begin) || !regexp.MustCompile(`^[A-Za-z0-9_]+$`).MatchString(got) {

@@ -30,7 +30,8 @@ var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
 // changes it (lib/sessions.lua of package store).
 //
 //	version, kind, occurredAt in ms, and then
-//	session.*     random part of the session id, sequence, SessionFields; e is empty if the session ended when the event occurred
+//	session.*     random part of the session id, sequence, SessionFields; e is empty if the session ended when the event occurred, r is
+//	              "<rail> <paymentRef>" if there was a payment
 //	key.rotated   key id, prefix, generation, cause, merchant name
 //	webhook.test  trigger, merchant name
 func (e Event) Append(to []byte) []byte {
@@ -126,6 +127,17 @@ func (t *texts) optionalMillis() time.Time {
 	return time.Time{}
 }
 
+// payment reads a payment's name; it is empty if there is none.
+func (t *texts) payment() (rail session.Rail, ref string) {
+	text := t.next()
+	if text == "" {
+		return "", ""
+	}
+	rail, ref, ok := session.ParseScoped(text)
+	t.broken = t.broken || !ok
+	return rail, ref
+}
+
 // session reads what all events of a session have, and its id. How its own payment went is not in the event of a refused one.
 func (t *texts) session(event *Event, account string) {
 	id, err := session.ParseID(session.IDPrefix(session.ParseAccount(account)) + t.next())
@@ -134,7 +146,8 @@ func (t *texts) session(event *Event, account string) {
 	read := &change.Session
 	read.ID, read.Status = id, session.Status(t.next())
 	read.ExpiresAt, read.EndedAt = t.millis(), t.optionalMillis()
-	ref, reason := t.next(), t.next()
+	rail, ref := t.payment()
+	reason := t.next()
 	amount, refused := t.optional()
 	paidAt := t.optionalMillis()
 	record, ok := session.ParseRecord(t.rest)
@@ -150,13 +163,13 @@ func (t *texts) session(event *Event, account string) {
 	}
 	read.Reason = reason
 	if refused {
-		change.Payment = &RefusedPayment{Ref: ref, AmountCents: amount, PaidAt: paidAt}
+		change.Payment = &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, PaidAt: paidAt}
 	} else {
-		read.PaymentRef, read.PaidAt = ref, paidAt
+		read.PaymentRail, read.PaymentRef, read.PaidAt = rail, ref, paidAt
 	}
 	record.Complete(read)
 	event.MerchantName = read.MerchantName
-	event.ID = SessionEventID(id, event.mark())
+	event.ID = SessionEventID(id, event.mark(rail, ref))
 	t.broken = t.broken || err != nil || !ok || session.Account(record.MerchantID, record.TestMode) != account ||
 		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] ||
 		refused != (event.Subject() == AboutPayment) || refused && ref == ""
@@ -171,23 +184,16 @@ var kinds = map[session.Status]v1alpha1.WebhookEvent{
 	session.Cancelled: v1alpha1.EventSessionCancelled,
 }
 
-// mark is that of a session's event.
-func (e Event) mark() Mark {
+// mark is that of a session's event, which may be about a payment.
+func (e Event) mark(rail session.Rail, paymentRef string) Mark {
 	switch e.Kind {
 	case v1alpha1.EventSessionCreated:
 		return MarkCreated
 	case v1alpha1.EventLatePayment:
-		return MarkLate(e.paymentRef())
+		return MarkLate(rail, paymentRef)
 	case v1alpha1.EventPaymentMismatch:
-		return MarkMismatch(e.paymentRef())
+		return MarkMismatch(rail, paymentRef)
 	default:
 		return MarkEnded
 	}
-}
-
-func (e Event) paymentRef() string {
-	if e.Session.Payment == nil {
-		return ""
-	}
-	return e.Session.Payment.Ref
 }

@@ -27,19 +27,20 @@ var sameEvent = cmpopts.EquateComparable(session.ID{})
 
 func TestParse_Sessions(t *testing.T) {
 	const at, end, expiry = "1795253400005", "1795253496000", "1795254300005"
-	completed := settled(event(t, v1alpha1.EventSessionCompleted, session.Completed), "card-1001", "")
+	completed := settled(event(t, v1alpha1.EventSessionCompleted, session.Completed), "1001", "")
+	completed.Session.PaymentRail = "card"
 	completed.Session.PaidAt = created.Add(time.Second)
 	late := refusing(settled(event(t, v1alpha1.EventLatePayment, session.Failed), "", "no funds"),
-		feed.RefusedPayment{Ref: "card-2", AmountCents: 1249}, expires)
-	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Ref: "card-2", AmountCents: 9, PaidAt: created}, created)
+		feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 1249}, expires)
+	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 9, PaidAt: created}, created)
 	for name, row := range map[string]struct {
 		text string
 		want feed.Event
 	}{
 		"created":   {"1|session.created|" + at + "|X7pL1vB8nR3tY6wZaa|1||" + expiry + "||||||", event(t, v1alpha1.EventSessionCreated, session.Pending)},
-		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card-1001|||1795253401005|", completed},
-		"late":      {"1|session.late_payment|" + expiry + "|X7pL1vB8nR3tY6wZaa|3|FAILED|" + expiry + "|" + end + "|card-2|no funds|1249||", late},
-		"mismatch":  {"1|session.payment_mismatch|" + at + "|X7pL1vB8nR3tY6wZaa|2||" + expiry + "||card-2||9|" + at + "|", mismatch},
+		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card 1001|||1795253401005|", completed},
+		"late":      {"1|session.late_payment|" + expiry + "|X7pL1vB8nR3tY6wZaa|3|FAILED|" + expiry + "|" + end + "|card 2|no funds|1249||", late},
+		"mismatch":  {"1|session.payment_mismatch|" + at + "|X7pL1vB8nR3tY6wZaa|2||" + expiry + "||card 2||9|" + at + "|", mismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := row.want.Session.ID
@@ -47,9 +48,9 @@ func TestParse_Sessions(t *testing.T) {
 			case v1alpha1.EventSessionCreated:
 				row.want.ID = feed.SessionEventID(id, feed.MarkCreated)
 			case v1alpha1.EventLatePayment:
-				row.want.ID = feed.SessionEventID(id, feed.MarkLate("card-2"))
+				row.want.ID = feed.SessionEventID(id, feed.MarkLate("card", "2"))
 			case v1alpha1.EventPaymentMismatch:
-				row.want.ID = feed.SessionEventID(id, feed.MarkMismatch("card-2"))
+				row.want.ID = feed.SessionEventID(id, feed.MarkMismatch("card", "2"))
 			default:
 			}
 			row.want.MerchantID, row.want.Session.MerchantID = id.MerchantID(), id.MerchantID()
@@ -92,7 +93,7 @@ func TestParse_NewerVersions(t *testing.T) {
 }
 
 func TestParse_Malformed(t *testing.T) {
-	good := stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card-1001|||9")
+	good := stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card 1001|||9")
 	if _, err := feed.Parse(owner, good); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestParse_Malformed(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card-1001|||9"))
+	f.Add(stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card 1001|||9"))
 	f.Add("1\tkey.rotated\t1795253496000\tabcdefgh2345\t\t3\tTrigger\tAcme")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := feed.Parse(owner, text)

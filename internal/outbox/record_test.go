@@ -20,6 +20,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
+// bank is the rail of all reports.
+var bank = session.NewRail("system:serviceaccount:rails:bank")
+
 // The names of fields are a contract with the next release: events are kept for 30 days.
 func TestWhatAnEventHolds(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
@@ -30,10 +33,10 @@ func TestWhatAnEventHolds(t *testing.T) {
 	})
 	created := storetest.MustCreate(t, s, asks, wanted).Session
 	settled, err := s.Settle(t.Context(), created.ID, session.Payment{
-		Ref: "rail-1", Outcome: session.Failed, AmountCents: 1250, PaidAt: time.UnixMilli(1234), Reason: "no funds",
+		Rail: bank, Ref: "rail-1", Outcome: session.Failed, AmountCents: 1250, PaidAt: time.UnixMilli(1234), Reason: "no funds",
 	})
 	must(t, err)
-	late := session.Payment{Ref: "rail-2", Outcome: session.Completed, AmountCents: 999, PaidAt: time.UnixMilli(5678)}
+	late := session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 999, PaidAt: time.UnixMilli(5678)}
 	_, err = s.Settle(t.Context(), created.ID, late)
 	must(t, err)
 
@@ -41,9 +44,9 @@ func TestWhatAnEventHolds(t *testing.T) {
 	expires, ended := millis(created.ExpiresAt), millis(settled.Session.EndedAt)
 	record := "\t" + asks.MerchantID + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t0\t7\t1001\tAcme Coffee"
 	for mark, want := range map[feed.Mark][3]string{
-		feed.MarkCreated:        {"1\tsession.created\t", millis(created.CreatedAt), "\t1\t\t" + expires + "\t\t\t\t\t"},
-		feed.MarkEnded:          {"1\tsession.failed\t", ended, "\t2\tFAILED\t" + expires + "\t\trail-1\tno funds\t\t1234"},
-		feed.MarkLate("rail-2"): {"1\tsession.late_payment\t", "", "\t3\tFAILED\t" + expires + "\t" + ended + "\trail-2\tno funds\t999\t5678"},
+		feed.MarkCreated:              {"1\tsession.created\t", millis(created.CreatedAt), "\t1\t\t" + expires + "\t\t\t\t\t"},
+		feed.MarkEnded:                {"1\tsession.failed\t", ended, "\t2\tFAILED\t" + expires + "\t\t" + bank.Scope("rail-1") + "\tno funds\t\t1234"},
+		feed.MarkLate(bank, "rail-2"): {"1\tsession.late_payment\t", "", "\t3\tFAILED\t" + expires + "\t" + ended + "\t" + bank.Scope("rail-2") + "\tno funds\t999\t5678"},
 	} {
 		id := feed.SessionEventID(created.ID, mark)
 		key := storetest.Tag(asks.MerchantID) + "event:" + id
@@ -74,31 +77,31 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	wanted := with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })
 	created := storetest.MustCreate(t, s, asks, wanted).Session
 	paidAt := time.UnixMilli(1_700_000_000_123).UTC()
-	_, err := s.Settle(t.Context(), created.ID, session.Payment{Ref: "other", Outcome: session.Completed, AmountCents: 1, PaidAt: paidAt})
+	_, err := s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "other", Outcome: session.Completed, AmountCents: 1, PaidAt: paidAt})
 	must(t, err)
-	settled, err := s.Settle(t.Context(), created.ID, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1250, PaidAt: paidAt})
+	settled, err := s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-1", Outcome: session.Completed, AmountCents: 1250, PaidAt: paidAt})
 	must(t, err)
-	_, err = s.Settle(t.Context(), created.ID, session.Payment{Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250})
+	_, err = s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250})
 	must(t, err)
 
 	// How the session's own payment went is not told with the event of a refused one.
-	unpaid := with(settled.Session, func(s *session.Session) { s.PaymentRef, s.PaidAt = "", time.Time{} })
+	unpaid := with(settled.Session, func(s *session.Session) { s.PaymentRail, s.PaymentRef, s.PaidAt = "", "", time.Time{} })
 	want := []feed.Event{
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkCreated), Kind: v1alpha1.EventSessionCreated,
 			Session: &feed.SessionChange{Session: created, Sequence: 1},
 		},
 		{
-			ID: feed.SessionEventID(created.ID, feed.MarkMismatch("other")), Kind: v1alpha1.EventPaymentMismatch,
-			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Ref: "other", AmountCents: 1, PaidAt: paidAt}},
+			ID: feed.SessionEventID(created.ID, feed.MarkMismatch(bank, "other")), Kind: v1alpha1.EventPaymentMismatch,
+			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Rail: bank, Ref: "other", AmountCents: 1, PaidAt: paidAt}},
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
 			Session: &feed.SessionChange{Session: settled.Session, Sequence: 3},
 		},
 		{
-			ID: feed.SessionEventID(created.ID, feed.MarkLate("rail-2")), Kind: v1alpha1.EventLatePayment,
-			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Ref: "rail-2", AmountCents: 1250}},
+			ID: feed.SessionEventID(created.ID, feed.MarkLate(bank, "rail-2")), Kind: v1alpha1.EventLatePayment,
+			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Rail: bank, Ref: "rail-2", AmountCents: 1250}},
 		},
 	}
 	got := storetest.Events(t, c, created.ID)
@@ -149,9 +152,9 @@ func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
 func TestUnreadableEventsAreCorrupt(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	id := storetest.MustCreate(t, s, storetest.Merchant(), with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
-	_, err := s.Settle(t.Context(), id, session.Payment{Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
+	_, err := s.Settle(t.Context(), id, session.Payment{Rail: bank, Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
 	must(t, err)
-	eventID := feed.SessionEventID(id, feed.MarkMismatch("rail-1"))
+	eventID := feed.SessionEventID(id, feed.MarkMismatch(bank, "rail-1"))
 	fields := c.HGetAll(t.Context(), storetest.TagOf(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
 		harmed := map[string]string{"attempts": "3"} // of its delivery, and passed over

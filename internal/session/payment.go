@@ -1,6 +1,8 @@
 package session
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"strings"
 	"time"
 	"unicode"
@@ -20,10 +22,33 @@ const (
 	ReasonRule     = "must be a string of at most 255 characters without control characters"
 )
 
+// Rail names who reports payments, in what is stored and in the ids of events. References are each rail's own: the same one of two rails
+// names two payments.
+type Rail string
+
+// TestRail is that of test mode, whoever plays it. No account has its name.
+const TestRail Rail = "test"
+
+// NewRail returns the name of an account as a rail: 22 characters, for the account's own name may be long.
+func NewRail(account string) Rail {
+	digest := sha256.Sum256([]byte(account))
+	return Rail(base64.RawURLEncoding.EncodeToString(digest[:16]))
+}
+
+// Scope returns the name of a payment among those of all rails: "<rail> <reference>".
+func (r Rail) Scope(ref string) string { return string(r) + " " + ref }
+
+// ParseScoped is the inverse of Rail.Scope; false: the text is no such name.
+func ParseScoped(text string) (rail Rail, ref string, ok bool) {
+	name, ref, ok := strings.Cut(text, " ")
+	return Rail(name), ref, ok
+}
+
 // Payment is what a rail reports: how one attempt to pay a session ended.
 type Payment struct {
-	// Ref names the attempt, chosen by the rail and repeated with each report of it.
-	Ref string
+	// Rail reports it, and Ref names the attempt: chosen by the rail, and repeated with each report of it.
+	Rail Rail
+	Ref  string
 	// Outcome is Completed when money has moved, and Failed when none has and none will.
 	Outcome     Status
 	AmountCents int64

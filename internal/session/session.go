@@ -42,8 +42,9 @@ type Session struct {
 	ExpiresAt time.Time
 	// EndedAt is when the status became final; zero while the session is pending.
 	EndedAt time.Time
-	// PaymentRef names the payment that completed or failed the session; empty: none did.
-	PaymentRef string
+	// PaymentRef names the payment that completed or failed the session, among those of PaymentRail; empty: none did.
+	PaymentRef  string
+	PaymentRail Rail
 	// Reason says why that payment failed, in the rail's words; empty: it did not, or the rail did not say.
 	Reason string
 	// PaidAt is when that payment was made, as the rail says; zero: the rail did not say.

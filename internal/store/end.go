@@ -83,6 +83,7 @@ func (s *Store) SettleTest(ctx context.Context, id session.ID, payment session.P
 	if !id.TestMode() {
 		return Settlement{}, ErrNotFound
 	}
+	payment.Rail = session.TestRail
 	return s.settle(ctx, id, payment, false)
 }
 
@@ -102,15 +103,15 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	call := redis.NewCall(settleScript)
 	call.Key("session_key", space, sessionKey, id.String())
 	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
-	call.Key("late_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkLate(payment.Ref)))
-	call.Key("mismatch_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkMismatch(payment.Ref)))
+	call.Key("late_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkLate(payment.Rail, payment.Ref)))
+	call.Key("mismatch_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkMismatch(payment.Rail, payment.Ref)))
 	call.Key("queue_key", space, outbox.QueueKey)
 	call.Key("due_key", space, outbox.DueKey)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 	call.Key("receipts_key", space, receiptsKey)
 	call.Text("outcome", string(payment.Outcome))
 	call.Flag("merchant_deleted", merchantDeleted)
-	call.Text("payment_ref", payment.Ref)
+	call.Text("payment_ref", payment.Rail.Scope(payment.Ref))
 	call.Int("cents", payment.AmountCents)
 	call.Text("paid_at", paidAt)
 	call.Text("reason", reason)

@@ -99,7 +99,7 @@ func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
 		"an end although it is pending":     {"e", "1"},
 		"no amount":                         {"f", "-"},
 		"a final status without its end":    {"s", "FAILED"},
-		"a record of a refund that is none": {"l:a", "garbage"},
+		"a record of a refund that is none": {"l:" + bank.Scope("a"), "garbage"},
 	} {
 		asks := merchant()
 		id := mustCreate(t, s, asks, newSession()).Session.ID

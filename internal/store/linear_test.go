@@ -41,11 +41,12 @@ var seen = porcupine.Model{
 
 type seenState struct {
 	status  session.Status
-	ref     string
+	ref     string  // with its rail
 	refused [2]bool // by the number of the payment
 }
 
-var payments = [2]session.Payment{paid("0"), failed("1")}
+// payments are of two rails that gave them one reference.
+var payments = [2]session.Payment{paid("1"), by(card, failed("1"))}
 
 func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState) {
 	if s.status == session.Pending && (answer.status == session.Expired || answer.expired) {
@@ -65,16 +66,16 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 		return answer.status == s.status && (answer.decision == "") == decision.Ended(), s
 	case "settle":
 		number := slices.Index(payments[:], call.payment)
-		known := session.PaymentUnknown
+		known, ref := session.PaymentUnknown, call.payment.Rail.Scope(call.payment.Ref)
 		if s.refused[number] {
 			known = session.PaymentRefused
-		} else if s.ref == call.payment.Ref {
+		} else if s.ref == ref {
 			known = session.PaymentSettled
 		}
 		decision := session.Settle(s.status, call.payment.Outcome, known, true)
 		switch decision {
 		case session.Applied:
-			s.status, s.ref = call.payment.Outcome, call.payment.Ref
+			s.status, s.ref = call.payment.Outcome, ref
 		case session.Late:
 			s.refused[number] = true
 		default:

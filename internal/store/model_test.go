@@ -19,7 +19,7 @@ import (
 type sessionModel struct {
 	status  session.Status
 	overdue bool
-	ref     string
+	ref     string // with its rail, as those of refused
 	refused map[string]int64
 	events  []v1alpha1.WebhookEvent
 }
@@ -48,25 +48,25 @@ func (m *sessionModel) cancel() session.Decision {
 
 func (m *sessionModel) settle(p session.Payment) session.Decision {
 	m.look()
-	known, amount := session.PaymentUnknown, int64(1250)
-	if refused, ok := m.refused[p.Ref]; ok && (m.ref != p.Ref || p.Outcome == session.Completed) {
+	known, amount, ref := session.PaymentUnknown, int64(1250), p.Rail.Scope(p.Ref)
+	if refused, ok := m.refused[ref]; ok && (m.ref != ref || p.Outcome == session.Completed) {
 		known, amount = session.PaymentRefused, refused
-	} else if m.ref == p.Ref {
+	} else if m.ref == ref {
 		known = session.PaymentSettled
 	}
 	decision := session.Settle(m.status, p.Outcome, known, p.AmountCents == amount)
 	switch decision {
 	case session.Applied:
-		m.ref = p.Ref
+		m.ref = ref
 		if p.Outcome == session.Completed {
 			m.end(p.Outcome, v1alpha1.EventSessionCompleted)
 		} else {
 			m.end(p.Outcome, v1alpha1.EventSessionFailed)
 		}
 	case session.Late:
-		m.refused[p.Ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventLatePayment)
+		m.refused[ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventLatePayment)
 	case session.Mismatched:
-		m.refused[p.Ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventPaymentMismatch)
+		m.refused[ref], m.events = p.AmountCents, append(m.events, v1alpha1.EventPaymentMismatch)
 	default:
 	}
 	return decision
@@ -136,7 +136,8 @@ func (m *modelled) doCancel(t *rapid.T) {
 
 func (m *modelled) doSettle(t *rapid.T) {
 	reported := session.Payment{
-		Ref:         rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "ref"),
+		Rail:        rapid.SampledFrom([]session.Rail{bank, card}).Draw(t, "rail"),
+		Ref:         rapid.SampledFrom([]string{"a", "b"}).Draw(t, "ref"),
 		Outcome:     rapid.SampledFrom([]session.Status{session.Completed, session.Failed}).Draw(t, "outcome"),
 		AmountCents: rapid.SampledFrom([]int64{1250, 999}).Draw(t, "amount"),
 	}
@@ -149,15 +150,23 @@ func (m *modelled) doSettle(t *rapid.T) {
 		return
 	}
 	if err != nil || got.Applied != decision.Ended() || got.RefundRequired != decision.RefundRequired() ||
-		got.Session.Status != m.status || got.Session.PaymentRef != m.ref {
+		got.Session.Status != m.status || paymentOf(got.Session) != m.ref {
 		t.Fatalf("settle: %+v, %v; want %s, %s by %q", got, err, decision, m.status, m.ref)
 	}
 }
 
+// paymentOf names the payment of a session; empty: it has none.
+func paymentOf(s session.Session) string {
+	if s.PaymentRef == "" {
+		return ""
+	}
+	return s.PaymentRail.Scope(s.PaymentRef)
+}
+
 func (m *modelled) doRead(t *rapid.T) {
 	_, got, err := m.replica(t).Session(t.Context(), m.asks, m.id)
-	if m.look(); err != nil || got.Status != m.status || got.PaymentRef != m.ref {
-		t.Fatalf("read: %s by %q, %v; want %s by %q", got.Status, got.PaymentRef, err, m.status, m.ref)
+	if m.look(); err != nil || got.Status != m.status || paymentOf(got) != m.ref {
+		t.Fatalf("read: %s by %q, %v; want %s by %q", got.Status, paymentOf(got), err, m.status, m.ref)
 	}
 }
 

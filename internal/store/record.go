@@ -16,9 +16,9 @@ import (
 //	x  expiresAt, ms                     e  endedAt, ms, if it is
 //	u  customerEmail, if given, until its receipt was sent
 //
-//	r  paymentRef, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given
+//	r  payment, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given. A payment is "<rail> <paymentRef>"
 //	q  sequence of the last event, if there was one
-//	l:<paymentRef>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>"
+//	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>"
 //	n  how many of them there are
 
 // sessionFields are those of a whole session, in the order in which parseSession decodes them.
@@ -48,7 +48,12 @@ func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 	}
 	record, ok := session.ParseRecord(fields.Text())
 	read.Charge.CustomerEmail = fields.OptionalText()
-	read.PaymentRef, read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalText(), fields.OptionalMillis()
+	if payment := fields.OptionalText(); payment != "" {
+		var scoped bool
+		read.PaymentRail, read.PaymentRef, scoped = session.ParseScoped(payment)
+		fields.Break(scoped)
+	}
+	read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalMillis()
 	record.Complete(&read)
 	if !ok || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() || fields.Err() != nil || read.Status.Final() == read.EndedAt.IsZero() {
 		return session.Session{}, redis.ErrCorrupt

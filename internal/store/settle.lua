@@ -2,7 +2,7 @@ local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_k
 local outcome, merchant_deleted, payment_ref, cents, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
 
 -- Settles a session with a payment, for a rail.
--- ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; paid_at and reason are
+-- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; paid_at and reason are
 -- empty if not given. keep is how long to keep the session from a report on in ms, empty: no longer than it is. max_refused is how many refused
 -- payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the answer waits for replicas. history is that of the feed.
 

@@ -17,13 +17,21 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
+// bank is the rail of most reports, and card is another one.
+var bank, card = session.NewRail("system:serviceaccount:rails:bank"), session.NewRail("system:serviceaccount:rails:card")
+
 // paid and failed are reports on a session of newSession.
 func paid(ref string) session.Payment {
-	return session.Payment{Ref: ref, Outcome: session.Completed, AmountCents: 1250}
+	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Completed, AmountCents: 1250}
 }
 
 func failed(ref string) session.Payment {
-	return session.Payment{Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
+	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
+}
+
+func by(rail session.Rail, p session.Payment) session.Payment {
+	p.Rail = rail
+	return p
 }
 
 func of(amount int64, p session.Payment) session.Payment {
@@ -95,6 +103,21 @@ func TestSettlement(t *testing.T) {
 		"contradiction of the failure that settled": {
 			[]step{{failed("a"), applied, failure}, {of(999, failed("a")), nothing, ""}, {failed("a"), again, failure}},
 			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed},
+		},
+		"paid by two rails under one reference": {
+			[]step{
+				{paid("a"), applied, completed}, {by(card, paid("a")), refund, completed}, {of(7, by("third", paid("a"))), refund, completed},
+				{paid("a"), again, completed}, {by(card, paid("a")), refundAgain, completed}, {of(7, by(card, paid("a"))), nothing, ""},
+			},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted, late, late},
+		},
+		"failed at one rail, paid at another under one reference": {
+			[]step{{failed("a"), applied, failure}, {by(card, paid("a")), refund, failure}, {failed("a"), again, failure}, {by(card, failed("a")), nothing, ""}},
+			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed, late},
+		},
+		"another amount at one rail, paid at another under one reference": {
+			[]step{{of(7, paid("a")), refund, pending}, {by(card, paid("a")), applied, completed}, {of(7, paid("a")), refundAgain, completed}},
+			[]v1alpha1.WebhookEvent{mismatch, v1alpha1.EventSessionCompleted},
 		},
 		"contradictions of a refused payment": {
 			[]step{{of(999, paid("a")), refund, pending}, {paid("a"), nothing, ""}, {of(999, failed("a")), nothing, ""}, {failed("a"), nothing, ""}, {of(999, paid("a")), refundAgain, pending}},
@@ -232,7 +255,8 @@ func TestASettledSessionShowsItsPayment(t *testing.T) {
 		settled, err := s.Settle(t.Context(), created.ID, payment)
 		must(t, err)
 		want := with(created, func(s *session.Session) {
-			s.Status, s.PaymentRef, s.PaidAt, s.EndedAt = payment.Outcome, payment.Ref, payment.PaidAt, settled.Session.EndedAt
+			s.Status, s.PaidAt, s.EndedAt = payment.Outcome, payment.PaidAt, settled.Session.EndedAt
+			s.PaymentRail, s.PaymentRef = payment.Rail, payment.Ref
 			if payment.Outcome == session.Failed {
 				s.Reason = payment.Reason
 			}

@@ -22,6 +22,7 @@ type Story struct {
 
 // RefusedPayment is money that has moved and that its session does not take.
 type RefusedPayment struct {
+	Rail        session.Rail
 	Ref         string
 	AmountCents int64
 	// PaidAt is as the rail says; zero: it did not say.
@@ -74,12 +75,15 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 	if reply.Err() != nil || refused.Err() != nil {
 		return Story{}, redis.ErrCorrupt
 	}
-	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int { return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref)) })
+	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int {
+		return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Rail, b.Rail))
+	})
 	return story, nil
 }
 
-// parseRefused reads a field l:<paymentRef> of a session.
-func parseRefused(ref, text string) (RefusedPayment, bool) {
+// parseRefused reads a field l:<payment> of a session.
+func parseRefused(name, text string) (RefusedPayment, bool) {
+	rail, ref, ok := session.ParseScoped(name)
 	words := strings.Split(text, " ")
 	const decision, amount, paidAt, number = 0, 1, 2, 3
 	if len(words) != number {
@@ -87,9 +91,9 @@ func parseRefused(ref, text string) (RefusedPayment, bool) {
 	}
 	cents, err := strconv.ParseInt(words[amount], 10, 64)
 	paid, paidErr := strconv.ParseInt(words[paidAt], 10, 64)
-	payment := RefusedPayment{Ref: ref, AmountCents: cents, Decision: session.Decision(words[decision])}
+	payment := RefusedPayment{Rail: rail, Ref: ref, AmountCents: cents, Decision: session.Decision(words[decision])}
 	if paid > 0 {
 		payment.PaidAt = time.UnixMilli(paid).UTC()
 	}
-	return payment, err == nil && paidErr == nil && payment.Decision.RefundRequired()
+	return payment, ok && err == nil && paidErr == nil && payment.Decision.RefundRequired()
 }

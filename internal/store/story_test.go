@@ -30,9 +30,9 @@ func TestStory_RefusedPayments(t *testing.T) {
 	got, err := s.Story(t.Context(), created.ID)
 	must(t, err)
 	if diff := cmp.Diff(store.Story{Session: want, Refused: []store.RefusedPayment{
-		{Ref: "no merchant", AmountCents: 1250, Decision: session.MerchantDeleted},
-		{Ref: "paid twice", AmountCents: 1250, PaidAt: at(1), Decision: session.Late},
-		{Ref: "other amount", AmountCents: 7, PaidAt: at(3), Decision: session.Mismatched},
+		{Rail: bank, Ref: "no merchant", AmountCents: 1250, Decision: session.MerchantDeleted},
+		{Rail: bank, Ref: "paid twice", AmountCents: 1250, PaidAt: at(1), Decision: session.Late},
+		{Rail: bank, Ref: "other amount", AmountCents: 7, PaidAt: at(3), Decision: session.Mismatched},
 	}}, got, sameSession); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -68,7 +68,7 @@ func TestStory_Refused(t *testing.T) {
 		}
 	}
 	for _, garbage := range []string{"", "late", "late x 0", "late 1 x", "applied 1 0", "late 1 0 0"} {
-		must(t, c.HSet(t.Context(), key, "l:card-1", garbage).Err())
+		must(t, c.HSet(t.Context(), key, "l:"+bank.Scope("card-1"), garbage).Err())
 		if story, err := s.Story(t.Context(), created.ID); err == nil {
 			t.Errorf("with a refused payment %q: %+v", garbage, story)
 		}
@@ -110,7 +110,7 @@ func TestPayments(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	must(t, c.HSet(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "l:card-9", "late x 0").Err())
+	must(t, c.HSet(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "l:"+bank.Scope("card-9"), "late x 0").Err())
 	if got, err := s.Payments(t.Context(), created.ID); err == nil {
 		t.Errorf("with a garbled refused payment: %+v", got)
 	}

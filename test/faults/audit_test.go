@@ -119,8 +119,9 @@ func (s *deployment) eventsOf(sessions map[string]map[string]string) []string {
 			events = append(events, feed.SessionEventID(id, feed.MarkEnded))
 		}
 		for field := range fields {
-			if ref, refused := strings.CutPrefix(field, "l:"); refused {
-				events = append(events, feed.SessionEventID(id, feed.MarkLate(ref)))
+			if payment, refused := strings.CutPrefix(field, "l:"); refused {
+				rail, ref, _ := session.ParseScoped(payment)
+				events = append(events, feed.SessionEventID(id, feed.MarkLate(rail, ref)))
 			}
 		}
 		if sequence, _ := strconv.Atoi(fields["q"]); sequence != len(events) {

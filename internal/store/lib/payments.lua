@@ -1,4 +1,4 @@
--- Expects call and session_key. Defines list_refused(), which returns the payments that a session did not take: for each its reference and what
+-- Expects call and session_key. Defines list_refused(), which returns the payments that a session did not take: for each '<rail> <reference>' and what
 -- is stored of it.
 
 local function list_refused()
