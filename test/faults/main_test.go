@@ -18,8 +18,6 @@ var (
 	soaking = flag.Duration("soak", 5*time.Second, "how long the soak takes")
 	// tableFile takes the table of the faults.
 	tableFile = flag.String("table", "", "file for the table of faults; empty: the test's log only")
-	// updatePage puts it where it is published, if nothing broke.
-	updatePage = flag.Bool("page", false, "put the table of faults into docs/guarantees.md, if no promise broke")
 )
 
 // shared is the Kubernetes API with the operator; each fault has its own Redis and roles of the data plane.
@@ -61,7 +59,7 @@ func faults() []fault {
 // TestFaults tries each of them, and then looks for secrets in all that the roles have told meanwhile.
 func TestFaults(t *testing.T) {
 	var table strings.Builder
-	table.WriteString(tableHead)
+	table.WriteString("| promise | fault | tried | promised | seen |\n|---|---|--:|---|---|\n")
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
 			tried, seen := f.try(t)
@@ -78,55 +76,4 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	t.Run("no secret is anywhere", func(t *testing.T) { shared.searchSecrets(t) })
-	if *updatePage && !t.Failed() {
-		putOnPage(t, table.String())
-	}
-}
-
-const (
-	page      = "../../docs/guarantees.md"
-	tableHead = "| promise | fault | tried | promised | seen |\n|---|---|--:|---|---|\n"
-)
-
-// putOnPage replaces the table of the page, which is its end.
-func putOnPage(t *testing.T, table string) {
-	t.Helper()
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, _, found := strings.Cut(string(content), tableHead)
-	if !found {
-		t.Fatalf("%s has no table to be replaced; it begins with\n%s", page, tableHead)
-	}
-	if err := os.WriteFile(page, []byte(before+table), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The page has a row for each fault, and none that is not tried.
-func TestThePageHasEveryFault(t *testing.T) {
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	described := map[string]string{}
-	for line := range strings.Lines(string(content)) {
-		if cells := strings.Split(line, " | "); len(cells) == 5 && strings.HasPrefix(line, "| P") {
-			described[cells[1]] = cells[3]
-		}
-	}
-	for _, f := range faults() {
-		if described[f.name] != f.promised {
-			t.Errorf("%s: promised %q, and %q on the page", f.name, f.promised, described[f.name])
-		}
-		delete(described, f.name)
-	}
-	for name := range described {
-		t.Errorf("%s is on the page, and nobody tries it", name)
-	}
-	if t.Failed() {
-		t.Log("`make faults PAGE=yes` puts the table of a run in which nothing broke on the page; " +
-			"or replace the table at its end by what `make faults` left in bin/faults.md")
-	}
 }
