@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,29 +83,33 @@ func (e *environment) apply(ctx context.Context, directory string) error {
 	return nil
 }
 
-// createSession creates a session whose page the banner links to.
+// createSession creates a session whose page the banner links to. On a slow machine the first attempts may get 503, as Redis has 300 ms.
 func (e *environment) createSession(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+e.addresses.public[0]+"/api/v1/sessions",
-		strings.NewReader(`{"amountCents": 1250, "orderRef": "1000", "taxCents": 110, "customerEmail": "ada@example.com"}`))
-	if err != nil {
-		return err
-	}
-	response, err := (&http.Client{Transport: bearer(e.sample.apiKey)}).Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var created struct {
-		SessionID string `json:"sessionId"`
-	}
-	if response.StatusCode != http.StatusCreated {
-		return fmt.Errorf("POST %s: %s", request.URL, response.Status)
-	}
-	if err := json.NewDecoder(response.Body).Decode(&created); err != nil {
-		return fmt.Errorf("read the session: %w", err)
-	}
-	e.payerURL = "http://" + e.addresses.public[0] + "/pay/" + created.SessionID
-	return nil
+	url, once := "http://"+e.addresses.public[0]+"/api/v1/sessions", rand.Text()
+	return eventually(ctx, url+" to create a session", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+			strings.NewReader(`{"amountCents": 1250, "orderRef": "1000", "taxCents": 110, "customerEmail": "ada@example.com"}`))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Idempotency-Key", once)
+		response, err := (&http.Client{Transport: bearer(e.sample.apiKey)}).Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusCreated {
+			return fmt.Errorf("POST %s: %s", url, response.Status)
+		}
+		var created struct {
+			SessionID string `json:"sessionId"`
+		}
+		if err := json.NewDecoder(response.Body).Decode(&created); err != nil {
+			return fmt.Errorf("read the session: %w", err)
+		}
+		e.payerURL = "http://" + e.addresses.public[0] + "/pay/" + created.SessionID
+		return nil
+	})
 }
 
 // bearer adds an API key to each request.
