@@ -29,7 +29,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: factory.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "attempts_total",
-			Help: "Tries to send a receipt, by result: sent, refused (SMTP 5xx to this mail), temporary (SMTP 4xx), sender_refused (SMTP 5xx to sign-in or sender), unavailable (no connection, TLS or answer).",
+			Help: "Tries to send a receipt, by result: sent, refused (SMTP 5xx about this mail), temporary (SMTP 4xx), sender_refused (any other SMTP 5xx), unavailable (no connection, TLS or answer).",
 		}, []string{"result"}),
 		duration: factory.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "attempt_duration_seconds", Help: "Duration of tries to send a receipt.",

@@ -133,6 +133,17 @@ func (s *Sender) count(t *testing.T, result string) float64 {
 	return testutil.ToFloat64(s.metrics.attempts.WithLabelValues(result))
 }
 
+// failures counts tries that sent nothing.
+func (s *Sender) failures(t *testing.T) (all float64) {
+	t.Helper()
+	for _, result := range results() {
+		if result != resultSent {
+			all += s.count(t, result)
+		}
+	}
+	return all
+}
+
 func (s *Sender) outcomes(t *testing.T, outcome string) float64 {
 	t.Helper()
 	return testutil.ToFloat64(s.metrics.ended.WithLabelValues(outcome))
@@ -232,47 +243,75 @@ func TestSender_NeedsTLS(t *testing.T) {
 	}
 }
 
-// refusing answers with a code until it is 0.
-func refusing(code *atomic.Int32) func(string) error {
-	return func(string) error {
-		if c := int(code.Load()); c != 0 {
-			return &smtp.SMTPError{Code: c, EnhancedCode: smtp.EnhancedCode{c / 100, 1, 1}, Message: "<" + customer + "> no"}
-		}
-		return nil
-	}
-}
-
-// 5xx to a mail is for good. 4xx, and what the server has against us, is tried again, with the same mail.
+// 5xx about a mail is for good. 4xx, and what the server has against us, is tried again, with the same mail.
 func TestSender_Refused(t *testing.T) {
+	recipient := func(r func() error) mailtest.Options {
+		return mailtest.Options{Recipient: func(string) error { return r() }}
+	}
+	sender := func(r func() error) mailtest.Options {
+		return mailtest.Options{Sender: func(string) error { return r() }}
+	}
+	content := func(r func() error) mailtest.Options {
+		return mailtest.Options{Content: func(mailtest.Message) error { return r() }}
+	}
+	none := smtp.NoEnhancedCode
 	for name, test := range map[string]struct {
-		code    int32
-		options func(refuse func(string) error) mailtest.Options
-		result  string
-		retried bool
+		at       func(refuse func() error) mailtest.Options
+		code     int
+		enhanced smtp.EnhancedCode
+		text     string
+		result   string
 	}{
-		"recipient, for good": {550, func(r func(string) error) mailtest.Options { return mailtest.Options{Recipient: r} }, resultRefused, false},
-		"recipient, for now":  {451, func(r func(string) error) mailtest.Options { return mailtest.Options{Recipient: r} }, resultTemporary, true},
-		"sender, for good":    {553, func(r func(string) error) mailtest.Options { return mailtest.Options{Sender: r} }, resultSenderRefused, true},
-		"sender, for now":     {421, func(r func(string) error) mailtest.Options { return mailtest.Options{Sender: r} }, resultTemporary, true},
-		"content, for good":   {554, func(r func(string) error) mailtest.Options { return content(r) }, resultRefused, false},
-		"content, for now":    {452, func(r func(string) error) mailtest.Options { return content(r) }, resultTemporary, true},
+		"recipient":                          {recipient, 550, smtp.EnhancedCode{5, 1, 1}, "no such user", resultRefused},
+		"recipient, for now":                 {recipient, 451, smtp.EnhancedCode{4, 1, 1}, "later", resultTemporary},
+		"recipient, syntax":                  {recipient, 501, smtp.EnhancedCode{5, 1, 3}, "bad address syntax", resultRefused},
+		"recipient, mailbox disabled":        {recipient, 550, smtp.EnhancedCode{5, 2, 1}, "disabled", resultRefused},
+		"recipient, no route":                {recipient, 550, smtp.EnhancedCode{5, 4, 1}, "recipient address rejected: access denied", resultRefused},
+		"recipient, domain takes no mail":    {recipient, 556, smtp.EnhancedCode{5, 1, 10}, "null MX", resultRefused},
+		"recipient, no enhanced code":        {recipient, 550, none, "unrouteable address", resultRefused},
+		"recipient, undefined enhanced code": {recipient, 550, smtp.EnhancedCode{5, 0, 0}, "mailbox unavailable", resultRefused},
+		"content":                            {content, 554, smtp.EnhancedCode{5, 6, 0}, "malformed", resultRefused},
+		"content, no enhanced code":          {content, 554, none, "transaction failed", resultRefused},
+		"content, for now":                   {content, 452, smtp.EnhancedCode{4, 3, 1}, "disk full", resultTemporary},
+		"sender":                             {sender, 553, smtp.EnhancedCode{5, 1, 1}, "no", resultSenderRefused},
+		"sender, for now":                    {sender, 421, smtp.EnhancedCode{4, 3, 2}, "later", resultTemporary},
+
+		"sender at RCPT, not signed in":       {recipient, 530, smtp.EnhancedCode{5, 7, 0}, "sign in first", resultSenderRefused},
+		"sender at RCPT, no code, signed out": {recipient, 530, none, "sign in first", resultSenderRefused},
+		"sender at RCPT, relay":               {recipient, 554, smtp.EnhancedCode{5, 7, 1}, "relay access denied", resultSenderRefused},
+		"sender at RCPT, relay of Exchange":   {recipient, 550, smtp.EnhancedCode{5, 7, 54}, "unable to relay", resultSenderRefused},
+		"sender at RCPT, relay of Exim":       {recipient, 550, none, "relay not permitted", resultSenderRefused},
+		"sender at RCPT, relay of qmail":      {recipient, 553, none, "sorry, that domain isn't in my list (#5.7.1)", resultSenderRefused},
+		"sender at RCPT, mailbox":             {recipient, 550, smtp.EnhancedCode{5, 1, 7}, "sender address rejected", resultSenderRefused},
+		"sender at RCPT, domain":              {recipient, 550, smtp.EnhancedCode{5, 1, 8}, "domain of sender not found", resultSenderRefused},
+		"sender at RCPT, bad sequence":        {recipient, 503, smtp.EnhancedCode{5, 5, 1}, "sender first", resultSenderRefused},
+		"sender at RCPT, address in the text": {recipient, 550, none, "authentication required from 5.1.1.20", resultSenderRefused},
+		"sender at DATA, not authenticated":   {content, 550, smtp.EnhancedCode{5, 7, 26}, "SPF and DKIM fail", resultSenderRefused},
+		"sender at DATA, server full":         {content, 552, smtp.EnhancedCode{5, 3, 4}, "too big", resultSenderRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			var code atomic.Int32
-			code.Store(test.code)
-			mails := startMail(t, test.options(refusing(&code)))
+			var accepts atomic.Bool
+			mails := startMail(t, test.at(func() error {
+				if accepts.Load() {
+					return nil
+				}
+				return &smtp.SMTPError{Code: test.code, EnhancedCode: test.enhanced, Message: test.text + " <" + customer + ">"}
+			}))
 			s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
 			f.paid(t)
 			run(t, s)
-			await.Until(t, patience, "a try fails", func() bool { return s.count(t, test.result) == 1 })
-			if !test.retried {
+			await.Until(t, patience, "a try fails", func() bool { return s.failures(t) == 1 })
+			if s.count(t, test.result) != 1 {
+				t.Fatalf("it is not counted as %s; the log:\n%s", test.result, f.log.String())
+			}
+			if test.result == resultRefused {
 				await.Until(t, patience, "it is dropped", func() bool { return s.outcomes(t, outcomeRefused) == 1 })
 				if f.waiting(t) != 0 || !strings.Contains(f.log.String(), "dropped a receipt that the mail server refuses") {
 					t.Errorf("%d receipts wait; the log:\n%s", f.waiting(t), f.log.String())
 				}
 			} else {
-				code.Store(0)
+				accepts.Store(true)
 				await.Until(t, patience, "it is sent", func() bool {
 					f.makeDue(t)
 					return s.outcomes(t, outcomeSent) == 1
@@ -283,10 +322,6 @@ func TestSender_Refused(t *testing.T) {
 			}
 		})
 	}
-}
-
-func content(refuse func(string) error) mailtest.Options {
-	return mailtest.Options{Content: func(mailtest.Message) error { return refuse("") }}
 }
 
 // A server that is down costs time only.

@@ -13,6 +13,8 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"regexp"
+	"strings"
 
 	gomail "github.com/wneessen/go-mail"
 )
@@ -104,11 +106,11 @@ func isLoopback(host string) bool {
 const (
 	// resultSent: the server has taken the mail.
 	resultSent = "sent"
-	// resultRefused: it refuses this mail for good (SMTP 5xx to its recipient or content).
+	// resultRefused: it refuses this mail for good (SMTP 5xx that is about its recipient or content).
 	resultRefused = "refused"
 	// resultTemporary: it refuses for now (SMTP 4xx).
 	resultTemporary = "temporary"
-	// resultSenderRefused: it refuses us (SMTP 5xx to sign-in or sender). That is no reason to drop anybody's receipt.
+	// resultSenderRefused: it refuses us (any other SMTP 5xx). That is no reason to drop anybody's receipt.
 	resultSenderRefused = "sender_refused"
 	// resultUnavailable: there was no connection, no TLS or no answer.
 	resultUnavailable = "unavailable"
@@ -164,10 +166,36 @@ func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
 		return attempt{result: resultUnavailable}
 	case refused.ErrorCode() < permanent:
 		return attempt{result: resultTemporary, code: refused.ErrorCode()}
-	case refused.Reason == gomail.ErrSMTPMailFrom:
+	case refused.Reason == gomail.ErrSMTPMailFrom || !aboutMail(refused.ErrorCode(), refused.Error()):
 		return attempt{result: resultSenderRefused, code: refused.ErrorCode()}
 	}
 	return attempt{result: resultRefused, code: refused.ErrorCode()}
+}
+
+var (
+	// enhancedCode is that of RFC 3463, after the code or in brackets as (#5.7.1). An IP address has one more number.
+	enhancedCode = regexp.MustCompile(`[ "#]5\.(\d{1,3}\.\d{1,3})[^.\w]`)
+	// refusesSender: Exim and others have no enhanced codes.
+	refusesSender = regexp.MustCompile(`(?i)relay|authenticat|authoriz`)
+)
+
+// aboutMail reports whether a 5xx to recipient or content is about one of them. Servers also refuse the sender there: many look at
+// it only when they know where the mail goes. In doubt it is not: a mail too many is tried in vain, not lost.
+func aboutMail(code int, text string) bool {
+	if enhanced := enhancedCode.FindStringSubmatch(text); len(enhanced) == 2 && enhanced[1] != "0.0" {
+		switch subject, _, _ := strings.Cut(enhanced[1], "."); subject {
+		case "1": // addresses; these two are of the sender
+			return enhanced[1] != "1.7" && enhanced[1] != "1.8"
+		case "2", "4", "6": // mailbox, route, content
+			return true
+		}
+		return false // 3, 5, 7: the server itself, protocol, policy
+	}
+	switch code {
+	case 501, 550, 551, 552, 553, 554, 556:
+		return !refusesSender.MatchString(text)
+	}
+	return false
 }
 
 // client is of one try. Its connection ends with ctx.
