@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
 	"log"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -26,22 +27,28 @@ type page struct {
 	ReturnURL        string
 }
 
-// sessionID is the syntax of ids. Those of test mode begin with ps_test: nobody delivers anything for them, so a bank must not pay them.
-var sessionID = regexp.MustCompile(`^ps_[a-z2-7]{12}[0-9A-Za-z]{18}$`)
-
 func (b *bank) routes(returnURL string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /pay/{session}", func(w http.ResponseWriter, r *http.Request) {
+	pay := func(w http.ResponseWriter, r *http.Request) {
 		s, shown := b.find(r)
-		respond(w, r, s, shown, returnURL)
-	})
-	mux.HandleFunc("POST /pay/{session}", func(w http.ResponseWriter, r *http.Request) {
-		s, shown := b.find(r)
-		if shown.CanPay {
-			shown = b.act(r, s)
+		if r.Method == http.MethodPost && shown.CanPay {
+			shown = b.press(r, s)
 		}
-		respond(w, r, s, shown, returnURL)
-	})
+		if s.ID != "" {
+			shown.Merchant, shown.Amount = s.Merchant.DisplayName, amount(s.AmountCents, s.Currency)
+			if !shown.CanPay {
+				shown.ReturnURL = strings.Replace(returnURL, "{sessionId}", s.ID, 1)
+			}
+		}
+		header := w.Header()
+		header.Set("Content-Type", "text/html; charset=utf-8")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		header.Set("X-Content-Type-Options", "nosniff")
+		_ = pageTemplate.Execute(w, shown)
+	}
+	mux.HandleFunc("GET /pay/{session}", pay)
+	mux.HandleFunc("POST /pay/{session}", pay)
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(b.journal.list())
@@ -50,15 +57,24 @@ func (b *bank) routes(returnURL string) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, 1<<10))
 }
 
-// find reads the session of a request, and says whether it can be paid. Money that may have moved is not for this page to judge.
+// sessionID is the syntax of ids. Those of test mode begin with ps_test: nobody delivers anything for them, so a bank must not pay them.
+var sessionID = regexp.MustCompile(`^ps_[a-z2-7]{12}[0-9A-Za-z]{18}$`)
+
+var notFound = page{Heading: "Payment not found", Text: "Check the link, or scan the code again."}
+
+// find reads the session of a request, and says whether it can be paid.
 func (b *bank) find(r *http.Request) (session, page) {
-	if !sessionID.MatchString(r.PathValue("session")) {
-		return session{}, page{Heading: "Payment not found", Text: "Check the link, or scan the code again."}
+	id := r.PathValue("session")
+	if !sessionID.MatchString(id) {
+		return session{}, notFound
 	}
-	s, err := b.api.read(r.Context(), r.PathValue("session"))
+	s, err := b.api.read(r.Context(), id)
+	if p, paying := b.journal.paying(id); paying && p.Step != stepSettled { // whatever became of the session: money has moved
+		return s, explain(p)
+	}
 	switch {
 	case errors.As(err, new(*refusal)):
-		return session{}, page{Heading: "Payment not found", Text: "Check the link, or scan the code again."}
+		return session{}, notFound
 	case err != nil:
 		log.Printf("read session: %v", err)
 		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid."}
@@ -75,50 +91,46 @@ var ended = map[string]string{
 	"EXPIRED": "This code has expired. Ask the shop for a new one.", "CANCELLED": "The shop has cancelled this payment.",
 }
 
-// act does what the payer has pressed.
-func (b *bank) act(r *http.Request, s session) page {
+// patienceOfPayer is how long a payer looks at a page that loads.
+const patienceOfPayer = 8 * time.Second
+
+// press does what the payer has pressed.
+func (b *bank) press(r *http.Request, s session) page {
 	if r.PostFormValue("action") != "pay" {
-		if err := b.decline(r.Context(), s); err != nil {
+		asking, cancel := context.WithTimeout(r.Context(), patienceOfPayer)
+		defer cancel()
+		if err := b.decline(asking, s); err != nil {
 			log.Printf("decline session %s: %v", s.ID, err)
 		}
 		return page{Heading: "Declined", Text: "You have not paid."}
 	}
 	finished, err := b.pay(r.Context(), s)
-	if err != nil {
-		log.Printf("pay session %s: %v", s.ID, err)
-		return page{Heading: "Not paid", Text: "We cannot move money now. You have not paid."}
-	}
-	select {
-	case p := <-finished:
-		switch p.Step {
-		case stepSettled:
-			return page{Heading: "Paid", Text: "The shop knows."}
-		case stepBack:
-			return page{Heading: "Sent back", Text: "The shop could not take your payment. You have your money back."}
+	if err == nil {
+		select {
+		case p := <-finished:
+			return explain(p)
+		case <-time.After(patienceOfPayer):
 		}
-	case <-time.After(patienceOfPayer):
+	} else {
+		log.Printf("pay session %s: %v", s.ID, err)
 	}
-	return page{Heading: "We are telling the shop", Text: "Your money has moved. Do not pay again: the shop will know soon, or you get it back."}
+	if p, paying := b.journal.paying(s.ID); paying {
+		return explain(p)
+	}
+	return page{Heading: "Not now", Text: "We cannot move money now. Look at your account before you try again."}
 }
 
-// patienceOfPayer is how long a payer looks at a page that loads.
-const patienceOfPayer = 8 * time.Second
-
-func respond(w http.ResponseWriter, r *http.Request, s session, shown page, returnURL string) {
-	if s.ID != "" {
-		shown.Merchant, shown.Amount = s.Merchant.DisplayName, amount(s.AmountCents, s.Currency)
+// explain says where the money is that has moved. Whoever reads it may be another payer of the same code.
+func explain(p payment) page {
+	switch p.Step {
+	case stepSettled:
+		return page{Heading: "Paid", Text: "The shop knows."}
+	case stepBack:
+		return page{Heading: "Sent back", Text: "The shop could not take the payment. The money is back."}
+	case stepCheck:
+		return page{Heading: "We are checking this payment", Text: "The money has moved, and we must ask the shop what became of it. Do not pay again."}
 	}
-	if returnURL != "" && s.ID != "" && !shown.CanPay {
-		shown.ReturnURL = strings.Replace(returnURL, "{sessionId}", s.ID, 1)
-	}
-	header := w.Header()
-	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	header.Set("X-Content-Type-Options", "nosniff")
-	if err := pageTemplate.Execute(w, shown); err != nil {
-		log.Printf("%s: %v", r.URL.Path, err)
-	}
+	return page{Heading: "We are telling the shop", Text: "The money has moved. Do not pay again: the shop will know soon, or the money comes back."}
 }
 
 // amount writes minor units, such as 1250 EUR, as 12.50 EUR. Most currencies have two digits; ask ISO 4217 for the others.
@@ -126,14 +138,10 @@ func amount(minor int64, currency string) string {
 	digits := 2
 	switch currency {
 	case "CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF", "XOF", "XPF":
-		digits = 0
+		return fmt.Sprintf("%d %s", minor, currency)
 	case "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND":
 		digits = 3
 	}
-	text := strconv.FormatInt(minor, 10)
-	if digits > 0 {
-		text = strings.Repeat("0", max(0, digits+1-len(text))) + text
-		text = text[:len(text)-digits] + "." + text[len(text)-digits:]
-	}
-	return text + " " + currency
+	text := fmt.Sprintf("%0*d", digits+1, minor)
+	return text[:len(text)-digits] + "." + text[len(text)-digits:] + " " + currency
 }

@@ -135,6 +135,79 @@ func TestRail_Pay(t *testing.T) {
 	}
 }
 
+// answer answers as a server does that has not read the report, or does not know its session.
+func answer(status int, code string) reportFault {
+	return func(w http.ResponseWriter, _ func(http.ResponseWriter)) {
+		if code != "" {
+			w.Header().Set("Error-Code", code)
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// An answer that refuses somebody else than the report is no answer to it: it is sent again until the session is paid.
+func TestRail_Misconfigured(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]reportFault{
+		"right missing":     answer(http.StatusForbidden, "account_not_allowed"),
+		"token ended":       answer(http.StatusUnauthorized, ""),
+		"wrong address":     answer(http.StatusNotFound, "path_not_found"),
+		"proxy in between":  answer(http.StatusNotFound, ""),
+		"too many requests": answer(http.StatusTooManyRequests, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			bank := fixture.StartBank(t, internalProxy(t, "/settlement", fault, fault), s.rail, "")
+			if got := press(t, bank, id, "pay"); got != "Paid" && got != "We are telling the shop" {
+				t.Errorf("the bank says %q\n%s", got, &bank.Output)
+			}
+			awaitStep(t, bank, "settled")
+			s.wantPaidOnce(id)
+		})
+	}
+}
+
+// A report that the API refuses is for a person. Until then nobody may pay the session once more, also after a restart of the bank.
+func TestRail_ReportRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, internalProxy(t, "/settlement", answer(http.StatusNotFound, "session_not_found")), s.rail, "")
+	const checking = "We are checking this payment"
+	if got := press(t, bank, id, "pay"); got != checking {
+		t.Errorf("the bank says %q\n%s", got, &bank.Output)
+	}
+	for range 2 {
+		awaitStep(t, bank, "check")
+		if got := press(t, bank, id, "pay"); got != checking {
+			t.Errorf("to who presses again, the bank says %q", got)
+		}
+		if page, err := fixture.Call(http.DefaultClient, bank.URL, http.MethodGet, "/pay/"+id, "", ""); err != nil || heading(string(page.Raw)) != checking {
+			t.Errorf("to who reads again, the bank says\n%s\n%v", page.Raw, err)
+		}
+		bank.Kill()
+		bank.Start()
+	}
+	awaitStep(t, bank, "check")
+}
+
+// Who presses twice pays once.
+func TestRail_PressedTwice(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, api.Internal, s.rail, "")
+	var presses sync.WaitGroup
+	for range 5 {
+		presses.Go(func() { press(t, bank, id, "pay") })
+	}
+	presses.Wait()
+	awaitStep(t, bank, "settled")
+	s.wantPaidOnce(id)
+}
+
 // A bank that is killed between the movement of money and the answer to its report goes on where it was.
 func TestRail_Killed(t *testing.T) {
 	t.Parallel()
