@@ -53,8 +53,8 @@ func TestRailSession(t *testing.T) {
 		}
 	}
 	want("PENDING", "")
-	r.report(id, rail, report("bank-0", "COMPLETED", 1)).want(t, http.StatusOK)
-	const mismatch = `{"paymentRef": "bank-0", "own": true, "outcome": "COMPLETED", "amountCents": 1, "currency": "EUR", "action": "REFUND_REQUIRED"}`
+	r.report(id, rail, `{"paymentRef":"bank-0","outcome":"COMPLETED","amountCents":1250,"currency":"GBP"}`).want(t, http.StatusOK)
+	const mismatch = `{"paymentRef": "bank-0", "own": true, "outcome": "COMPLETED", "amountCents": 1250, "currency": "GBP", "action": "REFUND_REQUIRED"}`
 	want("PENDING", mismatch)
 	r.report(id, rail, `{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1250,"paidAt":1795246300000}`).want(t, http.StatusOK)
 	const settled = `{"paymentRef": "bank-1", "own": true, "outcome": "COMPLETED", "amountCents": 1250, "currency": "EUR", "paidAt": 1795246300000}, `

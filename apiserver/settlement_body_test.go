@@ -7,6 +7,7 @@ import (
 )
 
 const (
+	currencyRule   = "currency must be an ISO 4217 code, such as EUR"
 	paymentRefRule = "paymentRef must be a string of 1 to 128 visible ASCII characters"
 	outcomeRule    = "outcome must be COMPLETED or FAILED"
 	paidAtRule     = "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
@@ -61,6 +62,10 @@ var badReports = map[string]struct{ body, message string }{
 	"amount negative":                       {paid(-1), amountRule},
 	"amount over the maximum":               {paid(10_000_001), amountRule},
 	"amount of a huge exponent":             {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1e999999999}`, amountRule},
+	"currency empty":                        {reported(`"currency":""`), currencyRule},
+	"currency a number":                     {reported(`"currency":978`), currencyRule},
+	"currency in small letters":             {reported(`"currency":"eur"`), currencyRule},
+	"currency a word":                       {reported(`"currency":"EURO"`), currencyRule},
 	"time false":                            {reported(`"paidAt":false`), paidAtRule},
 	"time an object":                        {reported(`"paidAt":{}`), paidAtRule},
 	"time empty":                            {reported(`"paidAt":""`), paidAtRule},
@@ -118,10 +123,11 @@ func TestReportsThatAreTaken(t *testing.T) {
 		"a time of RFC 3339":           reported(`"paidAt":"2026-11-21T10:00:00Z"`),
 		"a time with an offset":        reported(`"paidAt":"2026-11-21T10:00:00.123456789+05:30"`),
 		"a time in the future":         reported(`"paidAt":"2999-01-01T00:00:00Z"`),
-		"null is absence":              reported(`"paidAt":null,"reason":null`),
+		"null is absence":              reported(`"paidAt":null,"reason":null,"currency":null`),
+		"the session's currency":       reported(`"currency":"EUR"`),
 		"an empty reason is none":      reported(`"reason":""`),
 		"the longest reason":           reported(`"reason":"` + strings.Repeat("ä", 255) + `"`),
-		"unknown fields":               reported(`"currency":"EUR","items":[{"a":1,"a":2}],"":null`),
+		"unknown fields":               reported(`"iban":"EUR","items":[{"a":1,"a":2}],"":null`),
 		"blanks around":                "\r\n " + paid(1) + " \n",
 	} {
 		t.Run(name, func(t *testing.T) {

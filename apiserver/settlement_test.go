@@ -53,6 +53,10 @@ func (s step) check(t *testing.T, number int, got result) {
 	}
 }
 
+func inCurrency(currency string) string {
+	return fmt.Sprintf(`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1250,"currency":%q}`, currency)
+}
+
 // What ends a session, and what does not. The steps go to two replicas in turn.
 func TestSettlement(t *testing.T) {
 	const amount = 1250
@@ -107,6 +111,18 @@ func TestSettlement(t *testing.T) {
 			{other, `{"status":"COMPLETED","applied":true}`},
 			{paid(amount - 1), `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`},
 		}, "COMPLETED", map[string]any{"paymentRef": "bank-2"}},
+		"another currency, then without one": {[]step{
+			{inCurrency("USD"), `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`},
+			{inCurrency("USD"), `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`},
+			{paid(amount), "409"},
+			{other, `{"status":"COMPLETED","applied":true}`},
+			{inCurrency("USD"), `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`},
+		}, "COMPLETED", map[string]any{"paymentRef": "bank-2"}},
+		"the session's currency, then without it": {[]step{
+			{inCurrency("EUR"), completed},
+			{paid(amount), completed},
+			{inCurrency("USD"), "409"},
+		}, "COMPLETED", map[string]any{"paymentRef": "bank-1"}},
 		"too much": {[]step{
 			{paid(amount + 1), `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`},
 		}, "PENDING", nil},

@@ -23,6 +23,7 @@ func TestSettlingATestSession(t *testing.T) {
 		"paid, in short":   {{"", completed}, {"{}", completed}, {`{"outcome":"COMPLETED"}`, completed}},
 		"paid, in full":    {{paid(1250), completed}, {paid(1250), completed}},
 		"failed":           {{`{"outcome":"FAILED","reason":"insufficient funds"}`, failed}, {`{"outcome":"FAILED"}`, failed}},
+		"other currency":   {{`{"currency":"USD"}`, `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`}, {`{}`, completed}, {`{"currency":"EUR"}`, completed}},
 		"paid twice":       {{`{"paymentRef":"a"}`, completed}, {`{"paymentRef":"b"}`, refund}, {`{"paymentRef":"a"}`, completed}},
 		"a wrong amount":   {{`{"amountCents":1}`, `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`}, {"{}", completed}},
 		"failed, then not": {{`{"outcome":"FAILED"}`, failed}, {"{}", `{"status":"FAILED","applied":false,"action":"REFUND_REQUIRED"}`}},

@@ -118,8 +118,11 @@ func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		if refused.Decision == session.Late && s.Status == session.Completed {
 			why = "The order was paid already."
 		}
+		if refused.Decision == session.Mismatched && refused.Currency != s.Currency {
+			why = "It was not the currency that was asked for."
+		}
 		page.Refused = append(page.Refused, refusedPayment{
-			Amount: c.amounts.Format(refused.AmountCents, s.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
+			Amount: c.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
 		})
 	}
 	var err error

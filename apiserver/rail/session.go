@@ -92,7 +92,7 @@ func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSess
 	}
 	for _, refused := range story.Refused {
 		reported := payment{
-			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: read.Currency,
+			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: refused.Currency,
 			Action: refundRequired,
 		}
 		if !refused.PaidAt.IsZero() {

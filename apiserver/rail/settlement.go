@@ -1,6 +1,7 @@
 package rail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,19 @@ func decodePayment(fields *web.Object) session.Payment {
 		Ref:         fields.Text("paymentRef", session.PaymentRefRule),
 		Outcome:     session.Status(fields.Text("outcome", session.OutcomeRule)),
 		AmountCents: amount,
+		Currency:    decodeCurrency(fields),
 		PaidAt:      fields.Timestamp("paidAt", session.PaidAtRule),
 		Reason:      fields.Text("reason", session.ReasonRule),
 	}
+}
+
+// decodeCurrency decodes an optional currency. An empty one is not as none: a rail that does not know what it has moved must not be taken to have
+// moved the session's.
+func decodeCurrency(fields *web.Object) string {
+	if _, given := fields.Given("currency"); !given {
+		return ""
+	}
+	return cmp.Or(fields.Text("currency", session.CurrencyRule), "-")
 }
 
 // The results of a report, as metric labels.

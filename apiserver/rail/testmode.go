@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
@@ -47,7 +48,8 @@ func (h *Handler) SettleTest(e *web.Event, w http.ResponseWriter, r *http.Reques
 // testPayment is a report as a rail's, of which amount and reference may be missing.
 type testPayment session.Payment
 
-// complete returns the payment of a session: by default of the session's amount, and with a reference derived from outcome and amount.
+// complete returns the payment of a session: by default of the session's amount, and with a reference derived from outcome, amount and
+// another currency.
 func (p testPayment) complete(read session.Session) session.Payment {
 	payment := session.Payment(p)
 	if payment.AmountCents == 0 {
@@ -55,6 +57,9 @@ func (p testPayment) complete(read session.Session) session.Payment {
 	}
 	if payment.Ref == "" {
 		payment.Ref = session.NewTestPayment(payment.Outcome, payment.AmountCents).Ref
+		if payment.Currency != "" && payment.Currency != read.Currency {
+			payment.Ref += "_" + strings.ToLower(payment.Currency)
+		}
 	}
 	return payment
 }

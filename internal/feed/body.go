@@ -72,8 +72,9 @@ type sessionData struct {
 
 // paymentData is a payment that is to be refunded.
 type paymentData struct {
-	AmountCents int64 `json:"amountCents"`
-	PaidAt      int64 `json:"paidAt,omitempty"`
+	AmountCents int64  `json:"amountCents"`
+	Currency    string `json:"currency"` // may be another one than the session's
+	PaidAt      int64  `json:"paidAt,omitempty"`
 }
 
 func newSessionData(event Event) sessionData {
@@ -96,7 +97,7 @@ func newSessionData(event Event) sessionData {
 	}
 	if refused := news.Payment; refused != nil {
 		data.PaymentRef = refused.Ref // the one to be refunded, whatever settled the session
-		data.Payment = &paymentData{AmountCents: refused.AmountCents, PaidAt: milliseconds(refused.PaidAt)}
+		data.Payment = &paymentData{AmountCents: refused.AmountCents, Currency: refused.Currency, PaidAt: milliseconds(refused.PaidAt)}
 	}
 	return data
 }

@@ -203,7 +203,7 @@ func rotated(news feed.KeyRotation) feed.Event {
 // golden are the events whose bodies are in testdata, by the names of their files.
 func golden(t testing.TB) map[string]feed.Event {
 	t.Helper()
-	late := feed.RefusedPayment{Ref: "card-2002", AmountCents: 1250, PaidAt: expires.Add(-time.Second)}
+	late := feed.RefusedPayment{Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second)}
 	bare := event(t, v1alpha1.EventSessionExpired, session.Expired)
 	bare.Session.Charge = session.Charge{AmountCents: 1}
 	return map[string]feed.Event{
@@ -215,7 +215,7 @@ func golden(t testing.TB) map[string]feed.Event {
 		"session.late_payment": refusing(
 			settled(event(t, v1alpha1.EventLatePayment, session.Completed), "card-1001", ""), late, expires),
 		"session.payment_mismatch": refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending),
-			feed.RefusedPayment{Ref: "card-2002", AmountCents: 1249}, created),
+			feed.RefusedPayment{Ref: "card-2002", AmountCents: 1249, Currency: "USD"}, created),
 		"key.rotated": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),

@@ -54,6 +54,8 @@ type RefusedPayment struct {
 	Rail        session.Rail
 	Ref         string
 	AmountCents int64
+	// Currency is that of the amount, which may be another one than the session's.
+	Currency string
 	// PaidAt is as the rail says; zero: it did not say.
 	PaidAt time.Time
 }

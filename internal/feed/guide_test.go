@@ -37,7 +37,7 @@ func TestGuide_ShowsABodyAsItIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), feed.RefusedPayment{
-		Ref: "card-2002", AmountCents: 1250, PaidAt: expires.Add(-time.Second),
+		Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second),
 	}, expires)
 	news := late.Session
 	news.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001"}

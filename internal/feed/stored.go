@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -23,7 +24,7 @@ var (
 )
 
 // SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (store/record.go). v is the
-// amount of a refused payment, which no session has. The record is the last, as it has several parts.
+// amount of a refused payment, which no session has, and behind a space its currency if that is not the session's. The record is the last, as it has several parts.
 var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
 
 // Append appends the event as it is stored: texts, each after a tab but the first. Those of a session are written by the script that
@@ -138,6 +139,17 @@ func (t *texts) payment() (rail session.Rail, ref string) {
 	return rail, ref
 }
 
+// money reads an amount, and its currency if that is not the session's, or ends with false if the text is empty.
+func (t *texts) money() (cents int64, currency string, given bool) {
+	amount, currency, other := strings.Cut(t.next(), " ")
+	if amount == "" {
+		return 0, "", false
+	}
+	cents, err := strconv.ParseInt(amount, 10, 64)
+	t.broken = t.broken || err != nil || cents < 0 || other && currency == ""
+	return cents, currency, true
+}
+
 // session reads what all events of a session have, and its id. How its own payment went is not in the event of a refused one.
 func (t *texts) session(event *Event, account string) {
 	id, err := session.ParseID(session.IDPrefix(session.ParseAccount(account)) + t.next())
@@ -148,7 +160,7 @@ func (t *texts) session(event *Event, account string) {
 	read.ExpiresAt, read.EndedAt = t.millis(), t.optionalMillis()
 	rail, ref := t.payment()
 	reason := t.next()
-	amount, refused := t.optional()
+	amount, currency, refused := t.money()
 	paidAt := t.optionalMillis()
 	record, ok := session.ParseRecord(t.rest)
 	t.more = false
@@ -162,12 +174,12 @@ func (t *texts) session(event *Event, account string) {
 		read.EndedAt = event.OccurredAt
 	}
 	read.Reason = reason
+	record.Complete(read)
 	if refused {
-		change.Payment = &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, PaidAt: paidAt}
+		change.Payment = &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt}
 	} else {
 		read.PaymentRail, read.PaymentRef, read.PaidAt = rail, ref, paidAt
 	}
-	record.Complete(read)
 	event.MerchantName = read.MerchantName
 	event.ID = SessionEventID(id, event.mark(rail, ref))
 	t.broken = t.broken || err != nil || !ok || session.Account(record.MerchantID, record.TestMode) != account ||

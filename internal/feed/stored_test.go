@@ -31,8 +31,8 @@ func TestParse_Sessions(t *testing.T) {
 	completed.Session.PaymentRail = "card"
 	completed.Session.PaidAt = created.Add(time.Second)
 	late := refusing(settled(event(t, v1alpha1.EventLatePayment, session.Failed), "", "no funds"),
-		feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 1249}, expires)
-	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 9, PaidAt: created}, created)
+		feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 1249, Currency: "EUR"}, expires)
+	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 9, Currency: "USD", PaidAt: created}, created)
 	for name, row := range map[string]struct {
 		text string
 		want feed.Event
@@ -40,7 +40,7 @@ func TestParse_Sessions(t *testing.T) {
 		"created":   {"1|session.created|" + at + "|X7pL1vB8nR3tY6wZaa|1||" + expiry + "||||||", event(t, v1alpha1.EventSessionCreated, session.Pending)},
 		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card 1001|||1795253401005|", completed},
 		"late":      {"1|session.late_payment|" + expiry + "|X7pL1vB8nR3tY6wZaa|3|FAILED|" + expiry + "|" + end + "|card 2|no funds|1249||", late},
-		"mismatch":  {"1|session.payment_mismatch|" + at + "|X7pL1vB8nR3tY6wZaa|2||" + expiry + "||card 2||9|" + at + "|", mismatch},
+		"mismatch":  {"1|session.payment_mismatch|" + at + "|X7pL1vB8nR3tY6wZaa|2||" + expiry + "||card 2||9 USD|" + at + "|", mismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := row.want.Session.ID

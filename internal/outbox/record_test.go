@@ -81,7 +81,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	must(t, err)
 	settled, err := s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-1", Outcome: session.Completed, AmountCents: 1250, PaidAt: paidAt})
 	must(t, err)
-	_, err = s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250})
+	_, err = s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250, Currency: "GBP"})
 	must(t, err)
 
 	// How the session's own payment went is not told with the event of a refused one.
@@ -93,7 +93,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkMismatch(bank, "other")), Kind: v1alpha1.EventPaymentMismatch,
-			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Rail: bank, Ref: "other", AmountCents: 1, PaidAt: paidAt}},
+			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Rail: bank, Ref: "other", AmountCents: 1, Currency: "EUR", PaidAt: paidAt}},
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
@@ -101,7 +101,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkLate(bank, "rail-2")), Kind: v1alpha1.EventLatePayment,
-			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Rail: bank, Ref: "rail-2", AmountCents: 1250}},
+			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Rail: bank, Ref: "rail-2", AmountCents: 1250, Currency: "GBP"}},
 		},
 	}
 	got := storetest.Events(t, c, created.ID)

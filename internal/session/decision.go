@@ -13,7 +13,7 @@ const (
 	Ignored Decision = "ignored"
 	// Late says that money has moved after the end. It is recorded and to be refunded; the status stays.
 	Late Decision = "late"
-	// Mismatched says that money has moved that is not the session's amount. It is recorded and to be
+	// Mismatched says that money has moved that is not the session's amount, or of another currency. It is recorded and to be
 	// refunded; the session stays pending.
 	Mismatched Decision = "mismatched"
 	// MerchantDeleted says that money has moved for a merchant that was deleted, and nobody could hear of it. It is recorded and to be
@@ -59,7 +59,7 @@ func Cancel(status Status) Decision {
 }
 
 // Settle decides about a payment that had the outcome, Completed or Failed, for a session of this status.
-// sameAmount compares the payment with the session or, when the reference was refused, with what was
+// sameAmount compares amount and currency of the payment with the session or, when the reference was refused, with what was
 // recorded of it then.
 func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
 	paid := outcome == Completed

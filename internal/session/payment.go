@@ -19,6 +19,7 @@ const (
 	PaymentRefRule = "must be a string of 1 to 128 visible ASCII characters"
 	OutcomeRule    = "must be COMPLETED or FAILED"
 	PaidAtRule     = "must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	CurrencyRule   = "must be an ISO 4217 code, such as EUR"
 	ReasonRule     = "must be a string of at most 255 characters without control characters"
 )
 
@@ -52,6 +53,8 @@ type Payment struct {
 	// Outcome is Completed when money has moved, and Failed when none has and none will.
 	Outcome     Status
 	AmountCents int64
+	// Currency is that of the amount; empty: the session's.
+	Currency string
 	// PaidAt is as the rail says, to the millisecond; zero: it did not say.
 	PaidAt time.Time
 	// Reason says why the payment failed, for people; empty: not given.
@@ -67,6 +70,8 @@ func (p Payment) Validate() error {
 		return &FieldError{Field: "outcome", Rule: OutcomeRule}
 	case p.AmountCents < 1 || p.AmountCents > MaxAmountCents:
 		return &FieldError{Field: "amountCents", Rule: AmountRule}
+	case !validCurrency(p.Currency):
+		return &FieldError{Field: "currency", Rule: CurrencyRule}
 	case !validPaidAt(p.PaidAt):
 		return &FieldError{Field: "paidAt", Rule: PaidAtRule}
 	case !validReason(p.Reason):
@@ -78,6 +83,12 @@ func (p Payment) Validate() error {
 func validPaymentRef(s string) bool {
 	notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
 	return s != "" && len(s) <= maxPaymentRefLength && !strings.ContainsFunc(s, notVisible)
+}
+
+// validCurrency accepts every code, also one that no merchant can have: its money has moved.
+func validCurrency(s string) bool {
+	notCapital := func(r rune) bool { return r < 'A' || r > 'Z' }
+	return s == "" || len(s) == 3 && !strings.ContainsFunc(s, notCapital)
 }
 
 // validPaidAt accepts the times that have four digits for the year wherever they are shown.

@@ -36,6 +36,11 @@ func TestAPaymentIsRefused(t *testing.T) {
 		field, desc string
 		change      func(*session.Payment)
 	}{
+		{"currency", "small letters", func(p *session.Payment) { p.Currency = "eur" }},
+		{"currency", "too short", func(p *session.Payment) { p.Currency = "EU" }},
+		{"currency", "too long", func(p *session.Payment) { p.Currency = "EURO" }},
+		{"currency", "not ASCII", func(p *session.Payment) { p.Currency = "EÜ" }},
+		{"currency", "a space", func(p *session.Payment) { p.Currency = "EU " }},
 		{"paymentRef", "none", func(p *session.Payment) { p.Ref = "" }},
 		{"paymentRef", "too long", func(p *session.Payment) { p.Ref = strings.Repeat("a", 129) }},
 		{"paymentRef", "a space", func(p *session.Payment) { p.Ref = "rail 1" }},

@@ -113,6 +113,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	call.Flag("merchant_deleted", merchantDeleted)
 	call.Text("payment_ref", payment.Rail.Scope(payment.Ref))
 	call.Int("cents", payment.AmountCents)
+	call.Text("currency", payment.Currency)
 	call.Text("paid_at", paidAt)
 	call.Text("reason", reason)
 	call.Text("keep", keep)

@@ -18,7 +18,8 @@ import (
 //
 //	r  payment, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given. A payment is "<rail> <paymentRef>"
 //	q  sequence of the last event, if there was one
-//	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>"
+//	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
+//	        that is not the session's
 //	n  how many of them there are
 
 // sessionFields are those of a whole session, in the order in which parseSession decodes them.

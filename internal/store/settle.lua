@@ -1,9 +1,9 @@
 local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key = unpack(KEYS)
-local outcome, merchant_deleted, payment_ref, cents, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
+local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
 
 -- Settles a session with a payment, for a rail.
--- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; paid_at and reason are
--- empty if not given. keep is how long to keep the session from a report on in ms, empty: no longer than it is. max_refused is how many refused
+-- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; currency, paid_at
+-- and reason are empty if not given. keep is how long to keep the session from a report on in ms, empty: no longer than it is. max_refused is how many refused
 -- payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the answer waits for replicas. history is that of the feed.
 
 local s = sessions()
@@ -13,13 +13,21 @@ if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
 
--- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>'. One that had failed before, and settled the session by
+-- A payment that names the session's currency is as one that names none.
+if currency ~= '' then
+  local own = string.match(fields[RECORD], '^[^\t]+\t%d+\t%d+\t[^\t]*\t(%u*)\t')
+  if currency == (own == '' and 'DEFAULT_CURRENCY' or own) then
+    currency = ''
+  end
+end
+
+-- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency if that is another one. One that had failed before, and settled the session by
 -- that, has both: a report is compared with the one of its own outcome.
 local earlier, kept = fields[#{SESSION_FIELDS} + 1], tonumber(fields[#{SESSION_FIELDS} + 2]) or 0
 local settled = fields[PAYMENT_REF] == payment_ref
-local payment, known_cents = 'unknown', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
+local payment, known_currency, known_cents = 'unknown', '', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
 if earlier and not (settled and outcome == 'FAILED') then
-  payment, known_cents = 'refused', string.match(earlier, '^[%a_]+ (%d+) ')
+  payment, known_cents, known_currency = 'refused', string.match(earlier, '^[%a_]+ (%d+) %d+ ?(%u*)$')
 elseif settled then
   payment = 'settled'
 end
@@ -27,7 +35,7 @@ local by_amount = known_cents and decisions[payment][s.status(fields)]
 if not by_amount then
   return {'CORRUPT'}
 end
-local decision = by_amount[known_cents == cents and 'same' or 'other']
+local decision = by_amount[known_cents == cents and known_currency == currency and 'same' or 'other']
 
 local event = decision == 'late' and {'session.late_payment', late_key} or decision == 'mismatched' and {'session.payment_mismatch', mismatch_key}
 local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: nobody could receive it
@@ -46,10 +54,11 @@ if decision == 'applied' then
   fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref
   fields[REASON], fields[PAID_AT] = ending.y or false, ending.w or false
 elseif refund and stored then
-  local record = decision .. ' ' .. cents .. ' ' .. (paid_at ~= '' and paid_at or '0')
+  local other_currency = currency ~= '' and ' ' .. currency or ''
+  local record = decision .. ' ' .. cents .. ' ' .. (paid_at ~= '' and paid_at or '0') .. other_currency
   if event then
     local kind, event_key = unpack(event)
-    s.change(session_key, event_key, feed_key, kind, {[refused_field] = record, n = kept + 1}, {r = payment_ref, v = cents, w = paid_at ~= '' and paid_at})
+    s.change(session_key, event_key, feed_key, kind, {[refused_field] = record, n = kept + 1}, {r = payment_ref, v = cents .. other_currency, w = paid_at ~= '' and paid_at})
   else
     call('HSET', session_key, refused_field, record, 'n', kept + 1)
   end

@@ -34,6 +34,11 @@ func by(rail session.Rail, p session.Payment) session.Payment {
 	return p
 }
 
+func in(currency string, p session.Payment) session.Payment {
+	p.Currency = currency
+	return p
+}
+
 func of(amount int64, p session.Payment) session.Payment {
 	p.AmountCents = amount
 	return p
@@ -119,6 +124,21 @@ func TestSettlement(t *testing.T) {
 			[]step{{of(7, paid("a")), refund, pending}, {by(card, paid("a")), applied, completed}, {of(7, paid("a")), refundAgain, completed}},
 			[]v1alpha1.WebhookEvent{mismatch, v1alpha1.EventSessionCompleted},
 		},
+		"another currency": {
+			[]step{
+				{in("USD", paid("a")), refund, pending}, {in("USD", paid("a")), refundAgain, pending}, {paid("a"), nothing, ""}, {in("EUR", paid("a")), nothing, ""},
+				{in("GBP", paid("a")), nothing, ""}, {in("USD", failed("b")), nothing, pending}, {in("EUR", paid("c")), applied, completed},
+				{paid("c"), again, completed}, {in("USD", paid("c")), nothing, ""}, {in("USD", paid("a")), refundAgain, completed}, {in("USD", paid("d")), refund, completed},
+			},
+			[]v1alpha1.WebhookEvent{mismatch, v1alpha1.EventSessionCompleted, late},
+		},
+		"the session's currency is that of a report without one": {
+			[]step{
+				{of(7, paid("a")), refund, pending}, {in("EUR", of(7, paid("a"))), refundAgain, pending},
+				{paid("b"), applied, completed}, {in("EUR", paid("b")), again, completed},
+			},
+			[]v1alpha1.WebhookEvent{mismatch, v1alpha1.EventSessionCompleted},
+		},
 		"contradictions of a refused payment": {
 			[]step{{of(999, paid("a")), refund, pending}, {paid("a"), nothing, ""}, {of(999, failed("a")), nothing, ""}, {failed("a"), nothing, ""}, {of(999, paid("a")), refundAgain, pending}},
 			[]v1alpha1.WebhookEvent{mismatch},
@@ -150,6 +170,18 @@ func TestSettlement(t *testing.T) {
 				t.Errorf("recorded %v, want %v", kindsOf(events), test.events)
 			}
 		})
+	}
+}
+
+// The default currency is not in a session's record.
+func TestSettle_DefaultCurrency(t *testing.T) {
+	s := open(t, shared.URL())
+	wanted := with(newSession(), func(n *store.NewSession) { n.Currency = session.DefaultCurrency })
+	for currency, want := range map[string]bool{"": true, session.DefaultCurrency: true, "EUR": false} {
+		id := mustCreate(t, s, merchant(), wanted).Session.ID
+		if got, err := s.Settle(t.Context(), id, in(currency, paid("a"))); err != nil || got.Applied != want || got.RefundRequired == want {
+			t.Errorf("paid in %q: %+v, %v", currency, got, err)
+		}
 	}
 }
 

@@ -132,7 +132,7 @@ func part(name string) string { return constants.Replace(sessionFields.In(redis.
 
 var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
-	"MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
+	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 

@@ -25,6 +25,8 @@ type RefusedPayment struct {
 	Rail        session.Rail
 	Ref         string
 	AmountCents int64
+	// Currency is that of the amount, which may be another one than the session's.
+	Currency string
 	// PaidAt is as the rail says; zero: it did not say.
 	PaidAt time.Time
 	// Decision says why: session.Late, session.Mismatched or session.MerchantDeleted.
@@ -68,7 +70,7 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 		return Story{}, err
 	}
 	for refused.More() {
-		payment, ok := parseRefused(refused.Text(), refused.Text())
+		payment, ok := parseRefused(refused.Text(), refused.Text(), story.Session.Currency)
 		refused.Break(ok)
 		story.Refused = append(story.Refused, payment)
 	}
@@ -81,17 +83,20 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 	return story, nil
 }
 
-// parseRefused reads a field l:<payment> of a session.
-func parseRefused(name, text string) (RefusedPayment, bool) {
+// parseRefused reads a field l:<payment> of a session in the currency.
+func parseRefused(name, text, currency string) (RefusedPayment, bool) {
 	rail, ref, ok := session.ParseScoped(name)
 	words := strings.Split(text, " ")
-	const decision, amount, paidAt, number = 0, 1, 2, 3
-	if len(words) != number {
+	const decision, amount, paidAt, other = 0, 1, 2, 3
+	if len(words) <= paidAt || len(words) > other+1 {
 		return RefusedPayment{}, false
+	}
+	if len(words) > other {
+		currency = words[other]
 	}
 	cents, err := strconv.ParseInt(words[amount], 10, 64)
 	paid, paidErr := strconv.ParseInt(words[paidAt], 10, 64)
-	payment := RefusedPayment{Rail: rail, Ref: ref, AmountCents: cents, Decision: session.Decision(words[decision])}
+	payment := RefusedPayment{Rail: rail, Ref: ref, AmountCents: cents, Currency: currency, Decision: session.Decision(words[decision])}
 	if paid > 0 {
 		payment.PaidAt = time.UnixMilli(paid).UTC()
 	}

@@ -21,6 +21,7 @@ func TestStory_RefusedPayments(t *testing.T) {
 		with(of(7, paid("other amount")), func(p *session.Payment) { p.PaidAt = at(3) }),
 		with(paid("card-1"), func(p *session.Payment) { p.PaidAt = at(2) }),
 		with(paid("paid twice"), func(p *session.Payment) { p.PaidAt = at(1) }),
+		with(paid("other currency"), func(p *session.Payment) { p.PaidAt, p.Currency = at(4), "USD" }),
 	} {
 		must(t, second(s.Settle(t.Context(), created.ID, payment)))
 	}
@@ -30,9 +31,10 @@ func TestStory_RefusedPayments(t *testing.T) {
 	got, err := s.Story(t.Context(), created.ID)
 	must(t, err)
 	if diff := cmp.Diff(store.Story{Session: want, Refused: []store.RefusedPayment{
-		{Rail: bank, Ref: "no merchant", AmountCents: 1250, Decision: session.MerchantDeleted},
-		{Rail: bank, Ref: "paid twice", AmountCents: 1250, PaidAt: at(1), Decision: session.Late},
-		{Rail: bank, Ref: "other amount", AmountCents: 7, PaidAt: at(3), Decision: session.Mismatched},
+		{Rail: bank, Ref: "no merchant", AmountCents: 1250, Currency: "EUR", Decision: session.MerchantDeleted},
+		{Rail: bank, Ref: "paid twice", AmountCents: 1250, Currency: "EUR", PaidAt: at(1), Decision: session.Late},
+		{Rail: bank, Ref: "other amount", AmountCents: 7, Currency: "EUR", PaidAt: at(3), Decision: session.Mismatched},
+		{Rail: bank, Ref: "other currency", AmountCents: 1250, Currency: "USD", PaidAt: at(4), Decision: session.Late},
 	}}, got, sameSession); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -67,7 +69,7 @@ func TestStory_Refused(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, story, err)
 		}
 	}
-	for _, garbage := range []string{"", "late", "late x 0", "late 1 x", "applied 1 0", "late 1 0 0"} {
+	for _, garbage := range []string{"", "late", "late x 0", "late 1 x", "applied 1 0", "late 1 0 EUR x"} {
 		must(t, c.HSet(t.Context(), key, "l:"+bank.Scope("card-1"), garbage).Err())
 		if story, err := s.Story(t.Context(), created.ID); err == nil {
 			t.Errorf("with a refused payment %q: %+v", garbage, story)
