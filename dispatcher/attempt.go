@@ -57,7 +57,11 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 		Now: j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
-	d.metrics.attempted(event, result.Reason, d.now().Sub(started))
+	took := d.now().Sub(started)
+	d.metrics.attempted(event, result.Reason, took)
+	if outbox.IsTrial(event) && result.Reason != delivery.ReasonInterrupted {
+		d.answerTrial(ctx, event, result, took)
+	}
 	switch {
 	case result.Outcome == delivery.Delivered:
 		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease, j.endpoint.Target) }) {
@@ -68,13 +72,21 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 		d.deferJobs(ctx, 0, deferredStopping, j)
 		return inconclusive
 	}
-	d.recordFailure(ctx, j, result)
+	d.recordFailure(ctx, j, result, took)
 	return failed
 }
 
-func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result) {
+// answerTrial keeps the answer to a test event for the person who asked for it. Without Redis they see that there is none.
+func (d *deliverer) answerTrial(ctx context.Context, event feed.Event, result delivery.Result, took time.Duration) {
+	answer := outbox.Attempt{Reason: result.Reason, Answer: result.Answer(), Took: took}
+	if err := d.outbox.AnswerTrial(context.WithoutCancel(ctx), event, answer); err != nil {
+		d.log.RedisFailed(err)
+	}
+}
+
+func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result, took time.Duration) {
 	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
-	if !ok {
+	if !ok || outbox.IsTrial(j.lease.Event) {
 		retry = -1
 	}
 	reason, permanent := status.FailureReason(result)
@@ -86,6 +98,7 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 		FailingLimit: d.options.FailingLimit,
 		Health:       reason,
 		Permanent:    permanent,
+		Took:         took,
 	}
 	var effect outbox.Failed
 	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {

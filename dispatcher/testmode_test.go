@@ -2,13 +2,17 @@ package dispatcher
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
@@ -66,6 +70,58 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 		t.Errorf("gave up %v events of test mode, want 2", got)
 	}
 	f.wantNothingLive(t, d, acme.MerchantID, globex.MerchantID)
+}
+
+// A person's test event is tried once, also at a disabled endpoint, and its answer is kept for them. The endpoint stays as it is.
+func TestATestEventIsTriedOnce(t *testing.T) {
+	f := newFixture(t)
+	var answers atomic.Int32
+	answers.Store(http.StatusInternalServerError)
+	shop := newReceiver(t, func(int, *http.Request) int { return int(answers.Load()) })
+	acme := f.EndpointAt(shop.URL, 7)
+	f.Disable(t, acme)
+	before, client := f.state(t, acme.MerchantID), f.Redis(t)
+	stop := start(t, f.dispatcher(t))
+	for attempts, want := range []outbox.Attempt{{Reason: "status_5xx", Answer: "500"}, {Reason: "gone", Answer: "410"}, {Reason: "delivered", Answer: "204"}} {
+		status, err := strconv.Atoi(want.Answer)
+		dispatchertest.Must(t, err)
+		answers.Store(int32(status))
+		event := feed.NewWebhookTest(acme.MerchantID, "Acme Coffee", want.Answer, time.Now())
+		dispatchertest.Eventually(t, "the ten seconds are over", func() bool {
+			dispatchertest.Must(t, client.Del(t.Context(), redis.KeyspaceOf(7).Key("trial:", acme.MerchantID)).Err())
+			sent, err := f.Outbox.SendTrial(t.Context(), event)
+			dispatchertest.Must(t, err)
+			return sent
+		})
+		var trial outbox.Trial
+		dispatchertest.Eventually(t, "it is answered", func() bool {
+			found, err := f.Outbox.Attempts(t.Context(), acme.MerchantID, time.Now())
+			dispatchertest.Must(t, err)
+			trial = found.Trial
+			return trial.Answered
+		})
+		if trial.Reason != want.Reason || trial.Answer != want.Answer {
+			t.Errorf("the answer is %+v, want %+v", trial, want)
+		}
+		if seen := shop.await(t, attempts+1); seen[attempts].ID != event.ID || !strings.HasPrefix(seen[attempts].Body, `{"type":"webhook.test","livemode":false,`) || !seen[attempts].Verified {
+			t.Errorf("the endpoint saw %+v", seen[attempts])
+		}
+		f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1}) // the one the endpoint was disabled with
+	}
+	dispatchertest.Must(t, stop())
+	if after := f.state(t, acme.MerchantID); after.DisabledAt != before.DisabledAt || after.LastFailure != before.LastFailure || after.LastDelivery != before.LastDelivery {
+		t.Errorf("the endpoint was %+v and is %+v", before, after)
+	}
+	if n := len(shop.ids()); n != 3 {
+		t.Errorf("%d attempts for 3 test events", n)
+	}
+}
+
+func (f testFixture) state(t *testing.T, merchantID string) outbox.EndpointState {
+	t.Helper()
+	found, err := f.Outbox.Endpoints(t.Context(), 7, merchantID)
+	dispatchertest.Must(t, err)
+	return found.States[0]
 }
 
 // wantNothingLive fails the test if a live figure or the state of an endpoint knows of tests.

@@ -67,6 +67,9 @@ func everyBranch(t *testing.T, s fixture) {
 	test := feed.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", "1", storetest.RotatedAt)
 	must(t, second(s.RecordTest(ctx, test)))
 	must(t, second(s.RecordTest(ctx, test)))
+	must(t, second(s.SendTrial(ctx, test)))
+	must(t, s.AnswerTrial(ctx, test, outbox.Attempt{Reason: "delivered", Answer: "204"}))
+	must(t, second(s.Attempts(ctx, s.asks.MerchantID, time.Now())))
 	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	must(t, second(s.Resend(ctx, outbox.ResendRequest{IDs: letters})))
 }

@@ -91,6 +91,11 @@ type Report struct {
 // Disabled reports whether no events may be sent to the Target.
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
+// Unhealthy reports whether the endpoint only fails: of a failure that retrying cannot mend, or for UnhealthyAfter. now is the time of Redis.
+func (e EndpointState) Unhealthy(now time.Time) bool {
+	return !e.PermanentSince.IsZero() || !e.FailingSince.IsZero() && now.Sub(e.FailingSince) >= UnhealthyAfter
+}
+
 // MayReportChange reports whether the merchant's budget allows another report of a change; now is the time of Redis.
 func (e EndpointState) MayReportChange(now time.Time) bool { return MayReportChange(e.paid, now) }
 

@@ -1,10 +1,21 @@
 local queue_key, due_key, event_key, dead_key, merchant_dead_key, endpoint_key, watched_key = unpack(KEYS)
-local leased, delay, reason, answer, merchant_name, target, failing_limit, gone, merchant, health, permanent = unpack(ARGV)
+local leased, delay, reason, answer, merchant_name, target, failing_limit, gone, merchant, health, permanent, attempt = unpack(ARGV)
 
 -- Counts a failed attempt, against the event and against the endpoint.
 -- leased is the leased event as the queue has it, delay the time to the next attempt in ms, negative: none. target is where the attempt went,
 -- failing_limit how long an endpoint may fail in ms. gone is '1' if it says that it is gone, permanent '1' if retrying cannot fix it. health is
--- the reason in the words of conditions, merchant_name is for people.
+-- the reason in the words of conditions, merchant_name is for people. attempt is what people see of it, but for its time.
+
+-- Keeps the last attempts, one a line. They are in the hash of the endpoint, because a key of their own would be missing at first, and a server
+-- that is moving the slot would refuse the script.
+local function keep_attempt()
+  local lines = (call('HGET', endpoint_key, 'attempts') or '') .. now_ms .. '\t' .. attempt .. '\n'
+  local _, kept = string.gsub(lines, '\n', '')
+  if kept > MAX_ATTEMPTS then
+    lines = string.gsub(lines, '^[^\n]*\n', '')
+  end
+  call('HSET', endpoint_key, 'attempts', lines)
+end
 
 -- Whether this attempt disabled the endpoint.
 local function endpoint_failed()
@@ -35,6 +46,7 @@ if not held() then
   return {'STALE'}
 end
 call('HINCRBY', event_key, 'attempts', 1)
+keep_attempt()
 local disabled = endpoint_failed()
 local dead, excess = tonumber(delay) < 0 or disabled, {}
 if dead then

@@ -55,6 +55,9 @@ var (
 var (
 	rotationScript          = script("record_rotation", clock, Queue, Feed)
 	testScript              = script("record_test", clock, Queue)
+	sendTrialScript         = script("send_trial", clock, Queue)
+	answerTrialScript       = script("answer_trial", clock)
+	readAttemptsScript      = script("read_attempts", clock)
 	leaseScript             = script("lease_events", clock, Queue, endpoint)
 	forgetScript            = script("forget_event", clock, Queue)
 	endScript               = script("end_event", clock, Queue, endpoint)
@@ -83,7 +86,8 @@ func part(name string) string { return constants.Replace(endpointFields.In(redis
 
 var constants = strings.NewReplacer(
 	"TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
-	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()))
+	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()),
+	"MAX_ATTEMPTS", decimal(maxAttempts))
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 

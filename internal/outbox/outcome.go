@@ -36,6 +36,8 @@ type Failure struct {
 	Health string
 	// Permanent: retrying cannot fix it, so the endpoint is unhealthy at once.
 	Permanent bool
+	// Took is how long the attempt took.
+	Took time.Duration
 }
 
 // Failed is what a failed attempt led to.
@@ -150,6 +152,7 @@ func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Fail
 	call.Text("merchant", lease.Event.MerchantID)
 	call.Text("health", failure.Health)
 	call.Flag("permanent", failure.Permanent)
+	call.Text("attempt", Attempt{Kind: lease.Event.Kind, Reason: failure.Reason, Answer: failure.Answer, Took: failure.Took}.text())
 	reply, err := o.redis.Run(ctx, &call)
 	if err := leaseError(what, &reply, err); err != nil {
 		return Failed{}, err

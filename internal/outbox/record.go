@@ -38,8 +38,9 @@ func ParseEvent(id string, fields map[string]string) (feed.Event, error) {
 // It reports whether the event was recorded. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) RecordRotation(ctx context.Context, event feed.Event, now time.Time, history feed.History) (bool, error) {
 	call := redis.NewCall(rotationScript)
-	recordKeys(&call, event, rotationKey, event.Key.KeyID)
-	call.Key("feed_key", redis.KeyspaceOf(event.Bucket()), FeedKey, event.Account())
+	space := recordKeys(&call, event)
+	call.Key("last_key", space, rotationKey, event.Key.KeyID)
+	call.Key("feed_key", space, FeedKey, event.Account())
 	call.Int("issued", event.OccurredAt.UnixMilli())
 	call.Millis("keep", rotationRetention)
 	call.Flag("unseen", now.Sub(event.OccurredAt) < retention)
@@ -54,7 +55,7 @@ func (o *Outbox) RecordRotation(ctx context.Context, event feed.Event, now time.
 // event was recorded. Errors are those of RecordRotation.
 func (o *Outbox) RecordTest(ctx context.Context, event feed.Event) (bool, error) {
 	call := redis.NewCall(testScript)
-	recordKeys(&call, event, testKey, event.MerchantID)
+	call.Key("last_key", recordKeys(&call, event), testKey, event.MerchantID)
 	call.Text("trigger", event.ID)
 	call.Millis("keep", testRetention)
 	call.Text("account", event.Account())
@@ -63,13 +64,13 @@ func (o *Outbox) RecordTest(ctx context.Context, event feed.Event) (bool, error)
 	return o.record(ctx, &call, event)
 }
 
-// recordKeys writes those of a script that records an event, unless the last key, of that kind and name, says that it was recorded.
-func recordKeys(call *redis.Call, event feed.Event, lastKind, lastName string) {
+// recordKeys writes the first keys of a script that records an event. The next one says whether that was done before.
+func recordKeys(call *redis.Call, event feed.Event) redis.Keyspace {
 	space := redis.KeyspaceOf(event.Bucket())
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)
 	call.Key("event_key", space, EventKey, event.ID)
-	call.Key("last_key", space, lastKind, lastName)
+	return space
 }
 
 // record runs a script that records an event.

@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+const (
+	// TrialInterval is the least time between two test events that people ask for, for each merchant.
+	TrialInterval = 10 * time.Second
+	trialKeep     = 24 * time.Hour
+	// maxAttempts is how many failed attempts are kept of a merchant.
+	maxAttempts = 10
+)
+
+// Attempt is how an attempt to deliver an event ended.
+type Attempt struct {
+	At   time.Time
+	Kind v1alpha1.WebhookEvent
+	// Reason is that of a dead letter, or "delivered"; Answer an HTTP status, or the reason why there was none.
+	Reason, Answer string
+	Took           time.Duration
+}
+
+// Trial is the last test event that a person asked for.
+type Trial struct {
+	// EventID is empty if there was none lately.
+	EventID string
+	Attempt
+	// Answered: the attempt has ended.
+	Answered bool
+}
+
+// Attempts are a merchant's last test event, and its last failed attempts, the newest first.
+type Attempts struct {
+	Trial  Trial
+	Failed []Attempt
+}
+
+// SendTrial records a test event that a person asked for. It is one of test mode: it has a queue of its own, and what the endpoint answers
+// changes neither its health nor the dead letters, so it may be sent to a disabled endpoint, too. false: the last one is too young.
+// The error is redis.ErrUnavailable or redis.ErrCorrupt.
+func (o *Outbox) SendTrial(ctx context.Context, event feed.Event) (bool, error) {
+	event.TestMode = true
+	call := redis.NewCall(sendTrialScript)
+	call.Key("trial_key", recordKeys(&call, event), trialKey, event.MerchantID)
+	call.Millis("every", TrialInterval)
+	call.Millis("keep", trialKeep)
+	call.Text("id", event.ID)
+	call.Text("account", event.Account())
+	call.WriteBytes(event.Append(nil))
+	call.End("event")
+	return o.record(ctx, &call, event)
+}
+
+// IsTrial reports whether a person asked for the event: it is tried once.
+func IsTrial(event feed.Event) bool { return event.TestMode && event.Kind == v1alpha1.EventWebhookTest }
+
+// AnswerTrial keeps how a test event was answered. Errors are those of SendTrial.
+func (o *Outbox) AnswerTrial(ctx context.Context, event feed.Event, attempt Attempt) error {
+	call := redis.NewCall(answerTrialScript)
+	call.Key("trial_key", redis.KeyspaceOf(event.Bucket()), trialKey, event.MerchantID)
+	call.Text("id", event.ID)
+	call.Text("reason", attempt.Reason)
+	call.Text("answer", attempt.Answer)
+	call.Int("took", attempt.Took.Milliseconds())
+	reply, err := o.redis.Run(ctx, &call)
+	if err == nil {
+		reply.OK()
+		err = reply.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("keep the answer to a test event: %w", err)
+	}
+	return nil
+}
+
+// Attempts returns what a merchant's people see of attempts. Errors are those of SendTrial.
+func (o *Outbox) Attempts(ctx context.Context, merchantID string, now time.Time) (Attempts, error) {
+	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	call := redis.NewCall(readAttemptsScript)
+	call.Key("trial_key", space, trialKey, merchantID)
+	call.Key("endpoint_key", space, EndpointKey, merchantID)
+	reply, err := o.redis.Run(ctx, &call)
+	if err != nil {
+		return Attempts{}, fmt.Errorf("read attempts: %w", err)
+	}
+	reply.OK()
+	fields, failed := reply.List(), reply.OptionalText()
+	if err := reply.Err(); err != nil {
+		return Attempts{}, fmt.Errorf("read attempts: %w", err)
+	}
+	trial := Trial{EventID: fields.OptionalText()}
+	trial.Kind, trial.At = v1alpha1.EventWebhookTest, parseMillis(fields.OptionalText())
+	trial.Reason, trial.Answer = fields.OptionalText(), fields.OptionalText()
+	took, _ := strconv.ParseInt(fields.OptionalText(), 10, 64)
+	trial.Took, trial.Answered = time.Duration(took)*time.Millisecond, trial.Reason != ""
+	found := Attempts{Trial: trial}
+	for line := range strings.Lines(failed) {
+		if attempt, ok := parseAttempt(strings.TrimSuffix(line, "\n")); ok && now.Sub(attempt.At) < retention {
+			found.Failed = append(found.Failed, attempt)
+		}
+	}
+	slices.Reverse(found.Failed)
+	return found, nil
+}
+
+func parseMillis(text string) time.Time {
+	if millis, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.UnixMilli(millis).UTC()
+	}
+	return time.Time{}
+}
+
+// text is a failed attempt as it is kept, behind its time: texts separated by tabs.
+func (a Attempt) text() string {
+	return strings.Join([]string{string(a.Kind), a.Reason, a.Answer, strconv.FormatInt(a.Took.Milliseconds(), 10)}, "\t")
+}
+
+func parseAttempt(text string) (Attempt, bool) {
+	const texts = 5
+	parts := strings.Split(text, "\t")
+	if len(parts) != texts {
+		return Attempt{}, false
+	}
+	took, err := strconv.ParseInt(parts[4], 10, 64)
+	return Attempt{
+		At: parseMillis(parts[0]), Kind: v1alpha1.WebhookEvent(parts[1]), Reason: parts[2], Answer: parts[3], Took: time.Duration(took) * time.Millisecond,
+	}, err == nil
+}

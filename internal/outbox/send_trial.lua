@@ -1,0 +1,15 @@
+local queue_key, due_key, event_key, trial_key = unpack(KEYS)
+local every, keep, id, account, event = unpack(ARGV)
+
+-- Records a test event that a person asked for, unless the merchant's last one was recorded less than `every` ms ago.
+-- trial_key is a hash: the id of the event, when it was recorded, and how it was answered; keep is how long to keep it in ms.
+
+local last = tonumber(call('HGET', trial_key, 'at')) or 0
+if last <= now_ms and now_ms - last < tonumber(every) then
+  return {'OK', 0}
+end
+call('HSET', trial_key, 'id', id, 'at', now_ms)
+call('HDEL', trial_key, 'reason', 'answer', 'took')
+call('PEXPIRE', trial_key, keep)
+events.record(event_key, account, event)
+return {'OK', 1}
