@@ -20,12 +20,14 @@ const (
 	actionIssue         = "IssueKey"
 	actionRotate        = "RotateKey"
 	actionDisable       = "DisableKey"
+	actionEnable        = "EnableKey"
 	actionDelete        = "DeleteKey"
 	actionEditAllowlist = "EditAllowlist"
 	actionEditWebhook   = "EditWebhook"
 	actionResumeWebhook = "ResumeWebhook"
 	actionRotateSigning = "RotateWebhookSecret"
 	actionResend        = "ResendDeadLetters"
+	actionSendTest      = "SendTestEvent"
 )
 
 // Results of an action.
@@ -36,8 +38,8 @@ const (
 
 func actions() []string {
 	return []string{
-		actionIssue, actionRotate, actionDisable, actionDelete, actionEditAllowlist, actionEditWebhook, actionResumeWebhook, actionRotateSigning,
-		actionResend,
+		actionIssue, actionRotate, actionDisable, actionEnable, actionDelete, actionEditAllowlist, actionEditWebhook, actionResumeWebhook, actionRotateSigning,
+		actionResend, actionSendTest,
 	}
 }
 

@@ -17,9 +17,10 @@ import (
 
 // activity is one Event about a Merchant or one of its keys. A cluster keeps Events for an hour, if it is not configured otherwise.
 type activity struct {
-	Time         time.Time
-	Object, Text string
-	Warning      bool
+	Time    time.Time
+	Object  string // name of the key; empty: the merchant
+	Text    string
+	Warning bool
 }
 
 const (
@@ -31,7 +32,7 @@ const (
 
 // recentActivity returns the newest Events of a Merchant and its keys, the newest first.
 func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) ([]activity, error) {
-	ours := map[types.UID]string{merchant.UID: "merchant"}
+	ours := map[types.UID]string{merchant.UID: ""}
 	for i := range keys {
 		ours[keys[i].UID] = keys[i].Name
 	}
@@ -93,12 +94,14 @@ var activityWords = map[string]string{
 	actionIssue:         "A new key was issued",
 	actionRotate:        "The key was replaced",
 	actionDisable:       "The key was switched off",
+	actionEnable:        "The key was switched on again",
 	actionDelete:        "The key was deleted",
 	actionEditAllowlist: "The allowlist was changed",
 	actionEditWebhook:   "The webhook was changed",
 	actionResumeWebhook: "The webhook was switched on again",
 	actionRotateSigning: "A new signing secret was asked for",
 	actionResend:        "Events were sent again",
+	actionSendTest:      "A test event was sent",
 
 	"Rotated":           "A new key was issued",
 	"KeyLost":           "The key was lost and no longer works",

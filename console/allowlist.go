@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,13 +45,13 @@ func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (
 	passes, err := list.Test(check.Asked)
 	switch {
 	case err != nil:
-		check.Answer = "This is not an IP address. Use a form like 203.0.113.7."
+		check.Answer = c.words.text("allowlist.answer.wrong")
 	case passes:
-		check.Answer = "Requests from this address pass."
+		check.Answer = c.words.text("allowlist.answer.passes")
 	case check.ReportOnly:
-		check.Answer = "This address is not on the list. The list only reports, so requests from it pass."
+		check.Answer = c.words.text("allowlist.answer.reported")
 	default:
-		check.Answer = "Requests from this address get 401."
+		check.Answer = c.words.text("allowlist.answer.refused")
 	}
 	return check, nil
 }
@@ -83,6 +84,10 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer l
 			entries = append(entries, block)
 		}
 	}
+	if problem := c.wrongEntry(entries); problem != "" {
+		form.Error = problem
+		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+	}
 	enforced := merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
 	if own := c.shutsOut(r, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
 		form.ShutOut = own
@@ -91,6 +96,22 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer l
 	return c.edit(w, r, viewer, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.IPAllowlist = entries
 	})
+}
+
+// wrongEntry says what to write instead of the first wrong entry. The API server refuses the same, in the words of kubectl.
+func (c *console) wrongEntry(entries []v1alpha1.IPBlock) string {
+	for _, entry := range entries {
+		text := string(entry)
+		block, err := netip.ParsePrefix(text)
+		_, addressErr := netip.ParseAddr(text)
+		switch {
+		case err == nil && block != block.Masked():
+			return c.words.text("allowlist.error.bits", text, block.Masked())
+		case err != nil && addressErr != nil:
+			return c.words.text("allowlist.error.form", text)
+		}
+	}
+	return ""
 }
 
 // shutsOut returns the viewer's own address if it is not on a list; else, or if one of them cannot be read, nothing.

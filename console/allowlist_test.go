@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/text/language"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -63,7 +64,11 @@ func FuzzAllowlist(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := &console{clients: clients}
+	english, err := loadWords(language.English)
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := &console{clients: clients, words: english}
 	f.Fuzz(func(t *testing.T, entries, address string) {
 		if strings.Contains(address, ",") || strings.Trim(address, " \t") == "" {
 			t.Skip() // several addresses, or nothing is asked
@@ -79,7 +84,7 @@ func FuzzAllowlist(f *testing.F) {
 		if err != nil {
 			return // such a list is not published
 		}
-		want := "Requests from this address get 401."
+		want := "Requests from this address are refused."
 		switch {
 		case check.Own == "":
 			want = "This is not an IP address. Use a form like 203.0.113.7."
@@ -90,4 +95,24 @@ func FuzzAllowlist(f *testing.F) {
 			t.Errorf("%q on the list %q: %q, but as one's own: %q", address, entries, check.Answer, want)
 		}
 	})
+}
+
+// A wrong entry is answered with the right one, in the form with what was typed.
+func TestEditAllowlist_WrongEntries(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get", "editallowlist"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/allowlist"
+	for typed, want := range map[string]string{
+		"203.0.113.7/24":          "use 203.0.113.0/24 for all of it",
+		"203.0.113.7\n10.1.2.3/8": "use 10.0.0.0/8 for all of it",
+		"2001:db8::1/48":          "use 2001:db8::/48 for all of it",
+		"shop.example":            "“shop.example” is no address: use a form like 203.0.113.7 or 203.0.113.0/24.",
+		"203.0.113.0/33":          "“203.0.113.0/33” is no address",
+	} {
+		page := browser.Post(t, path, url.Values{"generation": {"1"}, "allowlist": {typed}, "confirmed": {"yes"}})
+		if page.Status != http.StatusUnprocessableEntity || !strings.Contains(page.Text, want) || !strings.Contains(page.Text, typed+"</textarea>") {
+			t.Errorf("%q: %d %s", typed, page.Status, page.Text)
+		}
+	}
 }

@@ -29,20 +29,23 @@ type console struct {
 	origin    *url.URL // of our pages
 	secure    bool     // they are on https
 	pages     *pages
+	words     words
 	login     *login.Handler
 	outbox    *outbox.Outbox // dead letters, health of webhooks
 	payments  paymentReader
 	amounts   money.Formatter
 	exports   *exports
 	reviewer  *authz.Reviewer
-	merchants client.Reader // Merchants in memory, without what the list does not need
+	merchants client.Reader // Merchants and ApiKeys in memory, without what the list does not need
 	kube      client.Client // reads and writes at the Kubernetes API
 	issuer    *issuer
 	clients   clientaddr.Resolver
 	limit     *ratelimit.Limiter // of client addresses
 	metrics   *metrics
 	tracer    *tracing.Tracer // of requests; nil: none
-	now       func() time.Time
+	// answerTimeout is how long a page waits for the answer to a test event.
+	answerTimeout time.Duration
+	now           func() time.Time
 }
 
 // newConsole returns a console without its connections.
@@ -52,7 +55,11 @@ func newConsole(options Options) (*console, error) {
 		return nil, fmt.Errorf("--external-url: %w", err)
 	}
 	origin.Path = ""
-	pages, err := newPages()
+	words, err := loadWords(language.English)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := newPages(words)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +69,8 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
+		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
+		answerTimeout: answerTimeout,
 	}, nil
 }
 

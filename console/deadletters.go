@@ -49,18 +49,23 @@ var reasons = map[string]string{
 func newDeadLetter(letter outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		ID: letter.Event.ID, Kind: letter.Event.Kind, FailedAt: letter.FailedAt, Attempts: letter.Attempts,
-		Why: "It could not be sent (" + letter.Reason + ").",
+		Why: newReason(letter.Reason, letter.Answer),
 	}
 	if letter.Event.Session != nil {
 		d.Order = letter.Event.Session.Charge.OrderRef
 	}
-	switch why, known := reasons[letter.Reason]; {
-	case known && slices.Contains([]string{"status_4xx", "status_5xx", "status_other", "redirect"}, letter.Reason):
-		d.Why = fmt.Sprintf(why, letter.Answer)
-	case known:
-		d.Why = why
-	}
 	return d
+}
+
+// newReason says why an event was not delivered.
+func newReason(reason, answer string) string {
+	switch why, known := reasons[reason]; {
+	case known && slices.Contains([]string{"status_4xx", "status_5xx", "status_other", "redirect"}, reason):
+		return fmt.Sprintf(why, answer)
+	case known:
+		return why
+	}
+	return "It could not be sent (" + reason + ")."
 }
 
 // listDeadLetters returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.

@@ -150,7 +150,7 @@ func TestDeadLettersOfADisabledWebhook(t *testing.T) {
 	f.disable(acme)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	browser, page := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
-	if text := browser.Get(t, page).Text; !strings.Contains(text, "Your server answered 410 Gone.") || !strings.Contains(text, "Resume delivery") {
+	if text := browser.Get(t, page).Text; !strings.Contains(text, "Your server answered 410 Gone, so we stopped sending ") || !strings.Contains(text, "Resume delivery") {
 		t.Errorf("the page: %s", text)
 	}
 	answer := browser.Post(t, page+"/dead-letters/resend", url.Values{"event": {first}}) // from a tab that was open before

@@ -51,6 +51,8 @@ var (
 	// bob has no rights in any test: all tests have one Kubernetes API.
 	bob  = oidctest.User{Username: "bob", Password: "battery staple", Email: "bob@shop.example", Name: "Bob"}
 	many = oidctest.User{Username: "many", Password: "groups", Name: "Many", Groups: manyGroups()}
+	// dora has a right in one test only.
+	dora = oidctest.User{Username: "dora", Password: "one shop", Name: "Dora"}
 	// Mallory's provider lets everybody choose their own groups and name.
 	mallory = oidctest.User{Username: "mallory", Password: "m", Name: "<script>alert(1)</script>", Groups: []string{"system:masters"}}
 )
@@ -69,7 +71,7 @@ func TestMain(m *testing.M) {
 	cluster = c
 	stopProvider := func() error { return nil }
 	if err == nil {
-		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, many, mallory)
+		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, dora, many, mallory)
 	}
 	if err == nil {
 		err = cluster.InstallRBAC()
@@ -193,8 +195,8 @@ func (f *fixture) advance(by time.Duration) {
 func (f *fixture) signedIn(user oidctest.User) oidctest.Browser {
 	f.t.Helper()
 	browser := oidctest.NewBrowser(f.t)
-	page := identities.SignIn(f.t, browser, f.URL+"/", user)
-	if page.Status != http.StatusOK || page.URL.String() != f.URL+"/" {
+	page := identities.SignIn(f.t, browser, f.URL+"/?all=yes", user)
+	if page.Status != http.StatusOK || page.URL.String() != f.URL+"/?all=yes" {
 		f.t.Fatalf("signing in leads to %s with %d: %s\n%s", page.URL, page.Status, page.Text, &f.log)
 	}
 	return browser

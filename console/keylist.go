@@ -19,8 +19,12 @@ type keyRow struct {
 	v1alpha1.ApiKey
 
 	Manager gitops.Manager
-	// Problem says why the key does not work; empty: it works.
+	// Problem is the reason why the key does not work, a key of problem.* of the words; empty: it works.
 	Problem string
+	// Lost: the key was lost and replaced, so nobody has the new one. Expiring: it expires soon.
+	Lost, Expiring bool
+	// Open: its details are shown.
+	Open bool
 	// Overlap is when the last of the old keys ends; nil: none works.
 	Overlap *metav1.Time
 	// OldKeyUse says whether an old key is used.
@@ -58,12 +62,17 @@ func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
 	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		row.Problem = problemWords["Disabled"]
+		row.Problem = "Disabled"
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		row.Problem = "Not ready yet"
+		row.Problem = notReady
 	case ready.Status == metav1.ConditionFalse:
-		row.Problem = cmp.Or(problemWords[ready.Reason], "Not ready yet")
+		row.Problem = notReady
+		if slices.Contains(problems, ready.Reason) {
+			row.Problem = ready.Reason
+		}
 	}
+	row.Lost = meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.KeyLostCondition)
+	row.Expiring = key.Spec.ExpiresAt != nil && meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ExpiringSoonCondition)
 	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		row.Overlap = &key.Status.PreviousKeys[0].ValidUntil
 		row.OldKeyUse = newOldKeyUse(key.Status)
@@ -95,18 +104,13 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
 	return use
 }
 
-// problemWords are by the reason of an ApiKey's condition Ready.
-var problemWords = map[string]string{
-	"Disabled":          "Switched off",
-	"Expired":           "Expired",
-	"MerchantSuspended": "Merchant suspended",
-	"MerchantClosed":    "Merchant closed",
-	"MerchantNotFound":  "Merchant deleted",
-	"SecretConflict":    "Not delivered",
-	"KeyDigestUsed":     "Not accepted",
-	"KeyDigestClaimed":  "Not accepted",
-	"TooManyKeyDigests": "Not accepted",
-	"RotationDeferred":  "Waits to be replaced",
+// notReady is the problem of a key without a reason that concerns a shop owner.
+const notReady = "NotReady"
+
+// problems are the reasons of an ApiKey's condition Ready with words of their own.
+var problems = []string{
+	"Disabled", "Expired", "MerchantSuspended", "MerchantClosed", "MerchantNotFound", "SecretConflict", "KeyDigestUsed", "KeyDigestClaimed",
+	"TooManyKeyDigests", "RotationDeferred",
 }
 
 // apiKey returns an ApiKey of the Merchant. errNotFound: there is none.

@@ -198,6 +198,21 @@ func (c *console) disableKey(ctx context.Context, key *v1alpha1.ApiKey) error {
 	return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
 }
 
+// enableKey switches a disabled key on again. It refuses a key that Git manages, whose tool would undo that.
+func (c *console) enableKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+	if owner := gitops.ManagerOf(key); owner.Tool != "" {
+		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
+	}
+	changed := key.DeepCopy()
+	changed.Spec.State = v1alpha1.ApiKeyActive
+	err := c.kube.Patch(r.Context(), changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
+	c.record(r.Context(), event{viewer, actionEnable, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+	if err != nil {
+		return kubernetesError(actionEnable+" an ApiKey", err)
+	}
+	return c.backTo(w, r, merchant, "keys")
+}
+
 func (c *console) deleteKey(ctx context.Context, key *v1alpha1.ApiKey) error {
 	return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 }

@@ -11,7 +11,9 @@ import (
 
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,7 +26,7 @@ import (
 // fieldOwner owns what the console writes.
 const fieldOwner = "merchant-operator-console"
 
-// connect makes the client of the Kubernetes API, and a cache of Merchants for the list, which would be slow without.
+// connect makes the client of the Kubernetes API, and a cache of Merchants and ApiKeys for the list, which would be slow without.
 func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
@@ -45,20 +47,61 @@ func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
 	return merchants, nil
 }
 
-// strip removes what the list does not show, so that a tenant's metadata costs no memory.
+// strip keeps what the list shows, so that a tenant's metadata, messages and lists cost no memory.
 func strip(cached any) (any, error) {
-	if merchant, ok := cached.(*v1alpha1.Merchant); ok {
-		slim := &v1alpha1.Merchant{Spec: v1alpha1.MerchantSpec{DisplayName: merchant.Spec.DisplayName, State: merchant.Spec.State}}
-		slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = merchant.Namespace, merchant.Name, merchant.UID, merchant.ResourceVersion
+	switch object := cached.(type) {
+	case *v1alpha1.Merchant:
+		slim := &v1alpha1.Merchant{Spec: v1alpha1.MerchantSpec{DisplayName: object.Spec.DisplayName, State: object.Spec.State, TimeZone: object.Spec.TimeZone}}
+		slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = object.Namespace, object.Name, object.UID, object.ResourceVersion
+		if object.Spec.Webhook != nil {
+			slim.Spec.Webhook = &v1alpha1.Webhook{}
+		}
+		if last := lastBlocked(object); !last.IsZero() {
+			slim.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{{LastSeen: last}}}
+		}
 		return slim, nil
+	case *v1alpha1.ApiKey:
+		return stripKey(object), nil
 	}
 	return cached, nil
 }
 
-// awaitCache returns when all Merchants are in the cache, or ctx has ended.
+// lastBlocked is the last request from a blocked address; zero: none.
+func lastBlocked(merchant *v1alpha1.Merchant) (last metav1.Time) {
+	if merchant.Status.Allowlist != nil {
+		for _, block := range merchant.Status.Allowlist.Refused {
+			if last.Before(&block.LastSeen) {
+				last = block.LastSeen
+			}
+		}
+	}
+	return last
+}
+
+// stripKey keeps of an ApiKey what may need attention.
+func stripKey(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
+	slim := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: key.Spec.MerchantRef}}
+	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = key.Namespace, key.Name, key.UID, key.ResourceVersion
+	for _, trouble := range []string{v1alpha1.KeyLostCondition, v1alpha1.OldKeyInUseCondition, v1alpha1.ExpiringSoonCondition} {
+		if meta.IsStatusConditionTrue(key.Status.Conditions, trouble) {
+			slim.Status.Conditions = append(slim.Status.Conditions, metav1.Condition{Type: trouble, Status: metav1.ConditionTrue})
+		}
+	}
+	if len(slim.Status.Conditions) > 0 {
+		slim.Spec.ExpiresAt = key.Spec.ExpiresAt
+		if old := key.Status.PreviousKeys; len(old) > 0 {
+			slim.Status.PreviousKeys = []v1alpha1.PreviousKey{{ValidUntil: old[0].ValidUntil}}
+		}
+	}
+	return slim
+}
+
+// awaitCache returns when all Merchants and ApiKeys are in the cache, or ctx has ended.
 func awaitCache(ctx context.Context, merchants cache.Cache) error {
-	if _, err := merchants.GetInformer(ctx, &v1alpha1.Merchant{}); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("watch Merchants: %w", err)
+	for _, object := range []client.Object{&v1alpha1.Merchant{}, &v1alpha1.ApiKey{}} {
+		if _, err := merchants.GetInformer(ctx, object); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
 	}
 	return nil
 }

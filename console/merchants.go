@@ -5,66 +5,31 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
 )
 
-// pageSize is the number of Merchants on a page of the list.
-const pageSize = 50
-
-// merchantsPage is the list of Merchants that a person may see.
-type merchantsPage struct {
-	Merchants  []merchantRow
-	Query      string
-	Total      int
-	Incomplete bool
-	// Page counts from 1; 0 in Previous and Next: there is none.
-	Page, Previous, Next int
-}
-
-type merchantRow struct {
-	Namespace, Name, DisplayName string
-	State                        v1alpha1.MerchantState
-}
-
-func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
-	var list v1alpha1.MerchantList
-	if err := c.merchants.List(r.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
-		return kubernetesError("list Merchants", err)
-	}
-	query := r.URL.Query().Get("q")
-	seen, incomplete, err := c.visible(r.Context(), viewer, matching(list.Items, query))
-	if err != nil {
-		return err
-	}
-	number, _ := strconv.Atoi(r.URL.Query().Get("page"))
-	last := max(1, (len(seen)+pageSize-1)/pageSize)
-	number = min(max(number, 1), last)
-	page := merchantsPage{Query: query, Total: len(seen), Incomplete: incomplete, Page: number, Previous: number - 1}
-	if number < last {
-		page.Next = number + 1
-	}
-	for _, m := range seen[(number-1)*pageSize : min(number*pageSize, len(seen))] {
-		page.Merchants = append(page.Merchants, merchantRow{m.Namespace, m.Name, m.Spec.DisplayName, m.Spec.State})
-	}
-	return c.pages.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
-}
-
-// merchantPage is one Merchant with its keys.
+// merchantPage is one Merchant: what needs attention, what was paid today, and how it is connected.
 type merchantPage struct {
 	Merchant  *v1alpha1.Merchant
+	Base      string // address of the page
+	Clock     clock
 	Rights    rights
 	Manager   gitops.Manager
+	Attention []attention
+	Today     dayTotals // with the right to see payments
 	Keys      []keyRow
 	Allowlist allowlistCheck
 	Webhook   webhookHealth
 	// DeadLetters are the newest of those that Webhook counts.
 	DeadLetters []deadLetter
+	Attempts    []attempt // the last failed ones
 	Examples    []example
 	Activity    []activity
 }
@@ -93,34 +58,48 @@ func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, viewer lo
 	return c.pages.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
-func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (merchantPage, error) {
-	allowed, err := c.rights(r.Context(), viewer, merchant)
-	if err != nil {
-		return merchantPage{}, err
+// merchantPage reads side by side what needs no other read.
+func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (page merchantPage, err error) {
+	page = merchantPage{
+		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant),
+		Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL),
 	}
-	keys, err := c.listKeys(r.Context(), merchant)
-	if err != nil {
-		return merchantPage{}, err
+	if page.Allowlist, err = c.checkAllowlist(r, merchant); err != nil {
+		return page, err
 	}
-	events, err := c.recentActivity(r.Context(), merchant, keys)
-	if err != nil {
-		return merchantPage{}, err
+	reads, ctx := errgroup.WithContext(r.Context())
+	reads.Go(func() (err error) {
+		if page.Rights, err = c.rights(ctx, viewer, merchant); err != nil || !page.Rights.ViewPayments {
+			return err
+		}
+		page.Today = dayTotals{Day: payments.DayAt(page.Clock.now, page.Clock.zone)}
+		return c.countDay(ctx, newAccount(merchant, false), &page.Today)
+	})
+	reads.Go(func() (err error) {
+		if page.Keys, err = c.listKeys(ctx, merchant); err != nil {
+			return err
+		}
+		page.Activity, err = c.recentActivity(ctx, merchant, page.Keys)
+		return err
+	})
+	reads.Go(func() (err error) {
+		page.Webhook, err = c.readHealth(ctx, merchant)
+		return err
+	})
+	reads.Go(func() (err error) {
+		page.DeadLetters, err = c.listDeadLetters(ctx, merchant, shownDeadLetters)
+		return err
+	})
+	reads.Go(func() (err error) {
+		page.Attempts, err = c.readAttempts(ctx, merchant)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return page, err
 	}
-	check, err := c.checkAllowlist(r, merchant)
-	if err != nil {
-		return merchantPage{}, err
+	for i := range page.Keys {
+		page.Keys[i].Open = page.Keys[i].Name == r.URL.Query().Get("key")
 	}
-	health, err := c.readHealth(r.Context(), merchant)
-	if err != nil {
-		return merchantPage{}, err
-	}
-	letters, err := c.listDeadLetters(r.Context(), merchant, shownDeadLetters)
-	if err != nil {
-		return merchantPage{}, err
-	}
-	page := merchantPage{
-		Merchant: merchant, Rights: allowed, Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL), Activity: events,
-		Allowlist: check, Webhook: health, DeadLetters: letters, Keys: keys,
-	}
-	return page, nil
+	page.Attention, err = page.attention(c.words)
+	return page, err
 }

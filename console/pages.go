@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ type view struct {
 	Data   any
 }
 
-func newPages() (*pages, error) {
+func newPages(words words) (*pages, error) {
 	assets, names, err := newAssets()
 	if err != nil {
 		return nil, err
@@ -46,7 +47,11 @@ func newPages() (*pages, error) {
 		"asset": func(name string) string { return names[name] },
 		"time":  timeElement,
 		"about": about,
-		"span":  span,
+		"span":  words.span,
+		"t":     words.html,
+		"n": func(key string, n any, values ...any) template.HTML {
+			return words.count(key, reflect.ValueOf(n).Int(), values...)
+		},
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
 	if err != nil {
@@ -106,22 +111,15 @@ func (p *pages) render(w http.ResponseWriter, status int, page string, v view) e
 }
 
 // span is a number of seconds in words.
-func span(seconds int32) string {
+func (w words) span(seconds int32) template.HTML {
 	const minute, hour = 60, 3600
 	switch {
 	case seconds%hour == 0:
-		return plural(seconds/hour, "hour")
+		return w.count("span.hours", int64(seconds/hour))
 	case seconds%minute == 0:
-		return plural(seconds/minute, "minute")
+		return w.count("span.minutes", int64(seconds/minute))
 	}
-	return plural(seconds, "second")
-}
-
-func plural(n int32, unit string) string {
-	if n == 1 {
-		return "1 " + unit
-	}
-	return fmt.Sprintf("%d %ss", n, unit)
+	return w.count("span.seconds", int64(seconds))
 }
 
 // about is a time of a key's last use, which is counted once in a while.

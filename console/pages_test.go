@@ -204,8 +204,8 @@ func TestMerchantPage(t *testing.T) {
 	page := browser.Get(t, path)
 	for _, want := range []string{
 		"till-1", "mk_live_abcdefghijkl_ABCD", "203.0.113.0/24", "https://shop.example/hooks", "session.completed", "50 per second, 100 at once",
-		`curl -sS https://pay.example/api/v1/sessions`, "A new key was issued", "Your server does not accept events", "about <time", "<h1>Integrations of ", "Your own address is <code>127.0.0.1</code>. It does not pass.",
-		`<time datetime="2026-11-01T10:00:00Z">1 Nov 2026, 10:00 UTC</time>`, `<time datetime="2100-01-01T00:00:00Z">`,
+		`curl -sS https://pay.example/api/v1/sessions`, "A new key was issued", "Your server does not accept events", "Used <time datetime=", "<h1>Integrations of ", "Your own address is <code>127.0.0.1</code>. It does not pass.",
+		`<time datetime="2026-11-01T10:00:00Z" title="1 Nov 2026, 10:00 UTC" data-shop>1 November 2026 at 10:00</time>`, `<time datetime="2100-01-01T00:00:00Z"`,
 		"Nobody knows at the moment whether the old key is still used.",
 	} {
 		if !strings.Contains(page.Text, want) {
@@ -219,7 +219,7 @@ func TestMerchantPage(t *testing.T) {
 	}
 	for address, want := range map[string]string{
 		"203.0.113.9": "Requests from this address pass", "::ffff:203.0.113.9": "Requests from this address pass", "2001:db8:0:1::1": "Requests from this address pass",
-		"203.0.114.1": "Requests from this address get 401", "2001:db8:1::": "Requests from this address get 401",
+		"203.0.114.1": "Requests from this address are refused", "2001:db8:1::": "Requests from this address are refused",
 		"203.0.113.0/24": "This is not an IP address", "<b>": "This is not an IP address",
 	} {
 		if page := browser.Get(t, path+"?address="+url.QueryEscape(address)); !strings.Contains(page.Text, want) || strings.Contains(page.Text, "<b>"+address) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
@@ -131,6 +132,55 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 		}
 	}
 	return seen, unasked.Load(), nil
+}
+
+// paymentsVisible reports for each Merchant of a list whether it shows what was paid. One review decides for a namespace; single Merchants
+// are reviewed only for people with few. A review over the budget is a no.
+func (c *console) paymentsVisible(ctx context.Context, p login.Person, rows []merchantRow, total int) ([]bool, error) {
+	const few = 10
+	subject := newSubject(p)
+	subject.Budget += " list"
+	allowed, reviewed := make([]bool, len(rows)), map[client.ObjectKey]*atomic.Bool{}
+	review := func(keys []client.ObjectKey) error {
+		reviews, ctx := errgroup.WithContext(ctx)
+		reviews.SetLimit(parallelReviews)
+		for _, key := range keys {
+			if reviewed[key] != nil {
+				continue
+			}
+			reviewed[key] = new(atomic.Bool)
+			decision := reviewed[key]
+			reviews.Go(func() error {
+				may, err := c.may(ctx, subject, verbViewPayments, key.Namespace, key.Name)
+				if errors.Is(err, authz.ErrReviewBudget) {
+					err = nil
+				}
+				decision.Store(may)
+				return err
+			})
+		}
+		return reviews.Wait()
+	}
+	var namespaces, single []client.ObjectKey
+	for i := range rows {
+		namespaces = append(namespaces, client.ObjectKey{Namespace: rows[i].Namespace})
+	}
+	if err := review(namespaces); err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if !reviewed[namespaces[i]].Load() && total <= few {
+			single = append(single, client.ObjectKeyFromObject(rows[i].Merchant))
+		}
+	}
+	if err := review(single); err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		own := reviewed[client.ObjectKeyFromObject(rows[i].Merchant)]
+		allowed[i] = reviewed[namespaces[i]].Load() || own != nil && own.Load()
+	}
+	return allowed, nil
 }
 
 // matching returns the Merchants whose name contains the text, by display name.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,11 +41,11 @@ func TestRoutes_Rights(t *testing.T) {
 	needs := map[string][]string{ // by verb
 		"get":           {"GET "},
 		"viewpayments":  {"GET /payments", "GET /payments/P", "GET /payments.csv"},
-		"issuekeys":     {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/delete", "POST /keys/K/delete"},
+		"issuekeys":     {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/enable", "POST /keys/K/enable", "GET /keys/K/delete", "POST /keys/K/delete"},
 		"rotatekeys":    {"GET /keys/K/rotate", "POST /keys/K/rotate"},
 		"editallowlist": {"GET /allowlist", "POST /allowlist"},
 		"editwebhook": {
-			"GET /webhook", "POST /webhook", "POST /webhook/resume", "GET /webhook/rotate-secret", "POST /webhook/rotate-secret",
+			"GET /webhook", "POST /webhook", "POST /webhook/resume", "GET /webhook/test", "POST /webhook/test", "GET /webhook/rotate-secret", "POST /webhook/rotate-secret",
 			"GET /dead-letters/resend", "POST /dead-letters/resend",
 		},
 	}
@@ -53,6 +54,7 @@ func TestRoutes_Rights(t *testing.T) {
 		t.Errorf("routes, and those that are tried (-routes +tried):\n%s", diff)
 	}
 	f := newFixture(t)
+	f.answerTimeout = time.Millisecond // nothing delivers the test event
 	for verb := range needs {
 		f.merchant(verb, withWebhook)
 		f.create(&v1alpha1.ApiKey{

@@ -1,16 +1,13 @@
 package console
 
 import (
-	"cmp"
 	"context"
+	"html/template"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -19,15 +16,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// webhookHealth is how the endpoint of a Merchant fares. The state is read from Redis, so that a person sees what they have just
-// done; the words about failures are those of the Merchant's condition, which follows within seconds.
+// webhookHealth is how the endpoint of a Merchant is. All of it is read from Redis, so that a person sees what they have just done.
 type webhookHealth struct {
 	outbox.EndpointState
 
 	Badge          string
 	Works, Failing bool // neither: nobody knows yet
-	Message        string
-	Since          time.Time
+	Message        template.HTML
 }
 
 // readHealth returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
@@ -41,34 +36,44 @@ func (c *console) readHealth(ctx context.Context, merchant *v1alpha1.Merchant) (
 	if len(endpoints.States) == 1 {
 		state = endpoints.States[0]
 	}
-	return newWebhookHealth(state, meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)), nil
+	return newWebhookHealth(c.shopClock(merchant), state)
 }
 
-func newWebhookHealth(state outbox.EndpointState, condition *metav1.Condition) webhookHealth {
+func newWebhookHealth(clock clock, state outbox.EndpointState) (webhookHealth, error) {
+	at, w := state.FailingSince, clock.words
+	if state.Disabled() {
+		at = state.DisabledAt
+	}
+	on, err := clock.On(at)
+	if err != nil {
+		return webhookHealth{}, err
+	}
+	failing := !state.FailingSince.IsZero()
+	health := webhookHealth{EndpointState: state, Badge: "webhook.untried", Message: w.html("webhook.untried.message")}
 	switch {
+	case state.Disabled() && state.Cause == outbox.EndpointGone:
+		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.html("webhook.gone", on)
 	case state.Disabled():
-		why := "Every delivery has failed for days. The last answer was " + cmp.Or(state.LastFailure.Answer, "none") + "."
-		if state.Cause == outbox.EndpointGone {
-			why = "Your server answered 410 Gone."
-		}
-		return webhookHealth{state, "Disabled", false, true, why + " New events become dead letters. Repair your server, then resume.", state.DisabledAt}
+		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.html("webhook.disabled.message", on, failureWords(w, state.LastFailure))
+	case state.Unhealthy(clock.now):
+		health.Badge, health.Failing, health.Message = "webhook.failing", true, w.html("webhook.failing.message", failureWords(w, state.LastFailure), on)
+	case !state.HealthySince.IsZero():
+		health.Badge, health.Works, health.Message = "webhook.works", true, w.html("webhook.works.message")
+	case failing:
+		health.Badge, health.Message = "webhook.retrying", w.html("webhook.retrying.message", failureWords(w, state.LastFailure))
 	case !state.ChangedAt.IsZero():
-		return webhookHealth{state, "Not tried yet", false, false, "No event was sent since the webhook was changed or resumed.", state.ChangedAt}
-	case condition == nil && state.LastDelivery.IsZero():
-		return webhookHealth{state, "Not tried yet", false, false, "No event was sent yet.", time.Time{}}
-	case condition == nil:
-		return webhookHealth{state, "Works", true, false, "Your server accepts events.", time.Time{}}
+		health.Message = w.html("webhook.changed")
 	}
-	message := strings.ReplaceAll(condition.Message, "spec.webhook.url", "the URL")
-	since := condition.LastTransitionTime.Time
-	switch condition.Status {
-	case metav1.ConditionTrue:
-		return webhookHealth{state, "Works", true, false, "Your server accepts events.", since}
-	case metav1.ConditionFalse:
-		return webhookHealth{state, "Fails", false, true, message, since}
-	case metav1.ConditionUnknown: // below
+	return health, nil
+}
+
+// failureWords say why an attempt failed.
+func failureWords(w words, failure outbox.AttemptFailure) template.HTML {
+	reason := failure.Reason
+	if !slices.Contains(webhookReasons, reason) {
+		reason = "DeliveryFailed"
 	}
-	return webhookHealth{state, "Retrying", false, false, message, since}
+	return w.html("failure."+reason, failure.Answer)
 }
 
 func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {

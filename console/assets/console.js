@@ -1,9 +1,14 @@
 // Comforts only: every page works without this.
 
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-for (const time of document.querySelectorAll("time[datetime]:not([data-shop])")) {
-  time.title = time.textContent;
-  time.textContent = format.format(new Date(time.dateTime));
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const own = format.format(new Date(time.dateTime));
+  if ("shop" in time.dataset) {
+    time.title = own;
+  } else {
+    time.title = time.textContent;
+    time.textContent = own;
+  }
 }
 
 for (const text of document.querySelectorAll("[data-copy]")) {

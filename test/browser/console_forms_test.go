@@ -43,7 +43,8 @@ func TestAnAllowlistShutsOutItsAuthor(t *testing.T) {
 	if text := page.Text("#allowlist"); !strings.Contains(text, "Your own address is 127.0.0.1. It does not pass.") {
 		t.Errorf("the page shows\n%s", text)
 	}
-	for address, want := range map[string]string{"203.0.113.9": "Requests from this address pass.", "198.51.100.7": "Requests from this address get 401.", "shop": "This is not an IP address."} {
+	for address, want := range map[string]string{"203.0.113.9": "Requests from this address pass.", "198.51.100.7": "Requests from this address are refused.", "shop": "This is not an IP address."} {
+		page.Do("document.querySelector('#allowlist details').open = true")
 		page.Fill("#address", address)
 		page.Click("#allowlist form button")
 		if got := page.Text("#address-answer"); !strings.Contains(got, want) {
@@ -115,14 +116,28 @@ func TestADeadLetterIsSentAgain(t *testing.T) {
 			return strings.Contains(page.Text("#webhook"), want)
 		})
 	}
-	awaitText("the webhook is disabled", "Your server answered 410 Gone.")
+	awaitText("the webhook is disabled", "Your server answered 410 Gone, so we stopped sending today at")
 	session := call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, key, `{"amountCents":1250,"orderRef":"1001"}`)
 	call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions+"/"+session.Text("sessionId")+"/cancel", key, "")
 	awaitText("the event is a dead letter", "session.cancelled · order 1001")
 
 	repaired.Store(true)
+	page.Click("#webhook form[action$='/webhook/test'] button") // tried although the webhook is disabled
+	if text := page.Text("main"); !strings.Contains(text, "Your server answered 204: it accepts events.") {
+		t.Errorf("the answer to the test event is\n%s", text)
+	}
+	for _, violation := range page.Violations() {
+		t.Error(violation)
+	}
+	page.Click("main a[href$='#webhook']")
+	if text := page.Text("#attention"); !strings.Contains(text, "so we stopped sending today at") || !strings.Contains(text, "2 events were not delivered") {
+		t.Errorf("what needs attention is\n%s", text)
+	}
+	if text := page.Text("#attempts"); !strings.Contains(text, "key.rotated") || !strings.Contains(text, "Your server answered 410 Gone") {
+		t.Errorf("the failed attempts are\n%s", text)
+	}
 	page.Click("#webhook ul.letters li a") // the newest is the first
-	if text := page.Text("main"); !strings.Contains(text, "session.cancelled") || !strings.Contains(text, "The webhook is disabled since") {
+	if text := page.Text("main"); !strings.Contains(text, "session.cancelled") || !strings.Contains(text, "Your server answered 410 Gone, so we stopped sending today at") {
 		t.Errorf("the form shows\n%s", text)
 	}
 	if label := page.Text("main form button"); label != "Resume and send again" {

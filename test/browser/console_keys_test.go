@@ -34,7 +34,7 @@ func TestADevelopersFirstDay(t *testing.T) {
 	page.Click("main a.button")
 	s.Eventually("the merchant's page shows the overlap", func() bool {
 		page.Reload()
-		return strings.Contains(page.Text("#keys"), "Old key works until")
+		return strings.Contains(page.Text("#keys"), "The old key ends")
 	})
 
 	s.rotate(page, "till-1", prefixOf(second), "0")
@@ -135,10 +135,12 @@ func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
 	s.wantStatus("the old key", key, http.StatusUnauthorized)
 	s.wantStatus("the second key", second, http.StatusCreated)
 	page.Click("main a.button")
-	if text := page.Text("#keys"); !strings.Contains(text, " UTC") {
+	if text := page.Text("main"); !strings.Contains(text, "Times are those of UTC.") {
 		t.Errorf("times without a zone:\n%s", text)
 	}
 
+	page.Do("document.querySelector('#key-till-1 summary').focus()")
+	page.Press(kb.Enter)
 	page.Click("a[href$='/till-1/disable']")
 	page.Fill("#name", "till-2")
 	page.Click("main form button")
@@ -148,6 +150,16 @@ func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
 	page.Fill("#name", "till-1")
 	page.Click("main form button")
 	s.Eventually("the disabled key is refused", func() bool { return s.status(second) == http.StatusUnauthorized })
+	s.Eventually("the page says what that means", func() bool {
+		page.Open(shared.console + s.path)
+		return strings.Contains(page.Text("#key-till-1"), "This key is switched off. Tills that use it are refused.")
+	})
+	page.Do("document.querySelector('#key-till-1 summary').focus()")
+	page.Press(kb.Enter)
+	page.Click("a[href$='/till-1/enable']")
+	page.Click("main form button")
+	s.wantPath(page, s.path)
+	s.Eventually("the enabled key is accepted", func() bool { return s.status(second) == http.StatusCreated })
 
 	page.Do("document.querySelector('.account summary').focus()")
 	page.Press(kb.Enter)

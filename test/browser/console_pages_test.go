@@ -72,6 +72,7 @@ func TestTheKeyboardReachesEverythingOfAMerchant(t *testing.T) {
 	page := s.open(alice, browsertest.Settings{})
 	s.issue(page, "till-1")
 	page.Open(shared.console + s.path)
+	page.Do("for (const closed of document.querySelectorAll('main details')) closed.open = true")
 	if want := reachEverything(t, page); want < 20 {
 		t.Errorf("the page has only %d elements to use", want)
 	}
@@ -106,23 +107,28 @@ func reachEverything(t *testing.T, page *browsertest.Page) int {
 	return want
 }
 
-// Times are those of the viewer, with UTC for who asks.
-func TestTimesAreTheViewers(t *testing.T) {
+// Times are those of the shop, and the viewer's own for who asks.
+func TestTimesAreTheShops(t *testing.T) {
 	t.Parallel()
-	s := newConsoleShop(t)
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.TimeZone = "America/Chicago" })
 	page := s.open(alice, browsertest.Settings{})
 	s.issue(page, "till-1")
 	page.SetTimezone("Asia/Kathmandu") // 5:45 ahead
 	page.Open(shared.console + s.path)
-	type shown struct{ Local, Title, Want string }
-	times := browsertest.Eval[[]shown](page, `[...document.querySelectorAll('time')].map(time => ({Local: time.textContent, Title: time.title,
-		Want: new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'short', timeZone: 'Asia/Kathmandu'}).format(new Date(time.dateTime))}))`)
+	page.Do("for (const closed of document.querySelectorAll('details')) closed.open = true")
+	type shown struct{ Text, Shop, Title, Own string }
+	times := browsertest.Eval[[]shown](page, `[...document.querySelectorAll('time')].map(time => ({Text: time.textContent, Title: time.title,
+		Shop: new Intl.DateTimeFormat('en-GB', {timeStyle: 'short', timeZone: 'America/Chicago'}).format(new Date(time.dateTime)),
+		Own: new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'short', timeZone: 'Asia/Kathmandu'}).format(new Date(time.dateTime))}))`)
 	if len(times) == 0 {
 		t.Error("the page has no times")
 	}
 	for _, time := range times {
-		if time.Local != time.Want || !strings.HasSuffix(time.Title, " UTC") {
+		if !strings.HasSuffix(time.Text, " at "+time.Shop) || time.Title != time.Own {
 			t.Errorf("%+v", time)
 		}
+	}
+	if text := page.Text("main"); !strings.Contains(text, "Times are those of America/Chicago.") {
+		t.Errorf("the page does not say whose times:\n%s", text)
 	}
 }

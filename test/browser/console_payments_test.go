@@ -40,6 +40,7 @@ func payingShop(t *testing.T) (s consoleShop, paid string) {
 		m.Spec.DisplayName, m.Spec.Currency, m.Spec.TimeZone = "Acme Coffee", "EUR", "Europe/Berlin"
 	})
 	_, key := s.ApiKey("till-1", s.merchant.Name)
+	s.awaitKey(key)
 	rail := s.RailToken()
 	s.charge(key, 1900, "still waiting")
 	s.pay(rail, s.charge(key, 2350, "1003"), "card-1003", "FAILED", 2350)

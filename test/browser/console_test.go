@@ -67,7 +67,7 @@ func signIn(t *testing.T, user oidctest.User, settings browsertest.Settings, pat
 func (s consoleShop) open(user oidctest.User, settings browsertest.Settings) *browsertest.Page {
 	s.T.Helper()
 	t := s.T.(*testing.T)
-	page := signIn(t, user, settings, "/")
+	page := signIn(t, user, settings, "/?all=yes")
 	page.AllowErrors("404 (Not Found)")
 	s.Eventually(user.Username+" sees the merchant", func() bool { return page.Open(shared.console+s.path) == http.StatusOK })
 	return page
@@ -86,9 +86,21 @@ func (s consoleShop) issue(page *browsertest.Page, name string) string {
 	if !strings.HasPrefix(key, "mk_live_") {
 		s.T.Fatalf("there is no key:\n%s", page.Text("main"))
 	}
+	s.awaitKey(key)
 	page.Click("main a.button")
 	s.wantPath(page, s.path)
 	return key
+}
+
+// awaitKey returns when each replica knows the new ApiKey, which it hears of by its watch.
+func (s consoleShop) awaitKey(key string) {
+	s.T.Helper()
+	for _, replica := range shared.replicas {
+		s.Eventually("the replica knows the ApiKey", func() bool {
+			answer, err := fixture.Call(http.DefaultClient, replica.Public, http.MethodGet, "/api/v1/merchant/me", key, "")
+			return err == nil && answer.Status == http.StatusOK
+		})
+	}
 }
 
 // rotate opens the form of a key when the operator has reported the last rotation, and chooses an overlap.

@@ -110,9 +110,9 @@ func signIn(user oidctest.User) oidctest.Browser {
 	GinkgoHelper()
 	browser := oidctest.NewBrowser(GinkgoTB())
 	browser.Transport = till
-	page := (&oidctest.Provider{Issuer: issuerURL}).SignIn(GinkgoTB(), browser, consoleURL+"/", user)
+	page := (&oidctest.Provider{Issuer: issuerURL}).SignIn(GinkgoTB(), browser, consoleURL+"/?all=yes", user)
 	Expect(page.Status).To(Equal(http.StatusOK), page.Text)
-	Expect(page.URL.String()).To(Equal(consoleURL + "/"))
+	Expect(page.URL.String()).To(Equal(consoleURL + "/?all=yes"))
 	return browser
 }
 

@@ -95,7 +95,7 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 # Issue keys, as ApiKeys, disable and delete them.
 - apiGroups: [merchant-operator.io]
   resources: [apikeys]
-  verbs: [get, list, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 # Record who did what, and show it.
 - apiGroups: [events.k8s.io]
   resources: [events]

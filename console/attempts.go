@@ -1,0 +1,114 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+)
+
+// attempt is an attempt to deliver an event, for people.
+type attempt struct {
+	At   time.Time
+	Kind v1alpha1.WebhookEvent
+	// Why says how it failed; of a delivered one it says that.
+	Why  string
+	Took string
+}
+
+func (c *console) newAttempt(a outbox.Attempt) attempt {
+	const precise = 10 * time.Millisecond
+	return attempt{At: a.At, Kind: a.Kind, Why: newReason(a.Reason, a.Answer), Took: c.words.text("attempt.took", fmt.Sprintf("%.2f", a.Took.Round(precise).Seconds()))}
+}
+
+// readAttempts returns the last failed attempts, the newest first. Errors are those of readHealth.
+func (c *console) readAttempts(ctx context.Context, merchant *v1alpha1.Merchant) ([]attempt, error) {
+	found, err := c.outbox.Attempts(ctx, published.ID(merchant.UID), c.now())
+	if err != nil {
+		return nil, err
+	}
+	attempts := make([]attempt, len(found.Failed))
+	for i := range found.Failed {
+		attempts[i] = c.newAttempt(found.Failed[i])
+	}
+	return attempts, nil
+}
+
+// sendTestEvent changes no spec, so it works for Merchants that Git manages too, and for a disabled webhook.
+func (c *console) sendTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	if merchant.Spec.Webhook == nil {
+		return errNotFound
+	}
+	now := c.now()
+	test := feed.NewWebhookTest(published.ID(merchant.UID), merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
+	sent, err := c.outbox.SendTrial(r.Context(), test)
+	if sent || err != nil {
+		c.record(r.Context(), event{viewer, actionSendTest, merchant, test.ID, merchant.Generation, err})
+	}
+	if err != nil {
+		return err
+	}
+	// One that was sent a moment ago, by anybody, has the same answer: the page shows that.
+	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"/webhook/test", http.StatusSeeOther)
+	return nil
+}
+
+// testPage is the answer to a test event.
+type testPage struct {
+	Merchant *v1alpha1.Merchant
+	Base     string
+	Clock    clock
+	// Sent: there was one in the last day. Answered, Delivered: its attempt has ended, and how.
+	Sent, Answered, Delivered bool
+	Attempt                   attempt
+	Answer                    template.HTML
+	EventID                   string
+	Disabled                  bool // the webhook
+}
+
+// answerTimeout is more than an attempt takes, which ends after 15 s, and less than a request may.
+const answerTimeout = 18 * time.Second
+
+// showTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
+func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	trial, err := c.awaitAnswer(r.Context(), merchant)
+	if err != nil {
+		return err
+	}
+	health, err := c.readHealth(r.Context(), merchant)
+	if err != nil {
+		return err
+	}
+	page := testPage{
+		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant), Disabled: health.Disabled(),
+		Sent: trial.EventID != "", Answered: trial.Answered, Delivered: trial.Reason == "delivered", Attempt: c.newAttempt(trial.Attempt), EventID: trial.EventID,
+	}
+	if page.Delivered {
+		page.Answer = c.words.html("test.delivered", trial.Answer)
+	}
+	return c.pages.render(w, http.StatusOK, "test-event", view{Title: merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+}
+
+func (c *console) awaitAnswer(ctx context.Context, merchant *v1alpha1.Merchant) (outbox.Trial, error) {
+	const interval, old = 250 * time.Millisecond, 5 * time.Minute // nobody waits for an old one
+	waiting, cancel := context.WithTimeout(ctx, c.answerTimeout)
+	defer cancel()
+	for {
+		found, err := c.outbox.Attempts(ctx, published.ID(merchant.UID), c.now())
+		if err != nil || found.Trial.Answered || found.Trial.EventID == "" || c.now().Sub(found.Trial.At) > old {
+			return found.Trial, err
+		}
+		select {
+		case <-time.After(interval):
+		case <-waiting.Done():
+			return found.Trial, ctx.Err()
+		}
+	}
+}

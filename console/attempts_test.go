@@ -1,0 +1,126 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// answerTestEvents plays the dispatcher: it answers each test event of the merchant, as its server would.
+func (f *fixture) answerTestEvents(merchantID string, answer outbox.Attempt) {
+	f.t.Helper()
+	go func() {
+		for f.t.Context().Err() == nil {
+			leased, err := f.outbox.Lease(f.t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Minute, Limit: 10})
+			for _, lease := range leased.Leases {
+				_ = f.outbox.AnswerTrial(f.t.Context(), lease.Event, answer)
+				_ = f.outbox.Drop(f.t.Context(), lease)
+			}
+			if err != nil {
+				return
+			}
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-f.t.Context().Done():
+			}
+		}
+	}()
+}
+
+// A test event is sent with one click, and the next page has the answer; who may not edit the webhook may not send one.
+func TestSendTestEvent(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer outbox.Attempt
+		says   []string
+	}{
+		{"delivered", outbox.Attempt{Reason: "delivered", Answer: "204", Took: 120 * time.Millisecond}, []string{"Your server answered 204: it accepts events.", "0.12 s"}},
+		{"refused", outbox.Attempt{Reason: "status_4xx", Answer: "404", Took: time.Second}, []string{"Your server answered 404.", "1.00 s"}},
+		{"no answer", outbox.Attempt{Reason: "timeout", Answer: "timeout", Took: 15 * time.Second}, []string{"Your server did not answer in time.", "15.00 s"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			m := f.merchant("acme", withWebhook)
+			f.answerTestEvents(published.ID(m.UID), test.answer)
+			f.grant(user(alice), []string{"get", "editwebhook"})
+			f.grant(user(many), []string{"get"})
+			path := f.URL + "/merchants/" + f.namespace + "/acme"
+			alice, viewer := f.signedIn(alice), f.signedIn(many)
+			page := alice.Post(t, path+"/webhook/test", nil)
+			for _, want := range append(test.says, "https://shop.example/hooks", "evt_test_") {
+				if page.Status != http.StatusOK || !strings.Contains(page.Text, want) {
+					t.Errorf("%d: the answer does not say %q: %s", page.Status, want, page.Text)
+				}
+			}
+			if state := f.endpoint(m); !state.LastDelivery.IsZero() || !state.LastFailure.Time.IsZero() || state.Dead != 0 {
+				t.Errorf("the test changed the health of the webhook: %+v", state)
+			}
+			f.wantEvents("SendTestEvent: evt_test_")
+			for method, status := range map[string]int{"POST": viewer.Post(t, path+"/webhook/test", nil).Status, "GET": viewer.Get(t, path+"/webhook/test").Status} {
+				if status != http.StatusForbidden {
+					t.Errorf("%s of a viewer: %d", method, status)
+				}
+			}
+			if page := viewer.Get(t, path); strings.Contains(page.Text, "/webhook/test") {
+				t.Error("a viewer is offered a test event")
+			}
+		})
+	}
+}
+
+// Many clicks send one event in ten seconds; without an answer the page says so.
+func TestSendTestEvent_Bounded(t *testing.T) {
+	f := newFixture(t)
+	f.answerTimeout = 300 * time.Millisecond
+	m := f.merchant("acme", withWebhook)
+	f.grant(user(alice), []string{"get", "editwebhook"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
+	if page := browser.Get(t, path+"/webhook/test"); !strings.Contains(page.Text, "No test event was sent in the last day.") {
+		t.Errorf("before the first: %s", page.Text)
+	}
+	for range 5 {
+		if page := browser.Post(t, path+"/webhook/test", nil); !strings.Contains(page.Text, "There is no answer yet.") {
+			t.Errorf("%d %s", page.Status, page.Text)
+		}
+	}
+	leased, err := f.outbox.Lease(t.Context(), session.BucketOf(published.ID(m.UID)), outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	if err != nil || len(leased.Leases) != 1 || !outbox.IsTrial(leased.Leases[0].Event) {
+		t.Errorf("%d events were sent, %v", len(leased.Leases), err)
+	}
+	f.merchant("globex")
+	if page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/globex/webhook/test", nil); page.Status != http.StatusNotFound {
+		t.Errorf("without a webhook: %d", page.Status)
+	}
+}
+
+// The page has the last failed attempts, the newest first, and only those of the merchant.
+func TestMerchantPage_FailedAttempts(t *testing.T) {
+	f := newFixture(t)
+	m, other := f.merchant("acme", withWebhook), f.merchant("globex", withWebhook)
+	for _, name := range []string{"first", "second"} {
+		failure := outbox.Failure{Details: outbox.Details{Reason: "status_5xx", Answer: "503"}, Retry: time.Hour, Target: "here", FailingLimit: time.Hour, Health: "ServerError", Took: 1234 * time.Millisecond}
+		if name == "second" {
+			failure.Reason, failure.Answer, failure.Took = "timeout", "timeout", 15*time.Second
+		}
+		if _, err := f.outbox.Failed(t.Context(), f.lease(m, name), failure); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.grant(user(alice), []string{"get"})
+	browser := f.signedIn(alice)
+	page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/acme").Text
+	if !strings.Contains(page, "The last 2 failed attempts") || !strings.Contains(page, "webhook.test · 1.23 s") {
+		t.Errorf("the page: %s", page)
+	}
+	if newest, oldest := strings.Index(page, "Your server did not answer in time."), strings.Index(page, "Your server answered 503."); newest < 0 || oldest < newest {
+		t.Errorf("the attempts are at %d and %d", newest, oldest)
+	}
+	if page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/"+other.Name).Text; strings.Contains(page, "failed attempt") {
+		t.Errorf("of another merchant: %s", page)
+	}
+}

@@ -1,0 +1,114 @@
+package console
+
+import (
+	"html/template"
+	"net/url"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+)
+
+// attention is something that a person should mend.
+type attention struct {
+	Text template.HTML
+	// Action is what mends it, and Link where that is; empty: the viewer may not, or nothing here does.
+	Action, Link string
+	// Post: the action is a form without fields.
+	Post bool
+}
+
+// attention returns what a shop owner should look at first, the most urgent first.
+func (p *merchantPage) attention(w words) (all []attention, err error) {
+	for _, find := range []func(words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention} {
+		found, err := find(w)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// offer adds the action to a text if the viewer may do it.
+func (p *merchantPage) offer(text template.HTML, may bool, action, path string) attention {
+	if !may {
+		return attention{Text: text}
+	}
+	return attention{Text: text, Action: action, Link: p.Base + path}
+}
+
+func (p *merchantPage) merchantAttention(w words) ([]attention, error) {
+	switch p.Merchant.Spec.State {
+	case v1alpha1.MerchantSuspended:
+		return []attention{{Text: w.html("attention.suspended")}}, nil
+	case v1alpha1.MerchantClosed:
+		return []attention{{Text: w.html("attention.closed")}}, nil
+	case v1alpha1.MerchantActive:
+	}
+	return nil, nil
+}
+
+func (p *merchantPage) keyAttention(w words) (all []attention, err error) {
+	for _, key := range p.Keys {
+		ends := key.Spec.ExpiresAt
+		if key.Overlap != nil && key.OldKeyUse.Used {
+			ends = key.Overlap
+		}
+		at, err := p.Clock.On(ends)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case key.Lost:
+			all = append(all, p.offer(w.html("attention.key.lost", key.Name), p.Rights.RotateKeys, w.text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))
+		case key.Overlap != nil && key.OldKeyUse.Used:
+			all = append(all, p.offer(w.html("attention.key.old", key.Name, at), true, w.text("attention.key.old.action"), "?key="+url.QueryEscape(key.Name)+"#key-"+key.Name))
+		case key.Expiring:
+			all = append(all, p.offer(w.html("attention.key.expiring", key.Name, at), p.Rights.IssueKeys, w.text("attention.key.expiring.action"), "/new-key"))
+		}
+	}
+	return all, nil
+}
+
+// blockedFor is how long a blocked address is worth a look.
+const blockedFor = 24 * time.Hour
+
+func (p *merchantPage) allowlistAttention(w words) ([]attention, error) {
+	var blocks []v1alpha1.RefusedBlock
+	if p.Merchant.Status.Allowlist != nil {
+		for _, block := range p.Merchant.Status.Allowlist.Refused {
+			if p.Clock.now.Sub(block.LastSeen.Time) < blockedFor {
+				blocks = append(blocks, block)
+			}
+		}
+	}
+	if len(blocks) == 0 {
+		return nil, nil
+	}
+	key := "attention.blocked"
+	if p.Allowlist.ReportOnly {
+		key = "attention.reported"
+	}
+	may := p.Rights.EditAllowlist && p.Manager.Tool == ""
+	if len(blocks) == 1 {
+		return []attention{p.offer(w.count(key, blocks[0].Requests, blocks[0].Block), may, w.text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil
+	}
+	return []attention{p.offer(w.html(key+".many", len(blocks), blocks[0].Block), true, w.text("attention.blocked.many.action"), "#allowlist")}, nil
+}
+
+func (p *merchantPage) webhookAttention(w words) (all []attention, err error) {
+	if p.Merchant.Spec.Webhook != nil && p.Webhook.Failing {
+		found := attention{Text: p.Webhook.Message}
+		switch {
+		case p.Webhook.Disabled() && p.Rights.EditWebhook:
+			found.Action, found.Link, found.Post = w.text("attention.webhook.disabled.action"), p.Base+"/webhook/resume", true
+		case !p.Webhook.Disabled():
+			found.Action, found.Link = w.text("attention.webhook.failing.action"), p.Base+"#attempts"
+		}
+		all = append(all, found)
+	}
+	if p.Webhook.Dead > 0 {
+		all = append(all, p.offer(w.count("attention.dead", p.Webhook.Dead), p.Rights.EditWebhook && p.Merchant.Spec.Webhook != nil, w.text("attention.dead.action"), "/dead-letters/resend"))
+	}
+	return all, nil
+}

@@ -1,0 +1,138 @@
+package console
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+)
+
+// What a shop owner reads first, and the one action that mends it, if the viewer may do it.
+func TestMerchantPage_Attention(t *testing.T) {
+	now := time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC) // a Tuesday
+	hourAgo := metav1.NewTime(now.Add(-time.Hour))
+	refused := func(blocks ...v1alpha1.RefusedBlock) func(*merchantPage) {
+		return func(p *merchantPage) { p.Merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: blocks} }
+	}
+	till := v1alpha1.RefusedBlock{Block: "203.0.113.0/24", Requests: 12, LastSeen: hourAgo}
+	key := func(change func(*keyRow)) func(*merchantPage) {
+		return func(p *merchantPage) {
+			row := keyRow{}
+			row.Name = "till-1"
+			change(&row)
+			p.Keys = append(p.Keys, row)
+		}
+	}
+	webhook := func(state outbox.EndpointState) func(*merchantPage) {
+		return func(p *merchantPage) {
+			health, err := newWebhookHealth(p.Clock, state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Merchant.Spec.Webhook, p.Webhook = &v1alpha1.Webhook{URL: "https://shop.example"}, health
+		}
+	}
+	failed := outbox.AttemptFailure{Time: hourAgo.Time, Reason: "ServerError", Answer: "503"}
+	for _, test := range []struct {
+		name         string
+		change       func(*merchantPage)
+		text, action string // action and where it leads
+		withoutRight bool   // the action needs no right
+	}{
+		{name: "nothing", change: func(*merchantPage) {}},
+		{"suspended", func(p *merchantPage) { p.Merchant.Spec.State = v1alpha1.MerchantSuspended }, "The platform team has suspended this merchant.", "", false},
+		{"gone", webhook(outbox.EndpointState{DisabledAt: now.Add(-24 * time.Hour), Cause: outbox.EndpointGone}), "Your server answered 410 Gone, so we stopped sending yesterday at 15:00.", "Send again from now on: POST /m/webhook/resume", false},
+		{"disabled", webhook(outbox.EndpointState{DisabledAt: now.Add(-72 * time.Hour), Cause: outbox.EndpointFailing, LastFailure: failed}), "so we stopped sending on Saturday at 15:00. Your server answered 503: it fails.", "Send again from now on: POST /m/webhook/resume", false},
+		{"failing", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, LastFailure: failed}), "Your server answered 503: it fails. Nothing was accepted since an attempt today at 14:00.", "See why: /m#attempts", true},
+		{name: "failing for a minute", change: webhook(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed})},
+		{"rejected once", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},
+		{"dead letter", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1}), "An event was not delivered to your server.", "Send again: /m/dead-letters/resend", false},
+		{"dead letters", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},
+		{"blocked", refused(till), "12 requests with a good key were refused in the last day: their address in 203.0.113.0/24 is not on the allowlist.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
+		{"blocked twice", refused(till, till), "from 2 networks in the last day", "Look at them: /m#allowlist", true},
+		{name: "blocked long ago", change: refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", Requests: 1, LastSeen: metav1.NewTime(now.Add(-25 * time.Hour))})},
+		{"reported", func(p *merchantPage) { refused(till)(p); p.Allowlist.ReportOnly = true }, "The list only reports.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
+		{"old key", key(func(k *keyRow) { k.Overlap, k.OldKeyUse.Used = &metav1.Time{Time: now.Add(24 * time.Hour)}, true }), "The old key of till-1 is still used. It ends tomorrow at 15:00", "Show the key: /m?key=till-1#key-till-1", true},
+		{name: "old key that nobody uses", change: key(func(k *keyRow) { k.Overlap = &hourAgo })},
+		{"expiring", key(func(k *keyRow) { k.Expiring, k.Spec.ExpiresAt = true, &metav1.Time{Time: now.Add(time.Hour)} }), "The key till-1 expires today at 16:00.", "Make another key: /m/new-key", false},
+		{"lost", key(func(k *keyRow) { k.Lost = true }), "The key of till-1 was lost", "Make a new one: /m/keys/till-1/rotate", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: clock{english(t), now, time.UTC}, Rights: rights{true, true, true, true, true}}
+			test.change(&page)
+			text, action := attentionText(t, &page)
+			if text == "" != (test.text == "") || !strings.Contains(text, test.text) || action != test.action {
+				t.Errorf("%q, %q\nwant %q, %q", text, action, test.text, test.action)
+			}
+			page.Rights = rights{}
+			without := ""
+			if test.withoutRight {
+				without = test.action
+			}
+			if _, action := attentionText(t, &page); action != without {
+				t.Errorf("without a right: %q, want %q", action, without)
+			}
+		})
+	}
+}
+
+// attentionText is what the page says, without markup, and the actions.
+func attentionText(t *testing.T, page *merchantPage) (text, action string) {
+	t.Helper()
+	found, err := page.attention(page.Clock.words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range found {
+		text += tags.ReplaceAllString(string(a.Text), "")
+		switch {
+		case a.Post:
+			action += a.Action + ": POST " + a.Link
+		case a.Action != "":
+			action += a.Action + ": " + a.Link
+		}
+	}
+	return text, action
+}
+
+// The most urgent comes first, and Git takes away what it would undo.
+func TestMerchantPage_AttentionInOrder(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", withWebhook)
+	f.disable(m)
+	f.apiKey(m, "till-1")
+	m.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{{Block: "203.0.113.0/24", Requests: 2, LastSeen: metav1.Now()}}}
+	if err := cluster.Client.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	f.grant(user(alice), []string{"get", "editwebhook", "editallowlist"})
+	page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/acme")
+	_, list, _ := strings.Cut(page.Text, `<ul class="attention">`)
+	list, _, _ = strings.Cut(list, "</ul>")
+	got := regexp.MustCompile(`(?:href|action)="([^"]*)"`).FindAllStringSubmatch(list, -1)
+	links := slices.Collect(func(yield func(string) bool) {
+		for _, match := range got {
+			if !yield(strings.TrimPrefix(match[1], "/merchants/"+f.namespace+"/acme")) {
+				return
+			}
+		}
+	})
+	if diff := cmp.Diff([]string{"/allowlist?add=203.0.113.0%2F24", "/webhook/resume", "/dead-letters/resend"}, links); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, list)
+	}
+	if strings.Index(page.Text, `id="attention"`) > strings.Index(page.Text, `id="keys"`) {
+		t.Error("what needs attention is not first")
+	}
+	git := merchantPage{Merchant: m, Base: "/m", Clock: f.shopClock(m), Rights: rights{true, true, true, true, true}, Manager: gitops.Manager{Tool: "Flux"}}
+	if text, action := attentionText(t, &git); action != "" || !strings.Contains(text, "203.0.113.0/24") {
+		t.Errorf("what Git manages: %q, %q", text, action)
+	}
+}

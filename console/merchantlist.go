@@ -1,0 +1,231 @@
+package console
+
+import (
+	"context"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+const (
+	// pageSize is the number of Merchants on a page of the list.
+	pageSize = 50
+	// maxSorted bounds the Merchants among which those that need attention come first.
+	maxSorted = 2000
+	// countedPayments bounds the payments of a day that are counted for a Merchant of the list.
+	countedPayments = 100
+	// parallelReads bounds what one page reads from Redis at once.
+	parallelReads = 16
+)
+
+// merchantsPage is the list of Merchants that a person may see.
+type merchantsPage struct {
+	Merchants []merchantRow
+	Query     string
+	Total     int
+	// Troubled is how many of them need attention.
+	Troubled   int
+	Incomplete bool
+	// Page counts from 1; 0 in Previous and Next: there is none.
+	Page, Previous, Next int
+}
+
+// merchantRow is a Merchant in the list. It shows what statuses say and decides nothing by it.
+type merchantRow struct {
+	*v1alpha1.Merchant
+
+	// Troubles are keys of trouble.* of the words: what needs attention.
+	Troubles []string
+	// Paid says how many payments were paid today; empty: the person may not see them.
+	Paid template.HTML
+}
+
+func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
+	var list v1alpha1.MerchantList
+	if err := c.merchants.List(r.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
+		return kubernetesError("list Merchants", err)
+	}
+	query := r.URL.Query()
+	seen, incomplete, err := c.visible(r.Context(), viewer, matching(list.Items, query.Get("q")))
+	if err != nil {
+		return err
+	}
+	if len(seen) == 1 && !incomplete && len(query) == 0 { // who has one shop goes straight in
+		http.Redirect(w, r, "/merchants/"+seen[0].Namespace+"/"+seen[0].Name, http.StatusSeeOther)
+		return nil
+	}
+	page := merchantsPage{Query: query.Get("q"), Total: len(seen), Incomplete: incomplete}
+	if page.Merchants, err = c.merchantRows(r.Context(), seen); err != nil {
+		return err
+	}
+	for i := range page.Merchants {
+		if len(page.Merchants[i].Troubles) > 0 {
+			page.Troubled++
+		}
+	}
+	number, _ := strconv.Atoi(query.Get("page"))
+	last := max(1, (len(seen)+pageSize-1)/pageSize)
+	page.Page = min(max(number, 1), last)
+	page.Previous = page.Page - 1
+	if page.Page < last {
+		page.Next = page.Page + 1
+	}
+	page.Merchants = page.Merchants[(page.Page-1)*pageSize : min(page.Page*pageSize, len(seen))]
+	if err := c.countToday(r.Context(), viewer, page.Merchants, page.Total); err != nil {
+		return err
+	}
+	return c.pages.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
+}
+
+// merchantRows returns the rows in the order of the list: those that need attention first, else by name.
+func (c *console) merchantRows(ctx context.Context, merchants []*v1alpha1.Merchant) ([]merchantRow, error) {
+	rows := make([]merchantRow, len(merchants))
+	for i, merchant := range merchants {
+		rows[i].Merchant = merchant
+	}
+	sorted := rows[:min(len(rows), maxSorted)]
+	if err := c.findTroubles(ctx, sorted); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(sorted, func(a, b merchantRow) int {
+		return min(len(b.Troubles), 1) - min(len(a.Troubles), 1)
+	})
+	return rows, nil
+}
+
+// findTroubles reads the health of all webhooks, a script for each bucket, and the keys and blocked addresses in memory.
+func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
+	health, err := c.readEndpoints(ctx, rows)
+	if err != nil {
+		return err
+	}
+	keys, err := c.keyTroubles(ctx)
+	if err != nil {
+		return err
+	}
+	now := c.now()
+	for i := range rows {
+		row := &rows[i]
+		row.Troubles = append(row.Troubles, keys[client.ObjectKeyFromObject(row.Merchant)]...)
+		if row.Status.Allowlist != nil && slices.ContainsFunc(row.Status.Allowlist.Refused, func(b v1alpha1.RefusedBlock) bool { return now.Sub(b.LastSeen.Time) < blockedFor }) {
+			row.Troubles = append(row.Troubles, "trouble.blocked")
+		}
+		state := health[published.ID(row.UID)]
+		switch {
+		case row.Spec.Webhook == nil:
+		case state.Disabled():
+			row.Troubles = append(row.Troubles, "trouble.webhook.disabled")
+		case state.Unhealthy(now):
+			row.Troubles = append(row.Troubles, "trouble.webhook.failing")
+		}
+		if state.Dead > 0 {
+			row.Troubles = append(row.Troubles, "trouble.dead")
+		}
+	}
+	return nil
+}
+
+// readEndpoints returns the health of the webhooks by merchant id.
+func (c *console) readEndpoints(ctx context.Context, rows []merchantRow) (map[string]outbox.EndpointState, error) {
+	byBucket := map[session.Bucket][]string{}
+	for i := range rows {
+		id := published.ID(rows[i].UID)
+		byBucket[session.BucketOf(id)] = append(byBucket[session.BucketOf(id)], id)
+	}
+	found := make(chan []outbox.EndpointState, len(byBucket))
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallelReads)
+	for bucket, ids := range byBucket {
+		reads.Go(func() error {
+			endpoints, err := c.outbox.Endpoints(ctx, bucket, ids...)
+			found <- endpoints.States
+			return err
+		})
+	}
+	err := reads.Wait()
+	close(found)
+	health := map[string]outbox.EndpointState{}
+	for states := range found {
+		for _, state := range states {
+			health[state.MerchantID] = state
+		}
+	}
+	return health, err
+}
+
+// keyTroubles returns what needs attention of the keys in memory, by Merchant.
+func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]string, error) {
+	var keys v1alpha1.ApiKeyList
+	if err := c.merchants.List(ctx, &keys, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, kubernetesError("list ApiKeys", err)
+	}
+	now, troubles := c.now(), map[client.ObjectKey][]string{}
+	for i := range keys.Items {
+		if len(keys.Items[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
+			continue
+		}
+		row, trouble := newKeyRow(keys.Items[i], now), ""
+		switch {
+		case row.Lost:
+			trouble = "trouble.key.lost"
+		case row.OldKeyUse.Used:
+			trouble = "trouble.key.old"
+		case row.Expiring:
+			trouble = "trouble.key.expiring"
+		}
+		merchant := client.ObjectKey{Namespace: row.Namespace, Name: row.Spec.MerchantRef.Name}
+		if trouble != "" && !slices.Contains(troubles[merchant], trouble) {
+			troubles[merchant] = append(troubles[merchant], trouble)
+		}
+	}
+	return troubles, nil
+}
+
+// countToday counts what was paid today for those rows whose payments the person may see. total is how many Merchants they see.
+func (c *console) countToday(ctx context.Context, viewer login.Person, rows []merchantRow, total int) error {
+	allowed, err := c.paymentsVisible(ctx, viewer, rows, total)
+	if err != nil {
+		return err
+	}
+	now := c.now()
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallelReads)
+	for i := range rows {
+		if allowed[i] {
+			reads.Go(func() (err error) {
+				rows[i].Paid, err = c.paidToday(ctx, rows[i].Merchant, now)
+				return err
+			})
+		}
+	}
+	return reads.Wait()
+}
+
+func (c *console) paidToday(ctx context.Context, merchant *v1alpha1.Merchant, now time.Time) (template.HTML, error) {
+	query := store.EndedQuery{Status: session.Completed, Limit: countedPayments}
+	query.From, query.To = payments.DayAt(now, merchant.Spec.TimeZone.Location()).Bounds()
+	found, err := c.payments.Ended(ctx, newAccount(merchant, false), query)
+	switch more := found.Next != (feed.EntryID{}); {
+	case err != nil:
+		return "", err
+	case more && len(found.Sessions) == 0: // among many that were not paid
+		return "", nil
+	case more:
+		return c.words.html("list.paid.more", len(found.Sessions)), nil
+	}
+	return c.words.count("list.paid", int64(len(found.Sessions))), nil
+}

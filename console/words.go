@@ -1,0 +1,78 @@
+package console
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+
+	"golang.org/x/text/feature/plural"
+	"golang.org/x/text/language"
+)
+
+//go:embed words/*.json
+var wordFiles embed.FS
+
+// words are what pages say to people, in one language: the file words/<language>.json. {0}, {1} and so on stand for values. A text about a
+// number has a key for each plural form of the language (CLDR), such as keys.one and keys.other, and {0} is the number.
+type words struct {
+	language language.Tag
+	texts    map[string]string
+}
+
+func loadWords(tag language.Tag) (words, error) {
+	w := words{language: tag}
+	file, err := wordFiles.ReadFile("words/" + tag.String() + ".json")
+	if err == nil {
+		err = json.Unmarshal(file, &w.texts)
+	}
+	if err != nil {
+		return w, fmt.Errorf("read the words of %s: %w", tag, err)
+	}
+	return w, nil
+}
+
+// text returns plain text. A key without words is its own text; a test finds it.
+func (w words) text(key string, values ...any) string {
+	return w.fill(key, fmt.Sprint, values)
+}
+
+// html returns the words with their markup. Values are escaped, unless they are HTML.
+func (w words) html(key string, values ...any) template.HTML {
+	return template.HTML(w.fill(key, escaped, values)) //nolint:gosec // the words are ours, and values are escaped
+}
+
+func escaped(values ...any) string {
+	if text, isHTML := values[0].(template.HTML); isHTML {
+		return string(text)
+	}
+	return template.HTMLEscapeString(fmt.Sprint(values...))
+}
+
+// count is html of the plural form for a number, which comes before the other values.
+func (w words) count(key string, n int64, values ...any) template.HTML {
+	return w.html(key+"."+w.form(n), append([]any{n}, values...)...)
+}
+
+var pluralForms = map[plural.Form]string{
+	plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many", plural.Other: "other",
+}
+
+func (w words) form(n int64) string {
+	const enough = 1_000_000 // of the digits; the forms of a language repeat
+	return pluralForms[plural.Cardinal.MatchPlural(w.language, int(n%enough), 0, 0, 0, 0)]
+}
+
+func (w words) fill(key string, write func(...any) string, values []any) string {
+	text, known := w.texts[key]
+	if !known {
+		return key
+	}
+	var pairs []string
+	for i, value := range values {
+		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", write(value))
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}

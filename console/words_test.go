@@ -1,0 +1,82 @@
+package console
+
+import (
+	"html/template"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/text/language"
+)
+
+// english are the words of the pages.
+func english(t testing.TB) words {
+	t.Helper()
+	w, err := loadWords(language.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// families are keys whose last part the code chooses.
+var families = regexp.MustCompile(`^(problem|weekday|month|time|time\.on|failure|attention\.(blocked|reported))\.`)
+
+// Every text that a page or the code names is in the catalogue, and none is there that nobody names.
+func TestWords_AllAreKnownAndUsed(t *testing.T) {
+	w, used := english(t), map[string]bool{}
+	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:text|html|count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble)\.[a-z.]+)"`)
+	var sources []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".html") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		sources = append(sources, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range named.FindAllStringSubmatch(strings.Join(sources, "\n"), -1) {
+		used[match[1]+match[2]+match[3]] = true
+	}
+	for key := range used {
+		_, known := w.texts[key]
+		_, counted := w.texts[key+".other"]
+		if !known && !counted && !families.MatchString(key+".") {
+			t.Errorf("no words for %q", key)
+		}
+	}
+	for key := range w.texts {
+		stem := regexp.MustCompile(`\.(one|other)$`).ReplaceAllString(key, "")
+		if !used[key] && !used[stem] && !families.MatchString(key) {
+			t.Errorf("nothing uses the words %q", key)
+		}
+	}
+	for _, problem := range append(problems, notReady) {
+		if w.texts["problem."+problem] == "" {
+			t.Errorf("no words for the problem %s", problem)
+		}
+	}
+	for _, reason := range webhookReasons {
+		if w.texts["failure."+reason] == "" {
+			t.Errorf("no words for the failure %s", reason)
+		}
+	}
+}
+
+func TestWords_ValuesAreEscaped(t *testing.T) {
+	w := words{language: language.English, texts: map[string]string{"a": "<b>{0}</b> and {1}", "n.one": "1 thing", "n.other": "{0} things"}}
+	if got := w.html("a", "<i>{1}", template.HTML("<i>")); got != "<b>&lt;i&gt;{1}</b> and <i>" {
+		t.Error(got)
+	}
+	for n, want := range map[int64]template.HTML{0: "0 things", 1: "1 thing", 2: "2 things", 11: "11 things"} {
+		if got := w.count("n", n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
