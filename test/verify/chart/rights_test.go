@@ -28,7 +28,7 @@ merchant-operator in merchant-operator-system: create patch events
 merchant-operator-apiserver everywhere: all of system:auth-delegator
 merchant-operator-apiserver in merchant-operator-credentials: get list update watch secrets
 merchant-operator-apiserver in merchant-operator-credentials: get list watch configmaps
-merchant-operator-console everywhere: create delete get list patch apikeys.merchant-operator.io
+merchant-operator-console everywhere: create delete get list patch watch apikeys.merchant-operator.io
 merchant-operator-console everywhere: create list events.events.k8s.io
 merchant-operator-console everywhere: create subjectaccessreviews.authorization.k8s.io
 merchant-operator-console everywhere: get list patch watch merchants.merchant-operator.io
