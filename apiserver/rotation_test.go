@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/audittest"
 )
 
 // rotationPath is what an issuer's ClusterRole names, as docs/rotation-api.md says.
@@ -105,8 +107,10 @@ func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
 	if last.Cause != v1alpha1.RotationAPI || last.Actor != "Ann <ann@shop.example>" {
 		t.Errorf("last rotation %+v", last)
 	}
-	if strings.Contains(f.log.String(), "ann@shop.example") {
-		t.Error("an e-mail address is in the log")
+	for line := range strings.Lines(f.log.String()) { // but for the audit log, which says who it was
+		if strings.Contains(line, "ann@shop.example") && !strings.Contains(line, `"logger":"audit"`) {
+			t.Errorf("an e-mail address is in the log: %s", line)
+		}
 	}
 }
 
@@ -207,5 +211,61 @@ func TestOfManyRotationsOfOneGenerationOneWins(t *testing.T) {
 	}
 	for _, r := range replicas {
 		r.call(http.MethodGet, me, keys[0], "").want(t, http.StatusOK)
+	}
+}
+
+// The line of a rotation is there before its answer, and says who asked; who was refused has none.
+func TestRotate_AuditLine(t *testing.T) {
+	f := newFixture(t)
+	merchant := f.merchant("acme")
+	key := f.key("till", merchant)
+	parsed, err := apikey.Parse(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console := f.issuer("console")
+	r := f.start()
+	want := audittest.Line{
+		"change": "rotated", "cause": "API", "namespace": "shops", "name": "till", "merchantID": merchant.MerchantID, "keyID": parsed.ID(),
+	}
+	for _, row := range []struct {
+		name       string
+		ask        func() result
+		code       int
+		by         string
+		generation float64
+		more       audittest.Line
+	}{
+		{"by the holder of the key", func() result { return r.call(http.MethodPost, rotate, key, "") },
+			http.StatusOK, "key", 2, audittest.Line{"address": "127.0.0.1"}},
+		{"by an old key", func() result { return r.call(http.MethodPost, rotate, key, "") }, http.StatusUnauthorized, "", 0, nil},
+		{"on the internal port", func() result { return r.issue(parsed.ID(), console, f.of(2, 0)) },
+			http.StatusOK, "person", 3, audittest.Line{
+				"account": "system:serviceaccount:" + f.namespace + ":console", "actor": "Ann <ann@shop.example>",
+			}},
+		{"of another generation", func() result { return r.issue(parsed.ID(), console, f.of(2, 0)) }, http.StatusConflict, "", 0, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			before := len(audittest.Lines(t, f.log.String()))
+			got := row.ask().want(t, row.code)
+			lines := audittest.Lines(t, f.log.String())[before:]
+			if row.code != http.StatusOK {
+				if len(lines) != 0 {
+					t.Errorf("nothing was rotated, and there is the line %v", lines[0])
+				}
+				return
+			}
+			f.issued = append(f.issued, got.text("fullKey"))
+			if len(lines) != 1 {
+				t.Fatalf("%d lines, want 1", len(lines))
+			}
+			expected := maps.Clone(want)
+			expected["by"], expected["generation"], expected["requestID"] = row.by, row.generation, got.header.Get("X-Request-Id")
+			expected["changedAt"] = f.recordOf(parsed.ID()).LastRotation.Time.UTC().Format(time.RFC3339Nano)
+			maps.Copy(expected, row.more)
+			if diff := cmp.Diff(expected, lines[0]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
@@ -149,6 +150,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		Live:                 mgr.GetAPIReader(),
 		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
 		Events:               mgr.GetEventRecorder(writes.FieldOwner),
+		Audit:                auditlog.New(o.Log),
 		Clock:                guard,
 		ClockWrong:           guard.Wrong,
 		CredentialsNamespace: o.CredentialsNamespace,
@@ -162,6 +164,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	}
 	return orphans.Sweeper{
 		Client:               mgr.GetClient(),
+		Audit:                base.Audit,
 		Live:                 mgr.GetAPIReader(),
 		Clock:                guard,
 		ClockWrong:           guard.Wrong,

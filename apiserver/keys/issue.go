@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -33,7 +34,7 @@ func (e GenerationError) Body() any {
 
 // Issue replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
 // key's holder, so it may also rotate a disabled or expired key.
-func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request, _ string) error {
+func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request, account string) error {
 	keyID := r.PathValue("keyID")
 	if !published.ValidID(keyID) {
 		return ErrNoKey
@@ -42,6 +43,7 @@ func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request, _ 
 	if err != nil {
 		return err
 	}
+	change.origin.By, change.origin.Account, change.origin.RequestID = auditlog.Person, account, e.RequestID()
 	change.deadline = time.Now().Add(rotationTimeout)
 	var key apikey.Key
 	var record published.KeyRecord
@@ -146,7 +148,7 @@ func decodeRotation(w http.ResponseWriter, r *http.Request) (rotation, error) {
 			return nil
 		},
 		overlap: time.Duration(overlap) * time.Second,
-		actor:   actor,
+		origin:  auditlog.Origin{Actor: actor},
 	}, nil
 }
 

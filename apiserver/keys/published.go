@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 // The errors of a published key.
@@ -40,8 +41,8 @@ type rotation struct {
 	at time.Time
 	// overlap is how long the old key stays valid; 0: all old keys end at once.
 	overlap time.Duration
-	// actor is who asked for the rotation; empty: unknown.
-	actor string
+	// origin is who asked for the rotation.
+	origin auditlog.Origin
 	// deadline is that of the swap; zero: rotationTimeout from its beginning.
 	deadline time.Time
 }
@@ -79,7 +80,7 @@ func (p Published) rotate(ctx context.Context, keyID string, change rotation) (a
 		}
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: change.at}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, change.overlap, change.at)
-		rotated.LastRotation.Actor = change.actor
+		rotated.LastRotation.Actor = change.origin.Actor
 		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
 			return next, rotated, nil
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 )
 
@@ -25,13 +26,17 @@ func (h *Handler) Rotate(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	if err != nil {
 		return err
 	}
-	key, _, err := h.rotator.rotate(r.Context(), from.KeyID, rotation{at: admitted.Now, permit: func(record published.KeyRecord) error {
-		if !record.Usable(admitted.Now) || !record.Current.Digest.Equal(from.Digest) {
-			// Another rotation was first, or the key is in its overlap and must not end its successor.
-			return caller.UnauthorizedError{Reason: directory.ReasonRotated}
-		}
-		return from.PermittedBy(record, v1alpha1.PermissionRotate, e.ClientAddress)
-	}})
+	key, _, err := h.rotator.rotate(r.Context(), from.KeyID, rotation{
+		at:     admitted.Now,
+		origin: auditlog.Origin{By: auditlog.Key, Address: e.ClientAddress.String(), RequestID: e.RequestID()},
+		permit: func(record published.KeyRecord) error {
+			if !record.Usable(admitted.Now) || !record.Current.Digest.Equal(from.Digest) {
+				// Another rotation was first, or the key is in its overlap and must not end its successor.
+				return caller.UnauthorizedError{Reason: directory.ReasonRotated}
+			}
+			return from.PermittedBy(record, v1alpha1.PermissionRotate, e.ClientAddress)
+		},
+	})
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return caller.UnauthorizedError{Reason: directory.ReasonRotated}

@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -32,7 +33,7 @@ var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 type rotator struct {
 	keys    Published
 	store   *store.Store
-	log     *slog.Logger
+	audit   auditlog.Log
 	rotated *prometheus.CounterVec // by cause
 }
 
@@ -42,12 +43,12 @@ func newRotator(keys Published, sessions *store.Store, log *slog.Logger, registe
 		Help: "API keys issued, by cause of the rotation.",
 	}, []string{"cause"})
 	rotated.WithLabelValues(string(v1alpha1.RotationAPI)) // start at 0, so that rate() sees the first one
-	return rotator{keys: keys, store: sessions, log: log, rotated: rotated}
+	return rotator{keys: keys, store: sessions, audit: auditlog.New(log), rotated: rotated}
 }
 
 // rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
 // the new key, however late its watch is. The order is: compare-and-swap of the published Secret, so that one of several
-// rotations wins; the override, which every request reads; the response. Errors: those of Published.rotate, and
+// rotations wins; the line of the audit log; the override, which every request reads; the response. Errors: those of Published.rotate, and
 // ErrRotationIncomplete.
 func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (apikey.Key, published.KeyRecord, error) {
 	// A client that disconnects must not prevent the override after the swap.
@@ -61,6 +62,12 @@ func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (api
 	if record.KeyID == "" {
 		return apikey.Key{}, published.KeyRecord{}, swapErr
 	}
+	if swapErr == nil {
+		for _, line := range auditlog.Rotation(record) {
+			line.Origin = change.origin
+			r.audit.Write(uncancelled, line)
+		}
+	}
 	if err := r.writeOverride(uncancelled, record); err != nil {
 		return apikey.Key{}, published.KeyRecord{}, err
 	}
@@ -68,7 +75,6 @@ func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (api
 		return apikey.Key{}, published.KeyRecord{}, swapErr
 	}
 	r.rotated.WithLabelValues(string(v1alpha1.RotationAPI)).Inc()
-	r.log.Info("rotated an API key", "keyID", record.KeyID, "generation", record.Generation)
 	return key, record, nil
 }
 

@@ -41,6 +41,9 @@ type BlockedAddress struct {
 // Status is that of the response; 0: none yet.
 func (e *Event) Status() int { return e.recorder.status }
 
+// RequestID is the X-Request-Id of the response.
+func (e *Event) RequestID() string { return e.recorder.Header().Get(requestIDHeader) }
+
 // Hold runs a wait for something that is not up to this service. It is not part of the request's duration, in the histogram and in the
 // log, and the request is not in flight: else streams would hide how fast all others are.
 func (e *Event) Hold(wait func()) {

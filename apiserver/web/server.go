@@ -228,7 +228,7 @@ func (s *Server) finish(e *Event, r *http.Request, took time.Duration) {
 	}
 	attributes := []slog.Attr{
 		slog.String("method", knownMethod(r.Method)), slog.String("route", route(r.Pattern)), slog.Int("status", e.Status()),
-		slog.Duration("duration", took), slog.String("requestID", e.recorder.Header().Get(requestIDHeader)),
+		slog.Duration("duration", took), slog.String("requestID", e.RequestID()),
 	}
 	if e.held > 0 {
 		attributes = append(attributes, slog.Duration("held", e.held))

@@ -9,12 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 // newKey is a key to issue.
@@ -91,7 +91,7 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	r.unpublished.Remove(p.apiKey.UID)
 	p.record = &record
 	p.outcome = usability(p.facts)
-	logf.FromContext(ctx).Info("issued a key", "keyID", record.KeyID, "generation", record.Generation, "cause", p.newKey.cause)
+	r.Audit.Write(ctx, auditlog.Rotation(record)...)
 	if record.Issued() {
 		r.Metrics.rotated(p.newKey.cause)
 		r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))

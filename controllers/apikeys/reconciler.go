@@ -76,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
 	added, unfinalized := r.AddFinalizer(ctx, apiKey)
 	p, err := r.plan(ctx, apiKey, added)
+	r.auditRotations(ctx, p.facts)
 	if err == nil {
 		err = r.apply(ctx, p)
 	}
@@ -153,6 +154,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 		return err
 	}
 	if secret != nil {
+		r.auditDeletion(ctx, apiKey, secret)
 		if err := writes.DisableKey(ctx, r.Client, secret, r.Clock.Now()); err != nil {
 			return err
 		}

@@ -151,10 +151,11 @@ func restored(f facts) bool {
 func restoredRevision(secret *corev1.Secret) int64 { return secret.CreationTimestamp.UnixMilli() }
 
 // publish writes the record in place of the version that was read, or creates it. The API writes it too, so this is a
-// compare-and-swap.
+// compare-and-swap. The audit log has the changed settings before: whoever comes after an interruption finds nothing changed.
 func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record published.KeyRecord) error {
 	secret, err := published.EncodeKey(r.CredentialsNamespace, record)
 	if err == nil {
+		r.auditSettings(ctx, read, secret)
 		err = writes.ReplaceSecret(ctx, r.Client, read, secret)
 	}
 	if err != nil {
@@ -168,6 +169,7 @@ func (r *Reconciler) restrictNewer(ctx context.Context, p *plan) error {
 	if p.restrict == nil {
 		return nil
 	}
+	r.auditSettings(ctx, p.published, p.restrict)
 	if err := writes.CreateOrUpdate(ctx, r.Client, p.restrict); err != nil {
 		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.restrict.Name, err)
 	}

@@ -58,6 +58,7 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 		}
 		r.Metrics.overlapsEnd(p.apiKey.UID, endings(p.facts))
 	}
+	r.auditExpiry(ctx, p)
 	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome)))
 }
 
@@ -82,11 +83,7 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 		status.Prefix = record.Current.Prefix
 		status.KeyGeneration = record.Generation
 		status.ObservedTrigger = record.HandledTrigger
-		status.LastRotation = &v1alpha1.RotationStatus{
-			Time:  metav1.NewTime(record.LastRotation.Time.Truncate(time.Second)), // what a status can hold
-			Cause: record.LastRotation.Cause,
-			Actor: record.LastRotation.Actor,
-		}
+		status.LastRotation = reportedRotation(record)
 		status.LastUsedTime = shownUse(f.uses.Uses, record.Current.Digest, f.apiKey.Status.LastUsedTime, currentUseStep)
 		for _, previous := range record.PreviousAt(f.now) {
 			key := v1alpha1.PreviousKey{Prefix: previous.Prefix, ValidUntil: metav1.NewTime(previous.ValidUntil.Truncate(time.Second))}
@@ -95,6 +92,14 @@ func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 		}
 	}
 	return status
+}
+
+func reportedRotation(record published.KeyRecord) *v1alpha1.RotationStatus {
+	return &v1alpha1.RotationStatus{
+		Time:  metav1.NewTime(record.LastRotation.Time.Truncate(time.Second)), // what a status can hold
+		Cause: record.LastRotation.Cause,
+		Actor: record.LastRotation.Actor,
+	}
 }
 
 // conditionsFor returns what the status has of conditions, brought up to date.

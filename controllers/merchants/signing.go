@@ -9,8 +9,10 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 // signingAction is what to do with the published signing secret.
@@ -129,6 +131,7 @@ func (r *Reconciler) sign(ctx context.Context, p *plan) error {
 	record := p.signingRecord()
 	secret, err := published.EncodeWebhook(p.namespace, record)
 	if err == nil {
+		r.auditSigning(ctx, p.sign, record)
 		err = writes.ReplaceSecret(ctx, r.Client, p.signing, secret)
 	}
 	if err != nil {
@@ -138,6 +141,25 @@ func (r *Reconciler) sign(ctx context.Context, p *plan) error {
 	logf.FromContext(ctx).Info("published the signing secret", "secret", client.ObjectKeyFromObject(secret).Name, "why", string(p.sign))
 	r.emitSigning(p)
 	return nil
+}
+
+// auditSigning writes the line about a signing secret that is about to be published, so that an interruption leaves none without a line.
+func (r *Reconciler) auditSigning(ctx context.Context, action signingAction, record published.WebhookRecord) {
+	var by auditlog.By
+	var cause v1alpha1.RotationCause
+	switch action {
+	case issueSigning:
+		by, cause = auditlog.Spec, v1alpha1.RotationInitial
+	case reissueSigning:
+		by, cause = auditlog.Service, v1alpha1.RotationRecovery
+	case rotateSigning:
+		by, cause = auditlog.Spec, v1alpha1.RotationTrigger
+	case keepSigning, repairSigning, withdrawSigning:
+		return
+	}
+	line := auditlog.AboutSigning(record, by)
+	line.Cause, line.ChangedAt = string(cause), record.Current.CreatedAt
+	r.Audit.Write(ctx, line)
 }
 
 func (r *Reconciler) emitSigning(p *plan) {
@@ -158,6 +180,9 @@ func (r *Reconciler) emitSigning(p *plan) {
 func (r *Reconciler) withdrawSigning(ctx context.Context, f *facts) error {
 	if f.signing == nil {
 		return nil
+	}
+	if record, err := published.DecodeWebhookEnvelope(f.signing); err == nil {
+		r.Audit.Write(ctx, auditlog.SigningWithdrawn(record))
 	}
 	if err := r.Secrets.Delete(ctx, f.signing, client.Preconditions{UID: &f.signing.UID}); err != nil {
 		return fmt.Errorf("delete Secret %s: %w", published.WebhookName(published.ID(f.merchant.UID)), err)

@@ -27,6 +27,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 // Sweeper finds orphans and expired tombstones. Every field is required.
@@ -34,7 +35,8 @@ type Sweeper struct {
 	// Client reads from the cache.
 	Client client.Client
 	// Live reads from the API server.
-	Live client.Reader
+	Live  client.Reader
+	Audit auditlog.Log
 	// Clock is used for the expiry of tombstones.
 	Clock clock.PassiveClock
 	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then no tombstone expires.
@@ -139,7 +141,11 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 	}
 	return k.sweep(ctx, secret, published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source,
-	}, func() error { return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now()) })
+	}, func() error {
+		// With the ApiKey went its status: whether the last rotation was reported is unknown.
+		k.Audit.Write(ctx, append(auditlog.Rotation(record), auditlog.About(record, auditlog.Deleted, auditlog.Spec))...)
+		return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now())
+	})
 }
 
 // Reconcile deletes the published merchant if it is an orphan. An envelope without a source is kept.
@@ -168,7 +174,10 @@ func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconci
 	}
 	return w.sweep(ctx, secret, published.Tombstone{
 		Kind: published.TombstoneMerchant, ID: record.MerchantID, Source: record.Source,
-	}, func() error { return nil })
+	}, func() error {
+		w.Audit.Write(ctx, auditlog.SigningWithdrawn(record))
+		return nil
+	})
 }
 
 // Reconcile writes the tombstone of a claim's ApiKey that was deleted without one. The claim stays as long as the

@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 const sourceUID types.UID = "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"
@@ -93,7 +95,7 @@ func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 		}).Build()
 	return Sweeper{
 		Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
-		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
+		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false }, Audit: auditlog.New(slog.New(slog.DiscardHandler)),
 	}, writes
 }
 

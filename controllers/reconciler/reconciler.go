@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 // Base is shared by all reconcilers. Every exported field is required.
@@ -29,6 +30,7 @@ type Base struct {
 	// Secrets are those in the tenants' namespaces.
 	Secrets tenantsecret.Secrets
 	Events  recorder.EventRecorder
+	Audit   auditlog.Log
 	Clock   clock.PassiveClock
 	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then nothing is rotated,
 	// ended or deleted because of the time.

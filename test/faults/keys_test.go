@@ -5,6 +5,8 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/audittest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
@@ -120,12 +123,13 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 	s.Merchant("coffee")
 	const triggers = 8 // of one ApiKey, below the limit
 	var name, key string
+	answers := map[string][]int64{} // the generations of answered rotations, by ApiKey
 	done, undone, lost := 0, 0, 0
 	rounds := 4 * *intensity
 	for n := range rounds {
 		if n%triggers == 0 {
 			name = fmt.Sprint("till-", n)
-			key = s.apiKey(name, "coffee")
+			key, answers[name] = s.apiKey(name, "coffee"), nil
 		}
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
 		before := s.generation(name)
@@ -154,6 +158,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		switch {
 		case next != "":
 			done++
+			answers[name] = append(answers[name], before+1)
 			got, err := newCaller().call(other.public, http.MethodGet, me, key, "")
 			if err != nil || got.Status != http.StatusUnauthorized {
 				t.Errorf("a rotation was answered, and its old key got %d, %v", got.Status, err)
@@ -173,6 +178,9 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		}
 		s.acceptedEverywhere(key)
 	}
+	for name, answered := range answers {
+		s.audited(name, answered)
+	}
 	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", done, undone, lost)
 }
 
@@ -189,10 +197,11 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 	for _, r := range s.replicas { // the ApiKey itself reaches a replica by its watch
 		s.accepts(r, first)
 	}
-	generation, unknown := int64(2), 0
+	generation, unknown, answers := int64(2), 0, []int64{2}
 	rounds := 4 * *intensity
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
+		answered := make(chan int64, 3) // one of the two people, and then whoever asks again
 		issue := func(r *replica, generation int64) (string, int64, bool) {
 			path, body := fixture.RotateByID(apiKey, generation, 0)
 			got, err := newCaller().call(r.internal, http.MethodPost, path, issuer, body)
@@ -200,6 +209,7 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 			case err != nil || unavailable(got):
 				return "", 0, false
 			case got.Status == http.StatusOK:
+				answered <- generation + 1
 				return shared.secret(got.Text("fullKey")), generation + 1, true
 			case got.Status != http.StatusConflict:
 				t.Errorf("issuing got %d %s", got.Status, got.Raw)
@@ -224,17 +234,22 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 		for key == "" && !t.Failed() { // the key was lost with the victim: the same request, then the generation in its 409
 			unknown++
 			eventually(t, "issuing is answered", func() bool {
-				fresh, current, answered := issue(other, generation)
-				if answered {
+				fresh, current, known := issue(other, generation)
+				if known {
 					key, generation = fresh, current
 				}
-				return answered || t.Failed()
+				return known || t.Failed()
 			})
+		}
+		close(answered)
+		for issued := range answered {
+			answers = append(answers, issued)
 		}
 		victim.restart(t)
 		s.acceptedEverywhere(key)
 		generation = s.generation("till")
 	}
+	s.audited("till", answers)
 	return rounds, fmt.Sprintf("%d issued, all in force; %d requests more, as documented, after the key was lost with its replica", rounds, unknown)
 }
 
@@ -262,11 +277,42 @@ func (s *deployment) trigger(name, word string) string {
 // generation is that of a key as it is published now.
 func (s *deployment) generation(name string) int64 {
 	s.t.Helper()
+	return s.record(name).Generation
+}
+
+func (s *deployment) record(name string) published.KeyRecord {
+	s.t.Helper()
 	var apiKey v1alpha1.ApiKey
 	s.must(shared.get(s.t.Context(), s.Namespace, name, &apiKey))
 	var secret corev1.Secret
 	s.must(shared.get(s.t.Context(), kubetest.CredentialsNamespace, published.KeyName(published.ID(apiKey.UID)), &secret))
 	record, err := published.DecodeKey(&secret)
 	s.must(err)
-	return record.Generation
+	return record
+}
+
+// audited waits until the audit log has a line for each rotation of an ApiKey, whoever was killed meanwhile, and the one of the replica for
+// each that was answered.
+func (s *deployment) audited(name string, answered []int64) {
+	s.t.Helper()
+	record := s.record(name)
+	eventuallySees(s.t, "each rotation has its line in the audit log", func() (string, bool) {
+		seen, byReplica := map[int64]bool{}, map[int64]bool{}
+		for _, line := range audittest.Lines(s.t, shared.logs.String()) {
+			if generation, _ := line["generation"].(float64); line["keyID"] == record.KeyID && line["change"] == "rotated" {
+				seen[int64(generation)] = true
+				byReplica[int64(generation)] = byReplica[int64(generation)] || line["requestID"] != nil
+			}
+		}
+		var missing []string
+		for generation := int64(2); generation <= record.Generation; generation++ {
+			switch {
+			case !seen[generation]:
+				missing = append(missing, fmt.Sprint("none of generation ", generation))
+			case slices.Contains(answered, generation) && !byReplica[generation]:
+				missing = append(missing, fmt.Sprint("none of the replica that answered generation ", generation))
+			}
+		}
+		return strings.Join(missing, ", "), len(missing) == 0
+	})
 }
