@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
@@ -231,6 +234,10 @@ func apply[T any, P interface {
 		live = P(o.Before)
 	}
 	err := p.send(ctx, object, live)
+	var flux *unstructured.Unstructured
+	if err == nil && live != nil {
+		flux, err = p.byFlux(ctx, manifest.Object, object, live)
+	}
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err) && p.manifests.Namespaces[o.Namespace]:
@@ -246,6 +253,18 @@ func apply[T any, P interface {
 		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
 	o.After = after
+	if flux == nil {
+		return nil
+	}
+	other := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(flux.Object, other); err != nil {
+		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+	}
+	if gitops.ManagerOf(live).Tool != "" {
+		o.After = other
+	} else if !equality.Semantic.DeepEqual(flux.Object["spec"], object.Object["spec"]) {
+		o.ByFlux, o.ByKubectl = other, managedByKubectl(live)
+	}
 	return nil
 }
 
@@ -279,10 +298,91 @@ func (p *planner) send(ctx context.Context, object *unstructured.Unstructured, l
 			return p.sendPatch(ctx, object, live, []byte(last))
 		}
 	}
-	if owner == "" {
-		owner = fieldOwner
-	}
+	return p.sendApply(ctx, object, cmp.Or(owner, fluxOwner))
+}
+
+func (p *planner) sendApply(ctx context.Context, object *unstructured.Unstructured, owner string) error {
 	return p.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner), client.ForceOwnership, client.DryRunAll)
+}
+
+// byFlux does a dry run of what Flux does besides, when it applies a manifest: it removes what was set with kubectl and is not in the manifest.
+// applied is the result of the manifest's own dry run. Nil: it removes nothing, or another tool applies.
+func (p *planner) byFlux(ctx context.Context, manifest, applied *unstructured.Unstructured, live client.Object) (*unstructured.Unstructured, error) {
+	switch owner := applier(live); {
+	case owner != "" && owner != fluxOwner && owner != kubectlOwner || !setWithKubectl(live):
+		return nil, nil
+	case managedByKubectl(live):
+		applied = manifest.DeepCopy()
+		unstructured.RemoveNestedField(applied.Object, "status")
+		if err := p.sendApply(ctx, applied, fluxOwner); err != nil {
+			return nil, err
+		}
+	}
+	removed, err := ofKubectlOnly(applied.GetManagedFields())
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return nil, err
+	}
+	before := &unstructured.Unstructured{Object: content}
+	before.SetGroupVersionKind(applied.GroupVersionKind())
+	after := before.DeepCopy()
+	after.Object["spec"] = applied.DeepCopy().Object["spec"]
+	for _, field := range removed {
+		unstructured.RemoveNestedField(after.Object, field...)
+	}
+	return after, p.Patch(ctx, after, client.MergeFrom(before), client.DryRunAll, client.FieldOwner(fieldOwner))
+}
+
+// setWithKubectl reports whether fields of the spec may be Flux's to remove. Those of kubectl apply itself leave the object with the manifest.
+func setWithKubectl(live client.Object) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return ofKubectl(entry) && !(managedByKubectl(live) && slices.Contains([]string{kubectlOwner, "kubectl-client-side-apply"}, entry.Manager))
+	})
+}
+
+func managedByKubectl(live client.Object) bool {
+	owner := applier(live)
+	return owner == kubectlOwner || owner == "" && live.GetAnnotations()[lastApplied] != ""
+}
+
+// ofKubectl is Flux's own rule.
+func ofKubectl(entry metav1.ManagedFieldsEntry) bool {
+	return strings.HasPrefix(entry.Manager, kubectlOwner) && entry.Subresource == "" && entry.FieldsV1 != nil
+}
+
+// ofKubectlOnly returns the fields of the spec that nobody but kubectl owns.
+func ofKubectlOnly(entries []metav1.ManagedFieldsEntry) (fields [][]string, err error) {
+	kubectl, others := fieldpath.NewSet(), fieldpath.NewSet()
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || entry.Subresource != "" {
+			continue
+		}
+		var owned fieldpath.Set
+		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+			return nil, fmt.Errorf("read the managed fields: %w", err)
+		}
+		if ofKubectl(entry) {
+			kubectl = kubectl.Union(&owned)
+		} else {
+			others = others.Union(&owned)
+		}
+	}
+	kubectl.Leaves().Difference(others).Iterate(func(path fieldpath.Path) {
+		var field []string
+		for _, element := range path {
+			if element.FieldName == nil {
+				return // the lists of our specs have one owner each
+			}
+			field = append(field, *element.FieldName)
+		}
+		if len(field) > 1 && field[0] == "spec" {
+			fields = append(fields, field)
+		}
+	})
+	return fields, nil
 }
 
 // lastApplied is the manifest that kubectl apply, or Argo CD, applied last.
@@ -309,7 +409,12 @@ func (p *planner) sendPatch(ctx context.Context, object *unstructured.Unstructur
 }
 
 // appliers own what they apply. Their names are in this order, if there are several.
-var appliers = []string{"kustomize-controller", "argocd-controller", "helm-controller", "helm", "kubectl"}
+var appliers = []string{fluxOwner, "argocd-controller", "helm-controller", "helm", kubectlOwner}
+
+const (
+	fluxOwner    = "kustomize-controller"
+	kubectlOwner = "kubectl"
+)
 
 // applier is the field manager that owns fields of the spec by server-side apply; empty: none does.
 func applier(live client.Object) string {

@@ -406,6 +406,65 @@ func TestPlan_AfterKubectlApply(t *testing.T) {
 	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
 }
 
+// Flux takes over what a person made: it removes what was set with kubectl and is in no manifest, a trigger for example.
+func TestPlan_FluxTakesOver(t *testing.T) {
+	const warning, rotates = "If Flux takes this object over, it removes what was set with kubectl", "spec.rotation.trigger. Without its trigger the key is replaced."
+	g := newGit(t)
+	g.commit("Merchant", "acme", acme)
+	g.sync()
+	run(t, g.Namespace, "keys issue till --merchant acme").want(t, exitDone)
+	g.commit("ApiKey", "till", till)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged") // defaults are no fields to remove
+	run(t, g.Namespace, "keys rotate till --trigger INC-4711").want(t, exitDone)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  "+warning, rotates)
+	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, rotation: {trigger: INC-4711}}")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
+
+	// Flux manages it, and a person has changed it with kubectl.
+	g.commit("ApiKey", "till", till)
+	g.takeOver("till")
+	g.sync()
+	if key := g.apiKey("till"); key.Spec.Rotation.Trigger != "" || key.Status.KeyGeneration != 3 {
+		t.Errorf("after Flux has taken it over: trigger %q, generation %d", key.Spec.Rotation.Trigger, key.Status.KeyGeneration)
+	}
+	g.kubectl("patch", "apikey", "till", "--type=merge", "--patch", `{"spec":{"rotation":{"trigger":"by-hand"}}}`)
+	g.Eventually("the operator has handled it", g.handled)
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "~ ApiKey "+g.Namespace+"/till", "ENDS     spec.rotation.trigger changes: The key")
+	if strings.Contains(got.out, warning) {
+		t.Errorf("it speaks of another tool:\n%s", got.out)
+	}
+
+	// kubectl apply keeps what another command of kubectl has set.
+	g.commit("ApiKey", "kiosk", till)
+	g.kubectl("apply", "-f", filepath.Join(g.dir, "apikey-kiosk.yaml"))
+	g.kubectl("label", "apikey", "kiosk", "kustomize.toolkit.fluxcd.io/name-")
+	g.commit("ApiKey", "till", "-")
+	g.kubectl("patch", "apikey", "kiosk", "--type=merge", "--patch", `{"spec":{"state":"Disabled"}}`)
+	g.Eventually("the operator has handled it", g.handled)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "note     "+warning, "spec.state.")
+}
+
+func (g git) kubectl(arguments ...string) {
+	g.t.Helper()
+	if _, err := installation.Kubectl("", append([]string{"-n", g.Namespace}, arguments...)...); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// takeOver does what Flux does before it applies: what managers of kubectl own is its own.
+func (g git) takeOver(name string) {
+	g.t.Helper()
+	key := g.apiKey(name)
+	for i, entry := range key.ManagedFields {
+		if strings.HasPrefix(entry.Manager, "kubectl") && entry.Subresource == "" {
+			key.ManagedFields[i].Manager, key.ManagedFields[i].Operation = "kustomize-controller", metav1.ManagedFieldsOperationApply
+		}
+	}
+	if err := g.Kube.Update(g.t.Context(), &key); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // A namespace that does not exist refuses its objects; one that the manifests create is not checked.
 func TestPlan_MissingNamespace(t *testing.T) {
 	g := newGit(t)

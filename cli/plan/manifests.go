@@ -48,8 +48,8 @@ type Manifests struct {
 	bytes, files int
 }
 
-// Read reads a directory with what is below it, a file, or standard input if the name is "-". Names that begin with a dot are left out, as
-// GitOps tools do.
+// Read reads a directory with what is below it, a file, or standard input if the name is "-". Names that begin with a dot hide nothing from
+// GitOps tools; only what belongs to Git and its hosts is left out, as Flux does.
 func (m *Manifests) Read(name string, stdin io.Reader) error {
 	if name == "-" {
 		return m.readFile("standard input", stdin)
@@ -85,22 +85,28 @@ func (*Manifests) within(directory string, read func(*os.Root) error) error {
 }
 
 func (m *Manifests) visit(root *os.Root, file string, entry fs.DirEntry) error {
-	hidden := strings.HasPrefix(entry.Name(), ".") && file != "."
 	switch {
-	case entry.IsDir() && hidden:
+	case entry.IsDir() && slices.Contains([]string{".git", ".github", ".circleci"}, entry.Name()):
 		return fs.SkipDir
-	case entry.IsDir(), hidden:
+	case entry.IsDir():
 		return nil
-	case slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, entry.Name()):
-		return fmt.Errorf("%s: the manifests have to be built first; pipe them: kubectl kustomize DIR | kubectl merchant plan -f -", file)
+	case kustomizations[entry.Name()]:
 	case !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(file)):
 		return nil
 	}
 	return m.open(root, file)
 }
 
+// kustomizations are the names of files that say what to build.
+var kustomizations = map[string]bool{"kustomization.yaml": true, "kustomization.yml": true, "Kustomization": true}
+
+var errKustomization = errors.New("the manifests have to be built first; pipe them: kubectl kustomize DIR | kubectl merchant plan -f -")
+
 // open reads a regular file. A link could lead anywhere, and a pipe never ends.
 func (m *Manifests) open(root *os.Root, file string) error {
+	if kustomizations[path.Base(file)] {
+		return fmt.Errorf("%s: %w", file, errKustomization)
+	}
 	info, err := root.Lstat(file)
 	if err != nil {
 		return err
@@ -151,7 +157,7 @@ func (m *Manifests) readFile(source string, from io.Reader) error {
 }
 
 func (m *Manifests) readDocument(source string, document []byte) error {
-	if err := checkSize(document); err != nil {
+	if err := checkDocument(document); err != nil {
 		return err
 	}
 	text, err := kubeyaml.YAMLToJSONStrict(document)
@@ -168,11 +174,17 @@ func (m *Manifests) readDocument(source string, document []byte) error {
 	return m.add(source, &object, 0)
 }
 
-// checkSize refuses a document that is too large, or becomes so when its aliases are replaced. The decoder shares what they stand for and
-// bounds their number.
-func checkSize(document []byte) error {
-	var value any
-	if err := yaml.Unmarshal(document, &value); err != nil {
+// checkDocument refuses a document that is too large, or becomes so when its aliases are replaced. The decoder shares what they stand for and
+// bounds their number. It also refuses two in one, of which only the first would be read.
+func checkDocument(document []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(document))
+	var value, next any
+	if err := decoder.Decode(&value); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := decoder.Decode(&next); err == nil {
+		return errors.New("another document follows; put a line --- between them")
+	} else if !errors.Is(err, io.EOF) {
 		return err
 	}
 	left := maxDocument
@@ -220,6 +232,8 @@ func (m *Manifests) add(source string, object *unstructured.Unstructured, depth 
 				}
 			}
 		}
+	case kind.Group == "kustomize.config.k8s.io":
+		return errKustomization
 	case ours:
 		m.Objects = append(m.Objects, Manifest{Source: source, Object: object})
 	default:

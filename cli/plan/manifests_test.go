@@ -40,7 +40,9 @@ func TestRead(t *testing.T) {
 	write(t, dir, "c.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"merchant-operator.io/v1alpha1","kind":"Merchant","metadata":{"name":"four"}},{"kind":"Secret"}]}`)
 	write(t, dir, "README.md", "kind: Merchant")
 	write(t, dir, ".git/d.yaml", merchant("hidden"))
-	write(t, dir, ".e.yaml", merchant("hidden"))
+	write(t, dir, ".github/workflows/d.yaml", merchant("hidden"))
+	write(t, dir, ".e.yaml", merchant("dotted"))
+	write(t, dir, "below/.hidden/e.yaml", merchant("below"))
 	outside := t.TempDir()
 	write(t, outside, "f.yaml", merchant("outside"))
 	link(t, outside, filepath.Join(dir, "linked"))
@@ -53,10 +55,10 @@ func TestRead(t *testing.T) {
 	if err := m.Default("shops"); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := names(m), "a.yaml shops/one, a.yaml shops/two, below/deeper/b.yml shops/three, c.json shops/four"; got != want || m.Ignored != 3 || !m.Namespaces["shops"] {
+	if got, want := names(m), ".e.yaml shops/dotted, a.yaml shops/one, a.yaml shops/two, below/.hidden/e.yaml shops/below, below/deeper/b.yml shops/three, c.json shops/four"; got != want || m.Ignored != 3 || !m.Namespaces["shops"] {
 		t.Errorf("%s, %d ignored, namespaces %v; want %s", got, m.Ignored, m.Namespaces, want)
 	}
-	if err := m.Read(filepath.Join(dir, "a.yaml"), nil); err != nil || len(m.Objects) != 6 {
+	if err := m.Read(filepath.Join(dir, "a.yaml"), nil); err != nil || len(m.Objects) != 8 {
 		t.Errorf("a file: %v, %d objects", err, len(m.Objects))
 	}
 	if err := m.Default("shops"); err == nil || !strings.Contains(err.Error(), `Merchant "shops/one" is there twice: in "a.yaml" and in "a.yaml"`) {
@@ -118,6 +120,22 @@ func TestRead_Hostile(t *testing.T) {
 		}, "symbolic links are not followed"},
 		"a pipe":          {func(t *testing.T, dir string) { t.Helper(); pipe(t, filepath.Join(dir, "a.yaml")) }, "a.yaml: neither a file nor a directory"},
 		"a kustomization": {func(t *testing.T, dir string) { t.Helper(); write(t, dir, "kustomization.yaml", "resources: [a.yaml]") }, "kubectl kustomize DIR"},
+		"a kustomization of another name": {func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, dir, "a.yaml", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [b.yaml]\n")
+		}, "kubectl kustomize DIR"},
+		"two documents, the end of one": {func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, dir, "a.yaml", merchant("one")+"...\n"+merchant("two"))
+		}, "document 1: "},
+		"two documents, an end and a beginning": {func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, dir, "a.yaml", strings.ReplaceAll(merchant("one")+"---\n"+merchant("two"), "\n", "\r"))
+		}, "another document follows"},
+		"two documents of JSON": {func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, dir, "a.json", `{"apiVersion":"v1","kind":"List"}`+"\n"+`{"apiVersion":"v1","kind":"List"}`)
+		}, "a.json, document 1: "},
 		"a list of lists of lists, deep": {func(t *testing.T, dir string) {
 			t.Helper()
 			write(t, dir, "a.yaml", strings.Repeat("{kind: List, apiVersion: v1, items: [", 60)+strings.Repeat("]}", 60))

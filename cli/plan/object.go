@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +19,11 @@ type Object[T any] struct {
 	Pruned bool
 	// Before is nil if it does not exist yet, After if it is deleted or was refused before it existed.
 	Before, After *T
+	// ByFlux is what Flux would make of it instead of After; nil: the same. No GitOps tool manages it yet, and Flux removes what was set with
+	// kubectl.
+	ByFlux *T
+	// ByKubectl: kubectl apply manages it.
+	ByKubectl bool
 	// Refused is what the API server says against the manifest or the deletion; empty: nothing.
 	Refused string
 	// Unchecked: the API server could not check it, because its namespace does not exist yet.
@@ -100,5 +106,23 @@ func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 	case o.Before != nil && !equality.Semantic.DeepEqual(spec(o.Before), spec(o.After)):
 		c.Action, c.Fields = "change", changedFields(spec(o.Before), spec(o.After))
 	}
+	if o.ByFlux != nil {
+		c.Effects = append(c.Effects, fluxRemoves(changedFields(spec(o.After), spec(o.ByFlux)), o.ByKubectl))
+	}
 	return c
+}
+
+// fluxRemoves: it depends on who applies the manifests.
+func fluxRemoves(fields []string, byKubectl bool) Effect {
+	e := Effect{
+		Type: "FluxRemoves", Severity: May,
+		Message: "If Flux takes this object over, it removes what was set with `kubectl` and is in no manifest: " + list(fields) + ".",
+	}
+	if slices.Contains(fields, "spec.rotation.trigger") {
+		e.Message += " Without its trigger the key is replaced."
+	}
+	if byKubectl {
+		e.Severity = Note
+	}
+	return e
 }
