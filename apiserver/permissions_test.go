@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -263,7 +265,8 @@ func TestPermissions_RotationByAFrozenReplica(t *testing.T) {
 	}
 }
 
-// An address must be on the lists of merchant and key. The merchant's mode is for both, and what either list blocks is counted.
+// An address must be on the lists of merchant and key. The merchant's mode is for both, and what either list blocks is counted, by key if
+// the merchant's list allows it.
 func TestKeyAllowlist(t *testing.T) {
 	f := newFixture(t)
 	list := func(blocks ...v1alpha1.IPBlock) func(*published.KeyRecord) {
@@ -305,15 +308,22 @@ func TestKeyAllowlist(t *testing.T) {
 		})
 	}
 	kept := storetest.Open(t, sharedRedis.URL())
-	for _, merchant := range []published.MerchantRecord{open, some, reporting} {
+	for _, test := range []struct {
+		merchant published.MerchantRecord
+		key      string // whose list has blocked the address; empty: the merchant's
+	}{{open, keys["the list of the key"].key}, {some, ""}, {reporting, keys["a list that reports"].key}} {
+		merchant, block := test.merchant, "198.51.100.0/24"
+		if id, ok := apikey.IDOf(test.key); ok {
+			block = allowlist.KeyBlock(netip.MustParseAddr(out), id)
+		}
 		eventually(t, "blocked addresses of "+merchant.Name+" are counted", func() bool {
 			all, _, err := kept.Blocked(t.Context(), session.BucketOf(merchant.MerchantID))
 			if err != nil {
 				t.Error(err)
 			}
 			for _, blocked := range all {
-				for _, block := range blocked.Blocks {
-					if blocked.MerchantID == merchant.MerchantID && strings.HasPrefix(block.Block, "198.51.100.0/24") {
+				for _, counted := range blocked.Blocks {
+					if blocked.MerchantID == merchant.MerchantID && counted.Block == block {
 						return true
 					}
 				}

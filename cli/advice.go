@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -17,7 +19,7 @@ func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKe
 	if !s.Ready.Status {
 		add("Merchant: %s", s.Ready.Message)
 	}
-	if s.Refused != nil {
+	if s.Refused != nil && slices.ContainsFunc(s.Refused.Refused, func(block v1alpha1.RefusedBlock) bool { return block.KeyID == "" }) {
 		add("Allowlist: add the networks that you know to spec.ipAllowlist; if you do not know one, rotate the keys")
 	}
 	if s.State != v1alpha1.MerchantActive {
@@ -28,6 +30,11 @@ func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKe
 	}
 	disabled := 0
 	for i := range keys {
+		if s.Refused != nil && slices.ContainsFunc(s.Refused.Refused, func(block v1alpha1.RefusedBlock) bool {
+			return block.KeyID == published.ID(keys[i].UID)
+		}) {
+			add("%s: add the networks that you know to spec.ipAllowlist of the ApiKey; if you do not know one, rotate it", keys[i].Name)
+		}
 		next = append(next, adviceOnKey(&keys[i], now)...)
 		if keys[i].Spec.State == v1alpha1.ApiKeyDisabled {
 			disabled++

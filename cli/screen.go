@@ -21,7 +21,7 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 	row(table, "Allowlist", s.allowlist())
 	if s.Refused != nil {
 		for _, block := range s.Refused.Refused {
-			row(table, "Not on it", refused(block, now))
+			row(table, "Not on it", refused(block, s.Keys, now))
 		}
 	}
 	row(table, "Webhook", s.Webhook.describe(now))
@@ -113,9 +113,19 @@ func (s merchantStatus) allowlist() string {
 	return list
 }
 
-// refused is a line about a block that is not on the allowlist.
-func refused(block v1alpha1.RefusedBlock, now time.Time) string {
-	return fmt.Sprintf("%s, %s, the last %s ago", block.Block, plural(block.Requests, "request"), ago(&block.LastSeen, now))
+// refused is a line about a block that is not on the allowlist of the merchant, or of a key.
+func refused(block v1alpha1.RefusedBlock, keys []keyStatus, now time.Time) string {
+	line := fmt.Sprintf("%s, %s, the last %s ago", block.Block, plural(block.Requests, "request"), ago(&block.LastSeen, now))
+	if block.KeyID == "" {
+		return line
+	}
+	name := block.KeyID
+	for _, key := range keys {
+		if key.KeyID == block.KeyID {
+			name = key.Name
+		}
+	}
+	return line + ", not on the own list of key " + name
 }
 
 // health is a word about the endpoint.

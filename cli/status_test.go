@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
@@ -204,6 +205,29 @@ func TestStatus_One(t *testing.T) {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("%q is not in\n%s", want, screen.String())
 		}
+	}
+}
+
+// What only a key's own list refuses is said of the key: no change of the merchant's list would allow it.
+func TestStatus_ListOfAKeyRefuses(t *testing.T) {
+	now := time.Now()
+	key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "till-1", UID: "till"}}
+	key.Status.KeyID = published.ID(key.UID)
+	merchant := &v1alpha1.Merchant{}
+	merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{
+		{Block: "198.51.100.0/24", KeyID: published.ID(key.UID), Requests: 2, LastSeen: metav1.NewTime(now.Add(-5 * time.Minute))},
+	}}
+	var screen strings.Builder
+	if err := newMerchantStatus(merchant, []v1alpha1.ApiKey{key}, now).writeText(&screen, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"198.51.100.0/24, 2 requests, the last 5m ago, not on the own list of key till-1", "till-1: add the networks that you know to spec.ipAllowlist of the ApiKey"} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("%q is not in\n%s", want, screen.String())
+		}
+	}
+	if unwanted := "Allowlist: add"; strings.Contains(screen.String(), unwanted) {
+		t.Errorf("%q is in\n%s", unwanted, screen.String())
 	}
 }
 

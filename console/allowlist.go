@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
@@ -21,11 +22,12 @@ type allowlistCheck struct {
 	// Own is the viewer's address as this server sees it; empty: unknown. OwnPasses is about it.
 	Own       string
 	OwnPasses bool
-	// Asked is what the viewer has entered. Answer is about it.
+	// Asked is what the viewer has entered. Answer is about it. RefusedKeys are those whose own list does not have it, by name.
 	Asked, Answer string
+	RefusedKeys   []string
 }
 
-func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (allowlistCheck, error) {
+func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant, keys []keyRow) (allowlistCheck, error) {
 	check := allowlistCheck{
 		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 	}
@@ -42,9 +44,9 @@ func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (
 	if check.Asked == "" {
 		return check, nil
 	}
-	passes, err := list.Test(check.Asked)
+	passes, badAddress := list.Test(check.Asked)
 	switch {
-	case err != nil:
+	case badAddress != nil:
 		check.Answer = c.words.text("allowlist.answer.wrong")
 	case passes:
 		check.Answer = c.words.text("allowlist.answer.passes")
@@ -53,7 +55,34 @@ func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant) (
 	default:
 		check.Answer = c.words.text("allowlist.answer.refused")
 	}
-	return check, nil
+	if badAddress == nil && (passes || check.ReportOnly) {
+		check.RefusedKeys, err = refusedKeys(keys, check.Asked)
+	}
+	return check, err
+}
+
+// refusedKeys names the keys whose own list does not have an address.
+func refusedKeys(keys []keyRow, address string) (names []string, err error) {
+	for _, key := range keys {
+		list, err := allowlist.Parse(key.Spec.IPAllowlist)
+		if err != nil {
+			return nil, fmt.Errorf("read the allowlist of a key: %w", err)
+		}
+		if allowed, err := list.Test(address); err == nil && !allowed {
+			names = append(names, key.Name)
+		}
+	}
+	return names, nil
+}
+
+// KeyName returns the name of the key with an id; the id, if there is none.
+func (p merchantPage) KeyName(id string) string {
+	for _, key := range p.Keys {
+		if published.ID(key.UID) == id {
+			return key.Name
+		}
+	}
+	return id
 }
 
 func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
@@ -72,7 +101,7 @@ func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, viewer l
 // refused reports whether the status has the block: a link from elsewhere adds nothing else to the form.
 func refused(merchant *v1alpha1.Merchant, block string) bool {
 	return merchant.Status.Allowlist != nil &&
-		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block })
+		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block && r.KeyID == "" })
 }
 
 func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {

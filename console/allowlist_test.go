@@ -11,6 +11,7 @@ import (
 	"golang.org/x/text/language"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 )
@@ -50,6 +51,45 @@ func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
 	}
 }
 
+// A key with a list of its own: what that refuses is not offered for the merchant's list, and a check of an address names the key.
+func TestAllowlistOfAKey(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", func(m *v1alpha1.Merchant) { m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
+	f.apiKey(m, "till-2")
+	key := f.apiKey(m, "till-1")
+	key.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"}
+	if err := cluster.Client.Update(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	m.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{
+		{Block: "203.0.113.0/24", KeyID: published.ID(key.UID), Requests: 3, LastSeen: metav1.Now()},
+	}}
+	if err := cluster.Client.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	path := f.URL + "/merchants/" + f.namespace + "/acme"
+	f.grant(user(alice), []string{"get", "editallowlist"})
+	browser := f.signedIn(alice)
+	for address, want := range map[string]struct{ answer, key bool }{
+		"203.0.113.7": {true, false}, "203.0.113.8": {true, true}, "198.51.100.7": {false, false},
+	} {
+		page := browser.Get(t, path+"?address="+address)
+		if got := strings.Contains(page.Text, "Requests from this address pass."); got != want.answer {
+			t.Errorf("%s passes: %t", address, got)
+		}
+		if got := strings.Contains(page.Text, "Not with the key till-1"); got != want.key || strings.Contains(page.Text, "Not with the key till-2") {
+			t.Errorf("%s: the key is named: %t", address, got)
+		}
+	}
+	page := browser.Get(t, path)
+	if !strings.Contains(page.Text, "not on the own list of key till-1") || strings.Contains(page.Text, "?add=") {
+		t.Errorf("the page: %s", page.Text)
+	}
+	if form := browser.Get(t, path+"/allowlist?add=203.0.113.0/24"); strings.Contains(form.Text, "is new on the list") {
+		t.Error("a link adds what the merchant's list has not refused")
+	}
+}
+
 // FuzzAllowlist compares what a person reads about an address they ask for with what they read about their own, which comes the way of
 // a caller of the API.
 func FuzzAllowlist(f *testing.F) {
@@ -80,7 +120,7 @@ func FuzzAllowlist(f *testing.F) {
 		request := httptest.NewRequest(http.MethodGet, "/?address="+url.QueryEscape(address), http.NoBody)
 		request.RemoteAddr = "192.0.2.1:1"
 		request.Header["X-Forwarded-For"] = []string{address}
-		check, err := c.checkAllowlist(request, merchant)
+		check, err := c.checkAllowlist(request, merchant, nil)
 		if err != nil {
 			return // such a list is not published
 		}

@@ -64,9 +64,6 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant),
 		Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL),
 	}
-	if page.Allowlist, err = c.checkAllowlist(r, merchant); err != nil {
-		return page, err
-	}
 	reads, ctx := errgroup.WithContext(r.Context())
 	reads.Go(func() (err error) {
 		if page.Rights, err = c.rights(ctx, viewer, merchant); err != nil || !page.Rights.ViewPayments {
@@ -95,6 +92,9 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 		return err
 	})
 	if err := reads.Wait(); err != nil {
+		return page, err
+	}
+	if page.Allowlist, err = c.checkAllowlist(r, merchant, page.Keys); err != nil {
 		return page, err
 	}
 	for i := range page.Keys {

@@ -325,11 +325,11 @@ type WebhookFailure struct {
 	StatusCode int32 `json:"statusCode,omitempty"`
 }
 
-// AllowlistStatus is about blocked addresses: requests with a good key from addresses that spec.ipAllowlist does not allow. A new block is
+// AllowlistStatus is about blocked addresses: requests with a good key from addresses that spec.ipAllowlist, or that of the ApiKey, does not allow. A new block is
 // written within a minute, times and counts at most every ten minutes.
 type AllowlistStatus struct {
 	// refused are the address blocks with the most such requests, these first: /24 of IPv4, /48 of IPv6. A block is removed a day after
-	// its last request, or when spec.ipAllowlist changes for an address of it.
+	// its last request, or when spec.ipAllowlist changes for an address of it. A change of an ApiKey's list removes none.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -346,6 +346,12 @@ type RefusedBlock struct {
 	// +kubebuilder:validation:MaxLength=43
 	// +required
 	Block string `json:"block,omitempty"`
+
+	// keyID is the key id of the ApiKey whose own spec.ipAllowlist does not allow the block, while that of the Merchant does; absent: that of the
+	// Merchant does not.
+	// +kubebuilder:validation:MaxLength=12
+	// +optional
+	KeyID string `json:"keyID,omitempty"`
 
 	// requests is the number of requests. It starts again after a day without one.
 	// +required

@@ -38,7 +38,7 @@ func newBlockedAddresses(sessions *store.Store, log *slog.Logger, registerer pro
 	b := &blockedAddresses{add: sessions.AddBlocked, log: log, requests: map[string]map[string]int64{}}
 	b.total = promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_blocked_address_requests_total",
-		Help: "Requests with a good key from an address that the merchant's allowlist does not allow, by its mode: enforce (response 401) or report.",
+		Help: "Requests with a good key from an address that the allowlist of merchant or key does not allow, by the merchant's mode: enforce (response 401) or report.",
 	}, []string{"mode"})
 	for _, reportOnly := range []bool{false, true} {
 		b.total.WithLabelValues(modeLabel(reportOnly))

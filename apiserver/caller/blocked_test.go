@@ -97,6 +97,21 @@ func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
 	}
 }
 
+// What only the list of the key blocks is counted apart from what that of its merchant blocks.
+func TestBlockedAddresses_ListOfTheKey(t *testing.T) {
+	b, f := newBlockedFixture()
+	from := blockedCaller("acme") // allowed from 203.0.113.7
+	from.KeyID, from.Principal.Allowlist = "abcdefgh2345", allowlist.List{netip.MustParsePrefix("192.0.2.1/32")}
+	refused := UnauthorizedError{directory.ReasonAddressNotAllowed}
+	b.request(from, netip.MustParseAddr("203.0.113.7"), refused)
+	b.request(from, netip.MustParseAddr("198.51.100.7"), refused) // on neither list
+	b.flush(t.Context())
+	want := map[string]int64{"203.0.113.0/24 key:abcdefgh2345": 1, "198.51.100.0/24": 1}
+	if !maps.Equal(f.written["acme"], want) {
+		t.Errorf("written %+v, want %v", f.written, want)
+	}
+}
+
 // From however many addresses somebody comes, and with however many merchants' keys, a replica keeps and writes little, and counts all.
 func TestBlockedAddresses_Bounds(t *testing.T) {
 	b, f := newBlockedFixture()

@@ -58,6 +58,17 @@ func (c Caller) RateLimit() v1alpha1.RateLimit {
 	return limit
 }
 
+// refusal is why the store refuses the request although it accepts the key; nil: it does not.
+func (c Caller) refusal() error {
+	switch {
+	case !c.Merchant.Active():
+		return store.ErrMerchantInactive
+	case !c.Permissions.Has(c.needs):
+		return store.ErrForbidden
+	}
+	return nil
+}
+
 // acceptedBy reports, as admission.lua does, whether the presented key is accepted at the time now of Redis.
 func (c Caller) acceptedBy(override store.Override, now time.Time) bool {
 	if override.Order.Compare(c.Order) < 0 { // or there is none
@@ -83,11 +94,15 @@ func (c Caller) PermittedBy(record published.KeyRecord, needs v1alpha1.Permissio
 	return nil
 }
 
-// blockedAddress is for the count of good keys from addresses that an allowlist does not have. What the list of a key blocks is counted with
-// what that of its merchant blocks.
+// blockedAddress is for the count of good keys from addresses that an allowlist does not have. What only the list of the key blocks is counted
+// apart: no change of the merchant's list would allow it.
 func (c Caller) blockedAddress(address netip.Addr) web.BlockedAddress {
 	if !c.blocked || !c.Live || !c.Merchant.Active() {
 		return web.BlockedAddress{}
 	}
-	return web.BlockedAddress{MerchantID: c.Merchant.ID, Block: c.Merchant.Allowlist.Block(address), ReportOnly: c.Merchant.ReportOnly}
+	blocked := web.BlockedAddress{MerchantID: c.Merchant.ID, Block: c.Merchant.Allowlist.Block(address), ReportOnly: c.Merchant.ReportOnly}
+	if c.Merchant.Allowlist.Allows(address) {
+		blocked.Block = allowlist.KeyBlock(address, c.KeyID)
+	}
+	return blocked
 }

@@ -134,7 +134,7 @@ func (c merchantChange) blocked(list allowlist.List) []string {
 	}
 	var blocks []string
 	for _, refused := range c.before.Status.Allowlist.Refused {
-		if block, err := netip.ParsePrefix(refused.Block); err == nil && !list.CoversBlock(block) {
+		if block, err := netip.ParsePrefix(refused.Block); err == nil && refused.KeyID == "" && !list.CoversBlock(block) {
 			blocks = append(blocks, block.String())
 		}
 	}

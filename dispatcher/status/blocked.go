@@ -109,10 +109,14 @@ func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.Allow
 	status := &v1alpha1.AllowlistStatus{}
 	for _, found := range blocked.Blocks {
 		block, ok := list.ParseBlock(found.Block)
+		var keyID string
+		if !ok {
+			block, keyID, ok = allowlist.ParseKeyBlock(found.Block)
+		}
 		switch {
 		case ok && len(status.Refused) < maxShownBlocks:
 			status.Refused = append(status.Refused, v1alpha1.RefusedBlock{
-				Block: block.String(), Requests: found.Requests, LastSeen: metav1.NewTime(found.LastSeen.Truncate(time.Second)),
+				Block: block.String(), KeyID: keyID, Requests: found.Requests, LastSeen: metav1.NewTime(found.LastSeen.Truncate(time.Second)),
 			})
 		case ok, found.Block == store.OtherBlocks:
 			status.OtherRequests += found.Requests
@@ -143,6 +147,9 @@ func blockNames(status *v1alpha1.AllowlistStatus) string {
 	names := make([]string, len(status.Refused))
 	for i, refused := range status.Refused {
 		names[i] = refused.Block
+		if refused.KeyID != "" {
+			names[i] += " " + refused.KeyID
+		}
 	}
 	slices.Sort(names)
 	return strings.Join(names, " ")

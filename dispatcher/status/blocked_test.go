@@ -102,6 +102,29 @@ func TestReportBlocked_ChangedList(t *testing.T) {
 	f.wantBlocks(t, "what was counted under the same list shows again", 5, "192.0.2.0/24 198.51.100.0/24")
 }
 
+// What only the list of a key refuses is reported with the key, and no change of the merchant's list removes it.
+func TestReportBlocked_ListOfAKey(t *testing.T) {
+	f := newFixture(t)
+	acme := f.guarded(7, "203.0.113.0/24").MerchantID
+	r := f.reporter()
+	address := netip.MustParseAddr("203.0.113.8")
+	f.block(t, acme, "198.51.100.0/24")
+	r.round(t)
+	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh2345"): 3}))
+	r.round(t)
+	f.wantBlocks(t, "a key's list", 2, "198.51.100.0/24 203.0.113.0/24 abcdefgh2345")
+	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh7777"): 1}))
+	r.round(t)
+	f.wantBlocks(t, "another key's list", 3, "198.51.100.0/24 203.0.113.0/24 abcdefgh2345 203.0.113.0/24 abcdefgh7777")
+	f.Index.Allow(acme, list("0.0.0.0/0"))
+	r.round(t)
+	f.wantBlocks(t, "the merchant's list allows everything", 4, "203.0.113.0/24 abcdefgh2345 203.0.113.0/24 abcdefgh7777")
+	status := f.reports.Allowlists()[3]
+	if len(status.Refused) != 2 || status.Refused[0].KeyID != "abcdefgh2345" || status.Refused[0].Requests != 3 {
+		t.Errorf("%+v", status.Refused)
+	}
+}
+
 // What is known of a deleted merchant is forgotten. One that is not published yet, or without a tombstone, may come.
 func TestReportBlocked_DeletedMerchant(t *testing.T) {
 	f := newFixture(t)
@@ -238,7 +261,7 @@ func TestReportAllowlist(t *testing.T) {
 	want := &v1alpha1.AllowlistStatus{
 		Refused: []v1alpha1.RefusedBlock{
 			{Block: "203.0.113.0/24", Requests: 7, LastSeen: metav1.NewTime(at.Add(time.Hour))},
-			{Block: "2001:db8::/48", Requests: 1, LastSeen: metav1.NewTime(at)},
+			{Block: "2001:db8::/48", KeyID: "abcdefgh2345", Requests: 1, LastSeen: metav1.NewTime(at)},
 		},
 		OtherRequests: 3,
 	}

@@ -106,7 +106,11 @@ func (r *KubeWriter) ReportAllowlist(ctx context.Context, endpoint endpoints.End
 	if blocked != nil {
 		list := v1alpha1ac.AllowlistStatus().WithOtherRequests(blocked.OtherRequests)
 		for _, block := range blocked.Refused {
-			list.WithRefused(v1alpha1ac.RefusedBlock().WithBlock(block.Block).WithRequests(block.Requests).WithLastSeen(block.LastSeen))
+			row := v1alpha1ac.RefusedBlock().WithBlock(block.Block).WithRequests(block.Requests).WithLastSeen(block.LastSeen)
+			if block.KeyID != "" {
+				row.WithKeyID(block.KeyID)
+			}
+			list.WithRefused(row)
 		}
 		status.WithAllowlist(list)
 	}

@@ -82,6 +82,23 @@ func TestParseBlock(t *testing.T) {
 	}
 }
 
+// A block of a key's list is none of the merchant's, and the other way round.
+func TestParseKeyBlock(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.8")
+	text := KeyBlock(address, "abcdefgh2345")
+	if block, keyID, ok := ParseKeyBlock(text); block.String() != "203.0.113.0/24" || keyID != "abcdefgh2345" || !ok {
+		t.Errorf("%s: %s, %s, %t", text, block, keyID, ok)
+	}
+	for _, list := range []List{nil, parse(t, "198.51.100.7"), parse(t, "203.0.113.7")} {
+		if _, ok := list.ParseBlock(text); ok {
+			t.Errorf("%s counts as a block of the merchant's list %v", text, list)
+		}
+		if _, _, ok := ParseKeyBlock(list.Block(address)); ok {
+			t.Errorf("%s counts as a block of a key's list", list.Block(address))
+		}
+	}
+}
+
 func TestCovers(t *testing.T) {
 	for name, row := range map[string]struct {
 		list, other List

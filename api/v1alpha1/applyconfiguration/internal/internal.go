@@ -301,6 +301,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: block
       type:
         scalar: string
+    - name: keyID
+      type:
+        scalar: string
     - name: lastSeen
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

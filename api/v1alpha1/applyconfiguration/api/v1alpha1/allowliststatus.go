@@ -5,11 +5,11 @@ package v1alpha1
 // AllowlistStatusApplyConfiguration represents a declarative configuration of the AllowlistStatus type for use
 // with apply.
 //
-// AllowlistStatus is about blocked addresses: requests with a good key from addresses that spec.ipAllowlist does not allow. A new block is
+// AllowlistStatus is about blocked addresses: requests with a good key from addresses that spec.ipAllowlist, or that of the ApiKey, does not allow. A new block is
 // written within a minute, times and counts at most every ten minutes.
 type AllowlistStatusApplyConfiguration struct {
 	// refused are the address blocks with the most such requests, these first: /24 of IPv4, /48 of IPv6. A block is removed a day after
-	// its last request, or when spec.ipAllowlist changes for an address of it.
+	// its last request, or when spec.ipAllowlist changes for an address of it. A change of an ApiKey's list removes none.
 	Refused []RefusedBlockApplyConfiguration `json:"refused,omitempty"`
 	// otherRequests is the number of such requests from all other blocks. If it is high, the key is used from many networks.
 	OtherRequests *int64 `json:"otherRequests,omitempty"`

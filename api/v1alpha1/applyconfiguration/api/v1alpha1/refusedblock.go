@@ -13,6 +13,9 @@ import (
 type RefusedBlockApplyConfiguration struct {
 	// block is the CIDR block, for example 203.0.113.0/24.
 	Block *string `json:"block,omitempty"`
+	// keyID is the key id of the ApiKey whose own spec.ipAllowlist does not allow the block, while that of the Merchant does; absent: that of the
+	// Merchant does not.
+	KeyID *string `json:"keyID,omitempty"`
 	// requests is the number of requests. It starts again after a day without one.
 	Requests *int64 `json:"requests,omitempty"`
 	// lastSeen is the time of the last request, in RFC 3339.
@@ -30,6 +33,14 @@ func RefusedBlock() *RefusedBlockApplyConfiguration {
 // If called multiple times, the Block field is set to the value of the last call.
 func (b *RefusedBlockApplyConfiguration) WithBlock(value string) *RefusedBlockApplyConfiguration {
 	b.Block = &value
+	return b
+}
+
+// WithKeyID sets the KeyID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KeyID field is set to the value of the last call.
+func (b *RefusedBlockApplyConfiguration) WithKeyID(value string) *RefusedBlockApplyConfiguration {
+	b.KeyID = &value
 	return b
 }
 
