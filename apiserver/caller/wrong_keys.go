@@ -9,12 +9,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// wrongKeyLimit limits the wrong keys of one key id that are checked in Redis one by one.
+// wrongKeyLimit limits the requests of one key id that are checked in Redis one by one only to be refused.
 var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
-// wrongKeys limits the load on Redis of wrong keys with a known key id, and of those that have ended by the clock of this replica. Keys that
-// the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
-// coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401.
+// wrongKeys limits the load on Redis of wrong keys with a known key id, of those that have ended by the clock of this replica, and of requests
+// that get 403, which no rate limit is charged for. Other requests of keys that the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
+// coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
 type wrongKeys struct {
 	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
 	limit *ratelimit.Limiter // of key ids
@@ -36,8 +36,12 @@ func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 
 // check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err error) {
-	if from.Live || k.charge(from.KeyID) {
-		return !from.Live, nil
+	refusal := from.refusal()
+	if from.Live && refusal == nil {
+		return false, nil
+	}
+	if k.charge(from.KeyID) {
+		return refusal == nil, nil
 	}
 	override, err := k.reads.Join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
 		overrides, now, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
@@ -52,7 +56,7 @@ func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err e
 	case !from.acceptedBy(override.Override, override.now):
 		return false, store.ErrKeyRejected
 	}
-	return false, nil
+	return false, refusal
 }
 
 // charge counts a check of a key id in Redis, and reports false over the limit.

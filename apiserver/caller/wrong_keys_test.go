@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -19,8 +20,8 @@ import (
 func asker(keyID, plaintext string) Caller {
 	return Caller{Principal: directory.Principal{
 		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.DigestOf(plaintext),
-		Merchant: &directory.Merchant{ID: "merchant2345"},
-	}}
+		Permissions: directory.NewPermissions(nil), Merchant: &directory.Merchant{ID: "merchant2345", State: v1alpha1.MerchantActive},
+	}, needs: v1alpha1.PermissionCreate}
 }
 
 // overriding returns a memory beside a Redis with one override, and how often that was read.
@@ -90,6 +91,54 @@ func TestWrongKeys_Bound(t *testing.T) {
 			t.Errorf("a key that the directory accepts: charged %v, %v, %d reads", charged, err, *reads-before)
 		}
 	})
+}
+
+// Nothing is charged for a 403, so who has a good key could send any number of such requests to Redis. Past a bound they share reads, and a key
+// that another replica replaced a moment ago still gets 401.
+func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
+	forbidden, inactive := asker("till", "good"), asker("till", "good")
+	forbidden.Permissions = directory.NewPermissions([]v1alpha1.Permission{v1alpha1.PermissionRead})
+	inactive.Merchant.State = v1alpha1.MerchantSuspended
+	replaced := store.Override{Order: published.Order{Issued: 6, Revision: 6}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("next")}}}
+	for name, test := range map[string]struct {
+		from     Caller
+		override store.Override
+		want     error
+	}{
+		"no permission":                          {forbidden, store.Override{}, store.ErrForbidden},
+		"a suspended merchant":                   {inactive, store.Override{}, store.ErrMerchantInactive},
+		"a replaced key without permission":      {forbidden, replaced, store.ErrKeyRejected},
+		"a replaced key of a suspended merchant": {inactive, replaced, store.ErrKeyRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keys, reads := overriding(test.override)
+				test.from.Live, test.from.Accepted = true, true
+				asked, refused := 0, 0
+				for range 300 {
+					switch charged, err := keys.check(t.Context(), test.from); {
+					case charged:
+						t.Fatal("it would be refunded")
+					case err == nil: // the script of the request refuses it
+						asked++
+					case errors.Is(err, test.want):
+						refused++
+					default:
+						t.Fatal(err)
+					}
+				}
+				if asked < 100 || refused == 0 || *reads == 0 || *reads > refused {
+					t.Errorf("%d were asked about, %d refused with %d reads", asked, refused, *reads)
+				}
+				permitted := asker("till", "good")
+				permitted.Live, permitted.Accepted = true, true
+				before := *reads
+				if charged, err := keys.check(t.Context(), permitted); charged || err != nil || *reads != before {
+					t.Errorf("another request of the key: charged %t, %v, %d reads", charged, err, *reads-before)
+				}
+			})
+		})
+	}
 }
 
 // Past the bound many share one read.
