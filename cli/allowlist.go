@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
@@ -27,46 +30,67 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test MERCHANT ADDRESS",
 		Short: "Say whether a merchant's keys are accepted from an address",
-		Long: "Say whether the allowlist of a merchant has an address, with the code of the API.\n\n" +
-			"The exit code is 0 if it has, and 3 if it has not.",
+		Long: "Say whether the allowlist of a merchant has an address, with the code of the API, and which of its keys have a list of their own without it.\n\n" +
+			"The exit code is 0 if the merchant's list has it, and with --key that of the key too; else 3.",
 		Example: "  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops\n" +
-			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json",
+			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json\n" +
+			"  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops --key acme-till-1",
 		Args:              arguments("MERCHANT", "ADDRESS"),
 		ValidArgsFunction: p.completeMerchants,
 	}
+	var keyName string
+	cmd.Flags().StringVar(&keyName, "key", "", "name of the ApiKey whose own list must have the address, too; empty: none")
+	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
+		return p.completeKeys(cmd, nil, typed)
+	})
 	out := addOutput(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		address, err := parseAddress("ADDRESS", args[1])
 		if err != nil {
 			return err
 		}
+		if keyName != "" {
+			if err := checkName("ApiKey", keyName); err != nil {
+				return err
+			}
+		}
 		kube, err := p.connect()
 		if err != nil {
 			return err
 		}
-		merchant, err := kube.merchant(cmd.Context(), args[0])
+		found, err := kube.testAddress(cmd.Context(), args[0], address, keyName)
 		if err != nil {
 			return err
 		}
-		list, err := allowlist.Parse(merchant.Spec.IPAllowlist)
-		if err != nil {
-			return fmt.Errorf("read spec.ipAllowlist: %w", err)
-		}
-		found := addressTest{Address: address.String(), Allowed: list.Allows(address), Mode: merchant.Spec.IPAllowlistMode}
-		for _, block := range list {
-			if block.Contains(address) {
-				found.Entries = append(found.Entries, block)
-			}
-		}
-		if err := out.write(p.Out, found, func(to io.Writer) error { return found.writeText(to, len(list)) }); err != nil {
+		if err := out.write(p.Out, found, found.writeText); err != nil {
 			return err
 		}
-		if !found.Allowed {
+		if !found.Allowed || slices.Contains(found.RefusedKeys, keyName) {
 			return &notReadyError{}
 		}
 		return nil
 	}
 	return cmd
+}
+
+// testAddress tests an address against the list of a merchant and those of its keys. An ApiKey that is named must be one of the merchant.
+func (c *cluster) testAddress(ctx context.Context, name string, address netip.Addr, key string) (found addressTest, err error) {
+	merchant, err := c.merchant(ctx, name)
+	if err != nil {
+		return found, err
+	}
+	list, err := allowlist.Parse(merchant.Spec.IPAllowlist)
+	if err != nil {
+		return found, fmt.Errorf("read spec.ipAllowlist: %w", err)
+	}
+	found = addressTest{Address: address.String(), Allowed: list.Allows(address), Mode: merchant.Spec.IPAllowlistMode, any: len(list) == 0}
+	for _, block := range list {
+		if block.Contains(address) {
+			found.Entries = append(found.Entries, block)
+		}
+	}
+	found.RefusedKeys, err = c.refusedKeys(ctx, merchant, address, key)
+	return found, err
 }
 
 // addressTest is the result of a test; -o json prints it.
@@ -77,11 +101,41 @@ type addressTest struct {
 	Mode v1alpha1.IPAllowlistMode `json:"mode"`
 	// Entries are those of the allowlist that have the address.
 	Entries []netip.Prefix `json:"entries,omitempty"`
+	// RefusedKeys are the ApiKeys of the merchant whose own list does not have the address.
+	RefusedKeys []string `json:"refusedKeys,omitempty"`
+
+	any bool // the allowlist is empty
 }
 
-func (a addressTest) writeText(to io.Writer, entries int) error {
+// refusedKeys names the ApiKeys of a merchant whose own list does not have an address. An ApiKey that is named must be one of the merchant.
+func (c *cluster) refusedKeys(ctx context.Context, merchant *v1alpha1.Merchant, address netip.Addr, named string) (refused []string, err error) {
+	var list v1alpha1.ApiKeyList
+	if err := c.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
+		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", merchant.Namespace, err)
+	}
+	known := named == ""
+	for _, key := range list.Items {
+		if key.Spec.MerchantRef.Name != merchant.Name {
+			continue
+		}
+		known = known || key.Name == named
+		own, err := allowlist.Parse(key.Spec.IPAllowlist)
+		if err != nil {
+			return nil, fmt.Errorf("read spec.ipAllowlist of ApiKey %s: %w", key.Name, err)
+		}
+		if !own.Allows(address) {
+			refused = append(refused, key.Name)
+		}
+	}
+	if !known {
+		return nil, usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+merchant.Namespace, "%s has no ApiKey %s", merchant.Name, named)
+	}
+	return refused, nil
+}
+
+func (a addressTest) writeText(to io.Writer) error {
 	switch {
-	case entries == 0:
+	case a.any:
 		fmt.Fprintf(to, "%s is allowed: the allowlist is empty, so any address is\n", a.Address)
 	case a.Allowed:
 		fmt.Fprintf(to, "%s is allowed by %s\n", a.Address, a.Entries[0])
@@ -89,6 +143,13 @@ func (a addressTest) writeText(to io.Writer, entries int) error {
 		fmt.Fprintf(to, "%s is not on the allowlist; it is accepted only because spec.ipAllowlistMode is Report\n", a.Address)
 	default:
 		fmt.Fprintf(to, "%s is not on the allowlist\n", a.Address)
+	}
+	for _, name := range a.RefusedKeys {
+		line := "%s is not on the own allowlist of ApiKey %s\n"
+		if a.Mode == v1alpha1.IPAllowlistReport {
+			line = "%s is not on the own allowlist of ApiKey %s; it is accepted only because spec.ipAllowlistMode of the Merchant is Report\n"
+		}
+		fmt.Fprintf(to, line, a.Address, name)
 	}
 	return nil
 }

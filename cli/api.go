@@ -32,12 +32,30 @@ type apiFlags struct {
 	apiKey           string
 	keyStdin, keyEnv bool
 	mode             modeFlag
+	// lists: the command also lists, for which the key needs that permission. It needs read in any case.
+	lists bool
+}
+
+// needs are the permissions for what the command asks.
+func (f *apiFlags) needs() []v1alpha1.Permission {
+	if f.lists {
+		return []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionList}
+	}
+	return []v1alpha1.Permission{v1alpha1.PermissionRead}
+}
+
+// missing are the permissions that the command needs and a key has not.
+func (f *apiFlags) missing(key *v1alpha1.ApiKey) []v1alpha1.Permission {
+	if key.Spec.Permissions == nil {
+		return nil
+	}
+	return slices.DeleteFunc(f.needs(), func(p v1alpha1.Permission) bool { return slices.Contains(key.Spec.Permissions, p) })
 }
 
 func (f *apiFlags) add(cmd *cobra.Command, p *plugin) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "api-url", "", "address of the API, the one that tills use: https, or http on this machine and in this cluster (.svc); empty: $API_URL")
-	flags.StringVar(&f.apiKey, "key", "", "name of the ApiKey whose key to use, from its Secret; empty: the first one of the merchant that works")
+	flags.StringVar(&f.apiKey, "key", "", "name of the ApiKey whose key to use, from its Secret; empty: the first one of the merchant that works and has the permissions")
 	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
 		return p.completeKeys(cmd, nil, typed)
 	})
@@ -134,12 +152,16 @@ func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster, merchant *v1
 	return plaintext, again, err
 }
 
-// choose returns the ApiKey that is named, or the first one of the merchant and mode that works and has a Secret.
+// choose returns the ApiKey that is named, or the first one of the merchant and mode that works, may do what the command asks, and has a Secret.
 func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant) (*v1alpha1.ApiKey, error) {
 	if f.apiKey != "" {
 		key, err := kube.apiKey(ctx, f.apiKey)
-		if err == nil && key.Spec.MerchantRef.Name != merchant.Name {
+		switch {
+		case err != nil:
+		case key.Spec.MerchantRef.Name != merchant.Name:
 			err = usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s is of %s", key.Name, key.Spec.MerchantRef.Name)
+		case len(f.missing(key)) > 0:
+			err = hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.namespace, key.Name, joined(f.missing(key)))
 		}
 		return key, err
 	}
@@ -148,15 +170,28 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", kube.namespace, err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
+	var narrow []string // keys that lack a permission alone
 	for i := range list.Items {
 		key := &list.Items[i]
 		mode := cmp.Or(key.Spec.Mode, v1alpha1.ModeLive)
 		if key.Spec.MerchantRef.Name == merchant.Name && modeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
 			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition) && delivered(key) == nil {
-			return key, nil
+			if len(f.missing(key)) == 0 {
+				return key, nil
+			}
+			narrow = append(narrow, key.Name)
 		}
 	}
+	if len(narrow) > 0 {
+		return nil, hinted("Bring another key with --key-stdin or --key-env, or "+f.issueHint(kube, merchant),
+			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.namespace, merchant.Name, joined(f.needs()), strings.Join(narrow, ", "))
+	}
 	return nil, hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.namespace, merchant.Name)
+}
+
+// issueHint says how to get a key for the command.
+func (f *apiFlags) issueHint(kube *cluster, merchant *v1alpha1.Merchant) string {
+	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-office --merchant %s --mode %s --permissions read,list -n %s", merchant.Name, merchant.Name, f.mode.String(), kube.namespace)
 }
 
 func (f *apiFlags) baseURL() (*url.URL, error) {
@@ -245,6 +280,9 @@ func (e *apiError) Error() string {
 // tooManyStreams is the Error-Code of a wait for which the API has no room: its caller polls instead.
 const tooManyStreams = "too_many_streams"
 
+// permissionMissing is the Error-Code of a request for which the key has no permission.
+const permissionMissing = "permission_missing"
+
 // explain adds to an error of the API what to do. Nothing was printed until then.
 func explain(err error) error {
 	refused, ok := errors.AsType[*apiError](err)
@@ -253,6 +291,8 @@ func explain(err error) error {
 		return hinted("Nothing was printed. Check --api-url, and run the same command again.", "%w", err)
 	case refused.status == http.StatusUnauthorized:
 		return hinted("The key is not of this API, or this machine is not on the allowlist: kubectl merchant explain-401 says which.", "%w", err)
+	case refused.code == permissionMissing:
+		return hinted("Use a key that has it; kubectl merchant keys issue --permissions read,list makes one.", "%w", err)
 	case refused.status == http.StatusNotFound, refused.status == http.StatusMethodNotAllowed:
 		return hinted("Is --api-url the address of the API, and has it the version of this plugin?", "%w", err)
 	}

@@ -175,11 +175,13 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "NAME is missing"}, {"acme", "--display-name is missing"}, {"Acme --display-name=A", `"Acme" is not the name of a Merchant`},
 		{"acme --display-name=A --allow=shop", `"shop" is neither an address nor a CIDR block`}, {"acme --display-name=A --allow=203.0.113.7/24", "has host bits; use 203.0.113.0/24"},
 		{"acme --display-name=A --key=Till", `"Till" is not the name of an ApiKey`}, {"acme --display-name=A --secret-name=_", `"_" is not the name of a Secret`},
+		{"acme --display-name=A --permissions=pay", `"pay" is not one of create,read,list,cancel,rotate, all`},
 	}, badWrites("acme --display-name=A ")...),
 	"keys": {{"make", `unknown command "make"`}},
 	"keys issue": append([]struct{ args, want string }{
 		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of an ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
 		{"till --merchant=acme --secret-name=_", `"_" is not the name of a Secret`}, {"till --merchant=acme --expires-at=tomorrow", `"tomorrow" is not a time`},
+		{"till --merchant=acme --permissions=read,", `"" is not one of create,read,list,cancel,rotate, all`},
 		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --mode=test", `"test" is not one of Live, Test`}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 500ms, 30s, 15m or 24h, not "1"`},
 	}, badWrites("till --merchant=acme ")...),
 	"keys rotate": append([]struct{ args, want string }{
@@ -191,7 +193,7 @@ var badInput = map[string][]struct{ args, want string }{
 	"keys reveal":    {{"", "NAME is missing"}, {"Till", "is not the name"}},
 	"explain-401":    {{"--key-stdin=maybe", "--key-stdin must be true or false"}, {"--key-stdin --from=x", "--from must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
 	"allowlist":      {{"show", `unknown command "show"`}},
-	"allowlist test": {{"acme", "ADDRESS is missing"}, {"acme x", "ADDRESS must be an IP address"}, {"--output=name", "is not one of json, yaml"}},
+	"allowlist test": {{"acme", "ADDRESS is missing"}, {"acme x", "ADDRESS must be an IP address"}, {"acme 203.0.113.7 --key=Till", `"Till" is not the name of an ApiKey`}, {"--output=name", "is not one of json, yaml"}},
 	"plan": {
 		{"", "--filename is missing"}, {"merchants", `unexpected argument "merchants"`}, {"-f merchants -A", "--all-namespaces is for --prune"}, {"--prune=maybe", "--prune must be true or false"},
 		{"--all-namespaces=maybe", "--all-namespaces must be true or false"}, {"--output=yaml", `"yaml" is not one of text, json, markdown`}, {"--filename=nowhere", "nowhere: no such file"},

@@ -33,6 +33,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 	var (
 		merchant, secret string
 		mode             = modeFlag(v1alpha1.ModeLive)
+		permissions      permissionsFlag
 		expiresAt        timeFlag
 		overlap          time.Duration
 		write            writeFlags
@@ -40,10 +41,12 @@ func (p *plugin) issueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue NAME",
 		Short: "Issue another key for a merchant",
-		Long:  "Create an ApiKey and wait until its key is delivered in a Secret. The key is printed only with --reveal.",
+		Long: "Create an ApiKey and wait until its key is delivered in a Secret. The key is printed only with --reveal.\n\n" +
+			"Without --permissions the key may do what a till needs: who steals it sees no turnover, and cannot rotate it.",
 		Example: "  kubectl merchant keys issue acme-kiosk --merchant acme-coffee -n shops\n" +
 			"  kubectl merchant keys issue acme-kiosk-2 --merchant acme-coffee -n shops --expires-at 2100-01-01T00:00:00Z --reveal\n" +
 			"  kubectl merchant keys issue acme-developer --merchant acme-coffee -n shops --mode Test\n" +
+			"  kubectl merchant keys issue acme-office --merchant acme-coffee -n shops --permissions read,list\n" +
 			"  kubectl merchant keys issue acme-kiosk-3 --merchant acme-coffee -n shops --dry-run=server -o yaml",
 		Args: arguments("NAME"),
 	}
@@ -53,11 +56,13 @@ func (p *plugin) issueCommand() *cobra.Command {
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name followed by -key")
 	flags.Var(&mode, "mode", "Live, or Test: sessions apart from real money, which a merchant's developer settles")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"Live", "Test"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	permissions.add(cmd)
 	flags.Var(&expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
 	flags.DurationVar(&overlap, "overlap", defaultOverlap, "time for which an old key stays valid after a rotation")
 	write.add(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key := newApiKey(args[0], merchant, secret, overlap)
+		key.Spec.Permissions = permissions
 		if mode == modeFlag(v1alpha1.ModeTest) {
 			key.Spec.Mode = v1alpha1.ModeTest
 		}

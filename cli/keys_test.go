@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,8 @@ func TestOnboard(t *testing.T) {
 	}
 	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery").
 		want(t, exitError, "with another ipAllowlist, webhook")
+	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "2001:db8::1,203.0.113.0/24", "--webhook", "https://shop.example/hooks", "--permissions", "all").
+		want(t, exitError, "with another permissions (create,read,cancel)")
 	// A mistake leaves nothing half done.
 	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, exitError, "already exists with another merchantRef or delivery")
 	runAs(t, admin, n.Namespace, "", "onboard", "red-bakery", "--display-name", "Red", "--secret-name", "blue-bakery-webhook").want(t, exitError, "Secret "+n.Namespace+"/blue-bakery-webhook already exists", "--secret-name")
@@ -96,6 +99,10 @@ metadata:
 spec:
   merchantRef:
     name: tea-house
+  permissions:
+  - create
+  - read
+  - cancel
 `; got.out != want {
 		t.Errorf("the manifest is\n%s", got.out)
 	}
@@ -107,6 +114,29 @@ spec:
 	// The rules are those of the API server.
 	run(t, n.Namespace, "onboard other --display-name Other --currency XXX --dry-run=server").want(t, exitError, "ISO 4217")
 	run(t, n.Namespace, "onboard other --display-name Other --dry-run=server").want(t, exitDone, "merchant.merchant-operator.io/other created (server dry run)")
+}
+
+// A new key may do what a till needs, unless somebody says more.
+func TestIssue_Permissions(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	for name, test := range map[string]struct {
+		flags string
+		want  []v1alpha1.Permission
+	}{
+		"till":   {"", v1alpha1.TillPermissions()},
+		"office": {" --permissions list,read,list", []v1alpha1.Permission{"list", "read"}},
+		"server": {" --permissions all", nil},
+	} {
+		run(t, n.Namespace, "keys issue "+name+" --merchant acme --timeout 0s"+test.flags).want(t, exitDone)
+		key := n.apiKey(name)
+		if diff := cmp.Diff(test.want, key.Spec.Permissions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, wrong := range []string{"refund", "read,", "Read", "read,all"} {
+		run(t, n.Namespace, "keys issue x --merchant acme --permissions "+wrong).want(t, exitUsage, "is not one of create,read,list,cancel,rotate, all")
+	}
 }
 
 func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {

@@ -54,6 +54,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		source.lists = true
 		a, err := source.connect(cmd, p, args)
 		if err != nil {
 			return unlessInterrupted(cmd.Context(), err)

@@ -24,13 +24,15 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		allow    blocksFlag
 		key      string
 		secret   string
+		may      permissionsFlag
 		write    writeFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "onboard NAME --display-name TEXT",
 		Short: "Create a merchant with its first key",
 		Long: "Create a Merchant and an ApiKey, and wait until the key works. The key stays in its Secret; --reveal prints it.\n\n" +
-			"A second run with the same flags continues an interrupted one. It never changes a Merchant that is there.",
+			"A second run with the same flags continues an interrupted one. It never changes a Merchant that is there.\n\n" +
+			"Without --permissions the key may do what a till needs: who steals it sees no turnover, and cannot rotate it.",
 		Example: "  kubectl merchant onboard blue-bakery --display-name \"Blue Bakery\" -n shops\n" +
 			"  kubectl merchant onboard corner-kiosk --display-name Kiosk --allow 203.0.113.0/24 --webhook https://shop.example/hooks -n shops --reveal\n" +
 			"  kubectl merchant onboard tea-house --display-name \"Tea House\" -n shops --dry-run=server -o yaml > tea-house.yaml",
@@ -43,6 +45,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	flags.StringVar(&webhook, "webhook", "", "https URL that receives its events; empty: none")
 	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name of the ApiKey followed by -key")
+	may.add(cmd)
 	write.add(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if spec.DisplayName == "" {
@@ -60,6 +63,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 			ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: spec,
 		}
 		apiKey := newApiKey(key, merchant.Name, secret, defaultOverlap)
+		apiKey.Spec.Permissions = may
 		if err := checkName("Merchant", merchant.Name); err != nil {
 			return err
 		}
@@ -86,6 +90,9 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.
 	keepKey, err := mayKeep(ctx, kube, key, existingKey, func() []string {
 		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || existingKey.DeliverySecretName() != key.DeliverySecretName() {
 			return []string{"merchantRef or delivery"}
+		}
+		if have, want := permissionsFlag(existingKey.Spec.Permissions), permissionsFlag(key.Spec.Permissions); have.String() != want.String() {
+			return []string{"permissions (" + have.String() + ")"}
 		}
 		return nil
 	})

@@ -115,6 +115,7 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 		case order != "" && (changed("day") || changed("status")):
 			return usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
 		}
+		flags.source.lists = order == ""
 		a, err := flags.connect(cmd, p, args)
 		if err != nil {
 			return err
@@ -143,6 +144,7 @@ func (p *plugin) exportPaymentsCommand() *cobra.Command {
 	}
 	flags.add(cmd, p, formatCSV)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		flags.source.lists = true
 		a, err := flags.connect(cmd, p, args)
 		if err != nil {
 			return err

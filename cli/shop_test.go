@@ -51,6 +51,39 @@ func (s sale) settle(id, outcome string, cents int) {
 	}
 }
 
+// Payments and events need a key that may list, and one payment a key that may read: the first key of the shop cannot do that.
+func TestPayments_KeyWithThePermission(t *testing.T) {
+	s := newSale(t)
+	change := func(name string, permissions ...v1alpha1.Permission) {
+		key := s.apiKey(name)
+		key.Spec.Permissions = permissions
+		if err := installation.Client.Update(t.Context(), &key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := s.create("1001", 5)
+	change("till", v1alpha1.TillPermissions()...)
+	run(t, s.Namespace, "payments list acme").want(t, exitError, "no Live key of "+s.Namespace+"/acme has the permissions read,list; till cannot be used",
+		"keys issue acme-office --merchant acme --mode Live --permissions read,list")
+	run(t, s.Namespace, "payments export acme").want(t, exitError, "has the permissions read,list")
+	run(t, s.Namespace, "listen acme").want(t, exitError, "has the permissions read,list")
+	run(t, s.Namespace, "payments list acme --key till").want(t, exitError, "ApiKey "+s.Namespace+"/till does not have the permission list")
+	run(t, s.Namespace, "payments list acme --order 1001").want(t, exitDone, id)
+	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+	s.Eventually("the API has seen it", func() bool {
+		answer, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodGet, "/api/v1/events", s.key, "")
+		return err == nil && answer.Status == http.StatusForbidden
+	})
+	runAs(t, "/nowhere", "default", s.key, "payments", "list", "--key-stdin").want(t, exitError, "does not have the permission list", "--permissions read,list makes one")
+	change("till", v1alpha1.PermissionCreate)
+	run(t, s.Namespace, "payments show "+id).want(t, exitError, "has the permissions read; till cannot be used")
+
+	_, office := s.ApiKey("zz-office", "acme", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{"read", "list"} })
+	eventuallyMe(t, s.tenant, office, http.StatusOK)
+	run(t, s.Namespace, "payments list acme").want(t, exitDone)
+	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+}
+
 // The day of a shop, from the real API: each end once, sums to the cent, with the key from the Secret.
 func TestPayments_OfARealDay(t *testing.T) {
 	s := newSale(t, func(m *v1alpha1.Merchant) { m.Spec.Currency, m.Spec.TimeZone = "EUR", "Pacific/Kiritimati" })

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -186,6 +188,52 @@ func (t *timeFlag) Set(text string) error {
 	}
 	t.Time = read
 	return nil
+}
+
+// permissionsFlag is the flag --permissions; nil: all.
+type permissionsFlag []v1alpha1.Permission
+
+// allPermissions is the value of the flag for all permissions, which also the spec says without words.
+const allPermissions = "all"
+
+func (f *permissionsFlag) add(cmd *cobra.Command) {
+	*f = v1alpha1.TillPermissions()
+	cmd.Flags().Var(f, "permissions", "what the key may do: some of "+joined(v1alpha1.Permissions())+"; or all")
+	_ = cmd.RegisterFlagCompletionFunc("permissions", cobra.FixedCompletions([]string{f.String(), allPermissions}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+}
+
+// String returns the value of the flag.
+func (f *permissionsFlag) String() string {
+	if *f == nil {
+		return allPermissions
+	}
+	return joined(*f)
+}
+
+// Type is the name of the value in --help.
+func (*permissionsFlag) Type() string { return "words" }
+
+// Set reads permissions.
+func (f *permissionsFlag) Set(text string) error {
+	*f = nil
+	if text == allPermissions {
+		return nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		permission := v1alpha1.Permission(word)
+		if !slices.Contains(v1alpha1.Permissions(), permission) {
+			return fmt.Errorf("%q is not one of %s, all", word, joined(v1alpha1.Permissions()))
+		}
+		if !slices.Contains(*f, permission) {
+			*f = append(*f, permission)
+		}
+	}
+	return nil
+}
+
+// joined lists permissions as the flag does.
+func joined(permissions []v1alpha1.Permission) string {
+	return strings.Join(names(permissions, func(p v1alpha1.Permission) string { return string(p) }), ",")
 }
 
 // modeFlag is the flag --mode.

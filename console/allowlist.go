@@ -75,9 +75,9 @@ func refusedKeys(keys []keyRow, address string) (names []string, err error) {
 	return names, nil
 }
 
-// KeyName returns the name of the key with an id; the id, if there is none.
-func (p merchantPage) KeyName(id string) string {
-	for _, key := range p.Keys {
+// Name returns the name of the key with an id; the id, if there is none.
+func (k keyRows) Name(id string) string {
+	for _, key := range k {
 		if published.ID(key.UID) == id {
 			return key.Name
 		}

@@ -91,7 +91,7 @@ func (p *merchantPage) allowlistAttention(w words) ([]attention, error) {
 	}
 	may := p.Rights.EditAllowlist && p.Manager.Tool == ""
 	if len(blocks) == 1 && blocks[0].KeyID != "" { // nothing here changes the list of a key
-		return []attention{{Text: w.html("attention.blocked.key", p.KeyName(blocks[0].KeyID), blocks[0].Block)}}, nil
+		return []attention{{Text: w.html("attention.blocked.key", p.Keys.Name(blocks[0].KeyID), blocks[0].Block)}}, nil
 	}
 	if len(blocks) == 1 {
 		return []attention{p.offer(w.count(key, blocks[0].Requests, blocks[0].Block), may, w.text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil

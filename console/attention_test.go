@@ -57,6 +57,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"dead letter", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1}), "An event was not delivered to your server.", "Send again: /m/dead-letters/resend", false},
 		{"dead letters", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},
 		{"blocked", refused(till), "12 requests with a good key were refused in the last day: their address in 203.0.113.0/24 is not on the allowlist.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
+		{"blocked by a key's list", refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", KeyID: "abcdefgh2345", Requests: 2, LastSeen: hourAgo}), "Requests from 203.0.113.0/24 were blocked in the last day: it is not on the own list of key abcdefgh2345.", "", false},
 		{"blocked twice", refused(till, till), "from 2 networks in the last day", "Look at them: /m#allowlist", true},
 		{name: "blocked long ago", change: refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", Requests: 1, LastSeen: metav1.NewTime(now.Add(-25 * time.Hour))})},
 		{"reported", func(p *merchantPage) { refused(till)(p); p.Allowlist.ReportOnly = true }, "The list only reports.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},

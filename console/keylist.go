@@ -31,6 +31,9 @@ type keyRow struct {
 	OldKeyUse oldKeyUse
 }
 
+// keyRows are those of a merchant.
+type keyRows []keyRow
+
 // keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
 const keysPage = 20
 

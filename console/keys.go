@@ -28,6 +28,7 @@ type keyForm struct {
 	Action   string           // the last part of the path that it is sent to
 	Name     string           // what was entered
 	Test     bool             // chosen: a test key
+	All      bool             // chosen: all permissions, not those of a till
 	Error    string
 	Overlaps []overlap
 	Manager  gitops.Manager // of the key; the zero Manager: none
@@ -57,6 +58,12 @@ type keyPage struct {
 	OldUntil time.Time
 }
 
+// What the form of a new key offers. Absent in the spec, permissions are all.
+const (
+	tillPermissions = "till"
+	allPermissions  = "all"
+)
+
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
@@ -76,7 +83,8 @@ func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.
 // ApiKey exists and nobody knows its key; rotating gives one.
 func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
-	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest}
+	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
+	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
 	refuse := func(message string) error {
 		form.Error = message
 		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-new", form)
@@ -86,6 +94,9 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
 		return refuse("Choose live or test.")
+	}
+	if permissions != tillPermissions && permissions != allPermissions {
+		return refuse("Choose what the key may do.")
 	}
 	existing, err := c.listKeys(r.Context(), merchant)
 	if err != nil {
@@ -99,6 +110,9 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 		Spec: v1alpha1.ApiKeySpec{
 			MerchantRef: v1alpha1.MerchantReference{Name: merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
 		},
+	}
+	if !form.All {
+		key.Spec.Permissions = v1alpha1.TillPermissions()
 	}
 	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
 	case apierrors.IsAlreadyExists(err):

@@ -24,7 +24,7 @@ type merchantPage struct {
 	Manager   gitops.Manager
 	Attention []attention
 	Today     dayTotals // with the right to see payments
-	Keys      []keyRow
+	Keys      keyRows
 	Allowlist allowlistCheck
 	Webhook   webhookHealth
 	// DeadLetters are the newest of those that Webhook counts.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -225,6 +226,34 @@ func TestMerchantPage(t *testing.T) {
 		if page := browser.Get(t, path+"?address="+url.QueryEscape(address)); !strings.Contains(page.Text, want) || strings.Contains(page.Text, "<b>"+address) {
 			t.Errorf("%s: the page does not say %q", address, want)
 		}
+	}
+}
+
+// A form of a new key that no browser sends from our page creates nothing.
+func TestIssueKey_Refused(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get", "issuekeys"})
+	browser := f.signedIn(alice)
+	for name, form := range map[string]struct {
+		values url.Values
+		says   string
+	}{
+		"a name":        {url.Values{"name": {"Till 1"}}, "Use lower-case letters"},
+		"a mode":        {url.Values{"name": {"till-1"}, "mode": {"Demo"}}, "Choose live or test."},
+		"a permission":  {url.Values{"name": {"till-1"}, "permissions": {"list"}}, "Choose what the key may do."},
+		"what it chose": {url.Values{"name": {"Till 1"}, "permissions": {"all"}}, `value="all" required checked`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/new-key", form.values)
+			if page.Status != http.StatusUnprocessableEntity || !strings.Contains(page.Text, form.says) {
+				t.Errorf("%d: %s", page.Status, page.Text)
+			}
+		})
+	}
+	var keys v1alpha1.ApiKeyList
+	if err := cluster.Client.List(t.Context(), &keys, client.InNamespace(f.namespace)); err != nil || len(keys.Items) > 0 {
+		t.Errorf("%d ApiKeys, %v", len(keys.Items), err)
 	}
 }
 

@@ -46,6 +46,11 @@ func Permissions() []Permission {
 	return []Permission{PermissionCreate, PermissionRead, PermissionList, PermissionCancel, PermissionRotate}
 }
 
+// TillPermissions returns what a till needs. Who steals its key sees no turnover, and cannot rotate the key to lock the shop out.
+func TillPermissions() []Permission {
+	return []Permission{PermissionCreate, PermissionRead, PermissionCancel}
+}
+
 // RotationCause says why a key was issued. One of Initial, Trigger, Schedule, API, Recovery.
 // +kubebuilder:validation:Enum=Initial;Trigger;Schedule;API;Recovery
 type RotationCause string

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
 // A developer's first day: sign in, find the merchant, issue a key, charge, rotate with an hour's overlap, end the old keys.
@@ -47,6 +48,37 @@ func TestADevelopersFirstDay(t *testing.T) {
 	s.wantNowhere("on the merchant's page", page, first, second, third)
 	if activity := page.Text("#activity"); !strings.Contains(activity, "The key was replaced by oidc:alice") {
 		t.Errorf("the page does not say who rotated the key: %s", activity)
+	}
+}
+
+// The form of a new key proposes what a till needs: such a key charges, and can neither see the turnover nor replace itself.
+func TestANewKeyIsForATill(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	for name, want := range map[string]struct {
+		choice       string
+		list, rotate int
+	}{
+		"till-1": {"", http.StatusForbidden, http.StatusForbidden}, "server": {"all", http.StatusOK, http.StatusOK},
+	} {
+		page.Open(shared.console + s.path + "/new-key")
+		page.Fill("#name", name)
+		if want.choice != "" {
+			page.Do("document.querySelector('[name=permissions][value=" + want.choice + "]').focus()")
+			page.Press(" ")
+		}
+		page.Click("main form button")
+		key := shownKey(page)
+		s.awaitKey(key)
+		for _, route := range []struct {
+			method, path string
+			status       int
+		}{{http.MethodGet, "/api/v1/events", want.list}, {http.MethodPost, "/api/v1/keys/rotate", want.rotate}} {
+			if got, err := fixture.Call(http.DefaultClient, shared.replicas[0].Public, route.method, route.path, key, ""); err != nil || got.Status != route.status {
+				t.Errorf("%s: %s %s answers %d, %v; want %d", name, route.method, route.path, got.Status, err, route.status)
+			}
+		}
 	}
 }
 
