@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -193,5 +194,40 @@ var _ = Describe("A rotation by schedule", func() {
 		Expect(f.live(record, old)).To(BeTrue(), "the schedule overlaps")
 		f.poke(key, "apikey")
 		Expect(f.record(key).Generation).To(BeEquivalentTo(2))
+	})
+})
+
+var _ = Describe("Permissions and addresses of a key", func() {
+	It("survive rotations, the move of its Secret, the loss of its record, and a backup of before they were narrowed", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		narrow := aKey("till", "coffee").every(300 * time.Second).overlap(0)
+		narrow.Spec.Permissions, narrow.Spec.IPAllowlist = v1alpha1.TillPermissions(), []v1alpha1.IPBlock{"203.0.113.0/24"}
+		key := f.key(narrow)
+		backup := f.record(key)
+		backup.Permissions, backup.IPAllowlist = nil, nil
+		kept := func(when string) {
+			GinkgoHelper()
+			record := f.record(key)
+			Expect(record.Permissions).To(Equal(v1alpha1.TillPermissions()), when)
+			Expect(record.IPAllowlist).To(Equal([]v1alpha1.IPBlock{"203.0.113.0/24"}), when)
+		}
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitGeneration(key, 2)
+		kept("after a trigger")
+		f.clock.advance(3000 * time.Second)
+		f.poke(key, "apikey")
+		f.awaitGeneration(key, 3)
+		kept("after a schedule")
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{SecretName: "moved"} })
+		f.awaitReady(key)
+		f.awaitNoSecret("till-key")
+		kept("after a move")
+		Expect(f.kube.Delete(context.Background(), f.publishedSecret(key))).To(Succeed())
+		f.awaitGeneration(key, 4)
+		kept("after the loss of the record")
+		f.rewrite(key, func(r *published.KeyRecord) { *r = backup })
+		f.awaitGeneration(key, 5)
+		kept("after a restored backup")
 	})
 })

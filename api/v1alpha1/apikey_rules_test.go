@@ -1,12 +1,22 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// addresses is a list of so many.
+func addresses(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf("203.0.113.%d", i)
+	}
+	return "[" + strings.Join(entries, ", ") + "]"
+}
 
 var someDigest = strings.Repeat("0123456789abcdef", 4)
 
@@ -28,6 +38,18 @@ var _ = DescribeTable("An ApiKey is refused with",
 
 	Entry("an unknown state", set("spec.state", "Paused"), "spec.state", `"Active", "Disabled"`),
 	Entry("a merchant's state", set("spec.state", "Suspended"), "spec.state", "Unsupported value"),
+
+	Entry("no permission at all", set("spec.permissions", "[]"), "spec.permissions", "at least 1 items"),
+	Entry("an unknown permission", set("spec.permissions", "[read, refund]"), "spec.permissions[1]", `"create", "read", "list", "cancel", "rotate"`),
+	Entry("a permission in upper case", set("spec.permissions", "[Read]"), "spec.permissions[0]", "Unsupported value"),
+	Entry("all permissions in a word", set("spec.permissions", "['*']"), "spec.permissions[0]", "Unsupported value"),
+	Entry("a permission twice", set("spec.permissions", "[read, read]"), "spec.permissions", "must not have the same permission twice"),
+	Entry("permissions that are a word", set("spec.permissions", "read"), "spec.permissions", "must be of type array"),
+
+	Entry("an allowlist with a hostname", set("spec.ipAllowlist", "[203.0.113.0/24, shop.example]"), "spec.ipAllowlist[1]", "must be an IP address"),
+	Entry("an allowlist with host bits", set("spec.ipAllowlist", "[203.0.113.7/24]"), "spec.ipAllowlist[0]", "without host bits"),
+	Entry("an allowlist with an address twice", set("spec.ipAllowlist", "[203.0.113.7, 203.0.113.7]"), "spec.ipAllowlist", "must not have the same entry twice"),
+	Entry("an allowlist of 65 entries", set("spec.ipAllowlist", addresses(65)), "spec.ipAllowlist", "must have at most 64 items"),
 
 	Entry("an empty Secret name", set("spec.delivery", "{secretName: ''}"), "spec.delivery.secretName", "must be the name of a Secret"),
 	Entry("a Secret name with an underscore", set("spec.delivery", "{secretName: till_1}"), "spec.delivery.secretName", "must be the name of a Secret"),
@@ -73,6 +95,10 @@ var _ = DescribeTable("An ApiKey is accepted with",
 	},
 	Entry("a name of 63 characters", text("metadata.name", strings.Repeat("a", 63))),
 	Entry("state Disabled", set("spec.state", "Disabled")),
+	Entry("one permission", set("spec.permissions", "[read]")),
+	Entry("all permissions", set("spec.permissions", "[rotate, cancel, list, read, create]")),
+	Entry("an empty allowlist", set("spec.ipAllowlist", "[]")),
+	Entry("an allowlist of 64 entries", set("spec.ipAllowlist", addresses(64))),
 	Entry("an empty delivery", set("spec.delivery", "{}")),
 	Entry("the longest Secret name", text("spec.delivery.secretName", strings.Repeat("a", 253))),
 	Entry("a Secret name with dots", set("spec.delivery", "{secretName: acme.till-1.key, retainSeconds: 31536000}")),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -16,9 +17,11 @@ var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 // that get 403, which no rate limit is charged for. Other requests of keys that the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
 // coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
 type wrongKeys struct {
-	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
-	limit *ratelimit.Limiter // of key ids
-	reads *coalesce.Reads[readOverride]
+	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
+	// useDue reports whether a request with a digest is to show that the key is used.
+	useDue func(apikey.Digest) bool
+	limit  *ratelimit.Limiter // of key ids
+	reads  *coalesce.Reads[readOverride]
 }
 
 // readOverride is an override at a time of Redis.
@@ -30,14 +33,14 @@ type readOverride struct {
 
 func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: coalesce.NewReads[readOverride](),
+		read: overrides.Overrides, useDue: overrides.UseDue, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: coalesce.NewReads[readOverride](),
 	}
 }
 
 // check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err error) {
 	refusal := from.refusal()
-	if from.Live && refusal == nil {
+	if from.Live && (refusal == nil || k.useDue(from.Digest)) { // a till with an old key shows, however many requests get 403
 		return false, nil
 	}
 	if k.charge(from.KeyID) {

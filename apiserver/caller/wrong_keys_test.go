@@ -29,6 +29,7 @@ func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
 		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: coalesce.NewReads[readOverride](),
+		useDue: func(apikey.Digest) bool { return false },
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error) {
 			*reads++
 			return []store.Override{override}, time.Now(), nil
@@ -129,6 +130,10 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 				}
 				if asked < 100 || refused == 0 || *reads == 0 || *reads > refused {
 					t.Errorf("%d were asked about, %d refused with %d reads", asked, refused, *reads)
+				}
+				keys.useDue = func(apikey.Digest) bool { return true }
+				if charged, err := keys.check(t.Context(), test.from); charged || err != nil {
+					t.Errorf("a request that is to show a use of the key: charged %t, %v", charged, err)
 				}
 				permitted := asker("till", "good")
 				permitted.Live, permitted.Accepted = true, true

@@ -3,12 +3,14 @@ package store_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -38,6 +40,27 @@ var operations = map[string]func(context.Context, *services, store.Admission) (s
 		}
 		return admitted, err
 	},
+	"sessions of an order": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.AdmitOrderSessions(ctx, asks, "1001")
+		return admitted, err
+	},
+	"sessions that ended": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1})
+		return admitted, err
+	},
+	"events": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
+		admitted, _, err := s.Feed(ctx, asks, feed.Cursor{}, 1)
+		return admitted, err
+	},
+}
+
+// allOperations are operations, and the rotation, which a key in its overlap is refused.
+func allOperations() map[string]func(context.Context, *services, store.Admission) (store.Admitted, error) {
+	all := maps.Clone(operations)
+	all["rotate"] = func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
+		return s.AdmitRotation(ctx, asks, asks.Limit)
+	}
+	return all
 }
 
 func TestWhoDecidesAboutAKey(t *testing.T) {
@@ -172,11 +195,14 @@ func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
 
 func TestAdmit_OrderOfResults(t *testing.T) {
 	s := open(t, shared.URL())
-	for name, operation := range operations {
+	for name, operation := range allOperations() {
 		asks := with(merchant(), func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
 		dead := with(asks, func(a *store.Admission) { a.Live = false })
 		inactive := with(asks, func(a *store.Admission) { a.Inactive = true })
 		deadAndInactive := with(inactive, func(a *store.Admission) { a.Live = false })
+		forbidden := with(asks, func(a *store.Admission) { a.Forbidden = true })
+		deadAndForbidden := with(forbidden, func(a *store.Admission) { a.Live = false })
+		inactiveAndForbidden := with(forbidden, func(a *store.Admission) { a.Inactive = true })
 		refuse := func(when string) {
 			t.Helper()
 			for _, test := range []struct {
@@ -186,13 +212,16 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 			}{
 				{"a dead key", dead, store.ErrKeyRejected},
 				{"a dead key of an inactive merchant", deadAndInactive, store.ErrKeyRejected},
+				{"a dead key without the permission", deadAndForbidden, store.ErrKeyRejected},
 				{"an inactive merchant", inactive, store.ErrMerchantInactive},
+				{"a key without the permission", forbidden, store.ErrForbidden},
+				{"a key without the permission, of an inactive merchant", inactiveAndForbidden, store.ErrMerchantInactive},
 			} {
 				admitted, err := operation(t.Context(), s, test.asks)
 				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
 					t.Errorf("%s: %s, %s: %+v, %v; want nothing and %v", name, test.desc, when, admitted, err, test.want)
 				}
-				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses != "") != errors.Is(test.want, store.ErrMerchantInactive) {
+				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses == "") != errors.Is(test.want, store.ErrKeyRejected) {
 					t.Errorf("%s: after %s the uses are %q", name, test.desc, uses)
 				}
 			}
@@ -207,6 +236,30 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 			return errors.Is(err, store.ErrRateLimited)
 		})
 		refuse("over the limit")
+	}
+}
+
+// An override says which key is accepted, never what a key may do: that is of the directory.
+func TestAdmit_ForbiddenByOverride(t *testing.T) {
+	s := open(t, shared.URL())
+	for name, operation := range allOperations() {
+		current, replaced := newDigest(), newDigest()
+		asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Forbidden = 4, true })
+		write(t, s, store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []store.Accepted{{Digest: current}}})
+		for _, test := range []struct {
+			desc      string
+			live      bool
+			presented apikey.Digest
+			want      error
+		}{
+			{"a fresh key that the directory does not know", false, current, store.ErrForbidden},
+			{"a replaced key that the directory accepts", true, replaced, store.ErrKeyRejected},
+		} {
+			request := with(asks, func(a *store.Admission) { a.Live, a.Digest = test.live, test.presented })
+			if admitted, err := operation(t.Context(), s, request); !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
+				t.Errorf("%s: %s: %+v, %v; want %v", name, test.desc, admitted, err, test.want)
+			}
+		}
 	}
 }
 

@@ -55,6 +55,9 @@ func (l *lastUses) forget() {
 	clear(l.written)
 }
 
+// UseDue reports whether the next request with a digest writes its last use, if the key is accepted.
+func (s *Store) UseDue(digest apikey.Digest) bool { return s.uses.due(digest, time.Now()) }
+
 // runAdmitted runs the script of a merchant's request. A Redis that was away may have lost the last writes, in a failover for example, so
 // all uses are written again.
 func (s *Store) runAdmitted(ctx context.Context, call *merchantCall) (redis.Reply, error) {
