@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
@@ -109,15 +108,12 @@ type addressTest struct {
 
 // refusedKeys names the ApiKeys of a merchant whose own list does not have an address. An ApiKey that is named must be one of the merchant.
 func (c *cluster) refusedKeys(ctx context.Context, merchant *v1alpha1.Merchant, address netip.Addr, named string) (refused []string, err error) {
-	var list v1alpha1.ApiKeyList
-	if err := c.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
-		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", merchant.Namespace, err)
+	keys, err := c.merchantKeys(ctx, merchant)
+	if err != nil {
+		return nil, err
 	}
 	known := named == ""
-	for _, key := range list.Items {
-		if key.Spec.MerchantRef.Name != merchant.Name {
-			continue
-		}
+	for _, key := range keys {
 		known = known || key.Name == named
 		own, err := allowlist.Parse(key.Spec.IPAllowlist)
 		if err != nil {

@@ -112,7 +112,15 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 			return nil, err
 		}
 		wantID = published.PublicMerchantID(published.ID(object.UID))
-		if a.key, a.readAgain, err = f.deliveredKey(ctx, kube, object); err != nil {
+		keys, err := kube.merchantKeys(ctx, object)
+		if err != nil {
+			return nil, err
+		}
+		a.keyNames = make(map[string]string, len(keys))
+		for i := range keys {
+			a.keyNames[published.ID(keys[i].UID)] = keys[i].Name
+		}
+		if a.key, a.readAgain, err = f.deliveredKey(ctx, kube, object, keys); err != nil {
 			return nil, err
 		}
 	}
@@ -136,8 +144,8 @@ func (f *apiFlags) readOwnKey(p *plugin) (string, error) {
 }
 
 // deliveredKey returns the key of an ApiKey of the merchant, and how to read it again after a rotation.
-func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant) (plaintext string, again func(context.Context) (string, error), err error) {
-	key, err := f.choose(ctx, kube, merchant)
+func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (plaintext string, again func(context.Context) (string, error), err error) {
+	key, err := f.choose(ctx, kube, merchant, keys)
 	if err != nil {
 		return "", nil, err
 	}
@@ -153,7 +161,7 @@ func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster, merchant *v1
 }
 
 // choose returns the ApiKey that is named, or the first one of the merchant and mode that works, may do what the command asks, and has a Secret.
-func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant) (*v1alpha1.ApiKey, error) {
+func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (*v1alpha1.ApiKey, error) {
 	if f.apiKey != "" {
 		key, err := kube.apiKey(ctx, f.apiKey)
 		switch {
@@ -165,16 +173,11 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		}
 		return key, err
 	}
-	var list v1alpha1.ApiKeyList
-	if err := kube.List(ctx, &list, client.InNamespace(kube.namespace)); err != nil {
-		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", kube.namespace, err)
-	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
 	var narrow []string // keys that lack a permission alone
-	for i := range list.Items {
-		key := &list.Items[i]
+	for i := range keys {
+		key := &keys[i]
 		mode := cmp.Or(key.Spec.Mode, v1alpha1.ModeLive)
-		if key.Spec.MerchantRef.Name == merchant.Name && modeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
+		if modeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
 			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition) && delivered(key) == nil {
 			if len(f.missing(key)) == 0 {
 				return key, nil
@@ -187,6 +190,17 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.namespace, merchant.Name, joined(f.needs()), strings.Join(narrow, ", "))
 	}
 	return nil, hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.namespace, merchant.Name)
+}
+
+// merchantKeys returns the ApiKeys of a merchant by name.
+func (c *cluster) merchantKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
+	var list v1alpha1.ApiKeyList
+	if err := c.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
+		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", merchant.Namespace, err)
+	}
+	keys := slices.DeleteFunc(list.Items, func(key v1alpha1.ApiKey) bool { return key.Spec.MerchantRef.Name != merchant.Name })
+	slices.SortFunc(keys, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
+	return keys, nil
 }
 
 // issueHint says how to get a key for the command.
@@ -249,6 +263,8 @@ type api struct {
 
 	merchant apiMerchant
 	livemode bool
+	// keyNames are the names of the merchant's ApiKeys by key id; nil: no cluster was asked.
+	keyNames map[string]string
 	zone     *time.Location
 }
 

@@ -213,6 +213,7 @@ func (a *api) readDay(ctx context.Context, day payments.Day, status, format stri
 	}
 	var sums payments.Sums
 	report.Over, err = a.ended(ctx, from, to, status, func(payment payments.Payment) error {
+		payment.Key = a.keyNames[payment.KeyID]
 		sums.Add(payment)
 		report.sessions++
 		if format == formatCSV {
@@ -329,6 +330,9 @@ func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *outpu
 	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
 		return fmt.Errorf("find the sessions of order %q: %w", order, explain(err))
 	}
+	for i, payment := range found.Sessions {
+		found.Sessions[i].Key = a.keyNames[payment.KeyID]
+	}
 	if found.More {
 		fmt.Fprintln(p.ErrOut, "Only the newest are listed.")
 	}
@@ -414,6 +418,7 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 		if err := json.Unmarshal(raw, &payment); err != nil {
 			return fmt.Errorf("read session %s: %w", id, err)
 		}
+		payment.Key = a.keyNames[payment.KeyID]
 		return out.write(p.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
 	}
 	return cmd
@@ -465,6 +470,7 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 		{"Reason", printable(payment.Reason)},
 		{"Created", shopTime(payment.Created(), zone) + " " + zone.String()},
 		{"Ended", shopTime(payment.Ended(), zone)},
+		{"Key", payment.Key},
 		{"Key id", payment.KeyID},
 	} {
 		if line[1] != "" {

@@ -115,7 +115,9 @@ func TestPayments_OfARealDay(t *testing.T) {
 	if diff := cmp.Diff(want, exported); diff != "" || len(rows) != len(want)+1 {
 		t.Errorf("%d rows (-want +got):\n%s", len(rows), diff)
 	}
-	if last := rows[len(rows)-1]; last[2] != "1000" || last[3] != "EUR" || last[4] != "10.00" || last[7] != "'=order0" {
+	if last := rows[len(rows)-1]; last[15] != "till" {
+		t.Errorf("the oldest row is of the key %q", last[15])
+	} else if last[2] != "1000" || last[3] != "EUR" || last[4] != "10.00" || last[7] != "'=order0" {
 		t.Errorf("the oldest row is %v", last)
 	}
 
@@ -126,7 +128,7 @@ func TestPayments_OfARealDay(t *testing.T) {
 		t.Errorf("%+v: %v", order, err)
 	}
 	run(t, s.Namespace, "payments list acme --order nowhere").want(t, exitDone, `No session has the orderRef "nowhere".`)
-	run(t, s.Namespace, "payments show "+pending).want(t, exitDone, "PENDING", "0.05 EUR", "lost", "Pacific/Kiritimati")
+	run(t, s.Namespace, "payments show "+pending).want(t, exitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
 	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, exitError, "Acme acme has no session")
 	run(t, s.Namespace, "payments show "+someSession).want(t, exitError, "is of no Merchant in namespace "+s.Namespace)
 	run(t, s.Namespace, "payments list acne").want(t, exitError, "Do you mean acme?")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
@@ -140,14 +141,22 @@ func (c *console) part(amount *int64, currency string) string {
 
 // keyName is the name of an ApiKey of the merchant with this key id, which comes from the UID: what a status says, a tenant has written.
 func (c *console) keyName(ctx context.Context, merchant *v1alpha1.Merchant, keyID string) (string, error) {
-	keys, err := c.listKeys(ctx, merchant)
+	names, err := c.keyNames(ctx, merchant)
 	if err != nil {
 		return "", err
 	}
-	for _, key := range keys {
-		if published.ID(key.UID) == keyID {
-			return key.Name, nil
-		}
+	return cmp.Or(names[keyID], "a deleted key ("+keyID+")"), nil
+}
+
+// keyNames are the names of a merchant's ApiKeys, by their key ids.
+func (c *console) keyNames(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error) {
+	keys, err := c.listKeys(ctx, merchant)
+	if err != nil {
+		return nil, err
 	}
-	return "a deleted key (" + keyID + ")", nil
+	names := make(map[string]string, len(keys))
+	for _, key := range keys {
+		names[published.ID(key.UID)] = key.Name
+	}
+	return names, nil
 }

@@ -79,6 +79,10 @@ func (c *console) exportPayments(w http.ResponseWriter, r *http.Request, viewer 
 	if err != nil {
 		return err // nothing is sent yet, so it becomes a page
 	}
+	names, err := c.keyNames(r.Context(), merchant)
+	if err != nil {
+		return err
+	}
 	name := "payments-" + merchant.Name + "-" + day.String()
 	if test {
 		name += "-test"
@@ -94,7 +98,9 @@ func (c *console) exportPayments(w http.ResponseWriter, r *http.Request, viewer 
 			return c.breakOff(w, err)
 		}
 		for i := range batch.Sessions {
-			if err := file.Write(newPayment(&batch.Sessions[i].Session)); err != nil {
+			payment := newPayment(&batch.Sessions[i].Session)
+			payment.Key = names[payment.KeyID]
+			if err := file.Write(payment); err != nil {
 				return c.breakOff(w, err)
 			}
 		}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
@@ -39,6 +42,8 @@ func TestExportPayments(t *testing.T) {
 		all = append(all, ended(m, i, session.Completed, int64(i), at))
 	}
 	all[1].Charge.OrderRef = "=1+1"
+	all[1].KeyID = published.ID(f.apiKey(m, "till-1").UID)
+	all[2].KeyID = "deletedkey23"
 	all = append(all, ended(m, 0, session.Completed, 7, at.Add(-24*time.Hour)))
 	f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}}
 
@@ -58,6 +63,9 @@ func TestExportPayments(t *testing.T) {
 	const n = 2*store.MaxEnded + 1
 	if sum != n*(n+1)/2 {
 		t.Errorf("the sum is %d", sum)
+	}
+	if diff := cmp.Diff([]string{all[1].KeyID, "till-1", "deletedkey23", ""}, append(rows[1][14:16:16], rows[2][14:16]...)); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	if rows[1][7] != "'=1+1" || rows[2][12] != "2026-11-22 23:59:59" {
 		t.Errorf("the first rows are %q", rows[1:3])

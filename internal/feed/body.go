@@ -66,6 +66,7 @@ type sessionData struct {
 	PaymentRef  string         `json:"paymentRef,omitempty"`
 	Reason      string         `json:"reason,omitempty"`
 	Payment     *paymentData   `json:"payment,omitempty"`
+	KeyID       string         `json:"keyId"` // of the API key that created it
 	Sequence    int64          `json:"sequence"`
 	Merchant    merchantData   `json:"merchant"`
 }
@@ -92,6 +93,7 @@ func newSessionData(event Event) sessionData {
 		EndedAt:     milliseconds(news.EndedAt),
 		PaymentRef:  news.PaymentRef,
 		Reason:      news.Reason,
+		KeyID:       news.KeyID,
 		Sequence:    news.Sequence,
 		Merchant:    newMerchantData(event),
 	}

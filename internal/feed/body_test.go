@@ -169,7 +169,7 @@ func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) feed
 		t.Fatal(err)
 	}
 	news := &feed.SessionChange{Sequence: 1, Session: session.Session{
-		ID: id, MerchantID: merchantID, MerchantName: "Acme Coffee", Status: status, Currency: "EUR",
+		ID: id, MerchantID: merchantID, MerchantName: "Acme Coffee", KeyID: "tillkey23456", Status: status, Currency: "EUR",
 		Charge: charge(), CreatedAt: created, ExpiresAt: expires,
 	}}
 	out := feed.Event{

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock.
+// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock, and key the name of the ApiKey.
 var columns = []string{
 	"sessionId", "status", "amountCents", "currency", "amount", "taxCents", "tipCents", "orderRef", "paymentRef", "reason",
-	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId",
+	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId", "key",
 }
 
 // Times are in UTC as RFC 3339 has them; spreadsheets take localTime as a date.
@@ -43,7 +43,7 @@ func (c *CSV) Write(payment Payment) error {
 	return c.writer.Write([]string{
 		payment.SessionID, string(payment.Status), strconv.FormatInt(payment.AmountCents, 10), payment.Currency, payment.Amount(),
 		number(payment.TaxCents), number(payment.TipCents), cell(payment.OrderRef), cell(payment.PaymentRef), cell(payment.Reason),
-		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(livemode), payment.KeyID,
+		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(livemode), payment.KeyID, payment.Key,
 	})
 }
 

@@ -35,15 +35,15 @@ func TestCSV(t *testing.T) {
 	ended := time.Date(2026, 10, 25, 0, 30, 5, 123e6, time.UTC) // the first of two half past two in Berlin
 	paid := payments.Payment{
 		SessionID: "ps_abcdefgh2345T2xV9bLrYc8WdNeHq7", Status: session.Completed, AmountCents: 1250, Currency: "EUR", OrderRef: `table 7, "window"`,
-		TaxCents: new(int64(110)), TipCents: new(int64(0)), CreatedAt: ended.UnixMilli() - 1000, EndedAt: ended.UnixMilli(), PaymentRef: "card-1", KeyID: "abcdefgh2345",
+		TaxCents: new(int64(110)), TipCents: new(int64(0)), CreatedAt: ended.UnixMilli() - 1000, EndedAt: ended.UnixMilli(), PaymentRef: "card-1", KeyID: "abcdefgh2345", Key: "till-1",
 	}
 	failed := payments.Payment{
 		SessionID: "ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7", Status: session.Failed, AmountCents: 7, Currency: "JPY", Livemode: new(false),
 		CreatedAt: ended.UnixMilli(), EndedAt: ended.Add(time.Hour).UnixMilli(), Reason: "no funds\nleft",
 	}
-	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId\r\n" +
-		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345` + "\r\n" +
-		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,\r\n"
+	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId,key\r\n" +
+		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1` + "\r\n" +
+		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,,\r\n"
 	if diff := cmp.Diff(want, write(t, zone(t, "Europe/Berlin"), paid, failed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -23,6 +23,8 @@ type Payment struct {
 	PaymentRef  string         `json:"paymentRef,omitempty"`
 	Reason      string         `json:"reason,omitempty"`
 	KeyID       string         `json:"keyId,omitempty"`
+	// Key is the name of the ApiKey with KeyID; empty: unknown here. The API does not know it.
+	Key string `json:"key,omitempty"`
 	// Livemode is absent from live sessions.
 	Livemode *bool `json:"livemode,omitempty"`
 }
