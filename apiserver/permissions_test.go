@@ -1,8 +1,11 @@
 package apiserver_test
 
 import (
+	"flag"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +126,52 @@ func TestPermissions_EachOperation(t *testing.T) {
 	}
 	if documented := len(requests) + 1; tested != documented {
 		t.Errorf("%d of %d requests were made", tested, documented)
+	}
+}
+
+// writePage writes the table of docs/apikey.md anew.
+var writePage = flag.Bool("page", false, "write the table of docs/apikey.md from openapi.yaml")
+
+// The page has the permissions of each request as the document has them.
+func TestPermissions_Page(t *testing.T) {
+	document, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for path, item := range document.Paths.Map() {
+		for method, operation := range item.Operations() {
+			words, _ := operation.Extensions["x-permissions"].([]any)
+			if len(words) == 0 {
+				continue
+			}
+			var needs []string
+			for _, word := range words {
+				needs = append(needs, fmt.Sprintf("`%s`", word))
+			}
+			rows = append(rows, fmt.Sprintf("| `%s %s` | %s |\n", method, path, strings.Join(needs, " or ")))
+		}
+	}
+	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(strings.Fields(a)[2]+a, strings.Fields(b)[2]+b) })
+	table := "| Request | Needs |\n|---|---|\n" + strings.Join(rows, "")
+	const name, begin, end = "../docs/apikey.md", "<!-- from openapi.yaml -->\n\n", "\n<!-- end -->\n"
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	have, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table", name)
+	}
+	if *writePage {
+		if err := os.WriteFile(name, []byte(before+begin+table+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(table, have); diff != "" {
+		t.Errorf("run go test ./apiserver -run TestPermissions_Page -args -page (-want +got):\n%s", diff)
 	}
 }
 
