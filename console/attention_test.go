@@ -49,8 +49,8 @@ func TestMerchantPage_Attention(t *testing.T) {
 	}{
 		{name: "nothing", change: func(*merchantPage) {}},
 		{"suspended", func(p *merchantPage) { p.Merchant.Spec.State = v1alpha1.MerchantSuspended }, "The platform team has suspended this merchant.", "", false},
-		{"gone", webhook(outbox.EndpointState{DisabledAt: now.Add(-24 * time.Hour), Cause: outbox.EndpointGone}), "Your server answered 410 Gone, so we stopped sending yesterday at 15:00.", "Send again from now on: POST /m/webhook/resume", false},
-		{"disabled", webhook(outbox.EndpointState{DisabledAt: now.Add(-72 * time.Hour), Cause: outbox.EndpointFailing, LastFailure: failed}), "so we stopped sending on Saturday at 15:00. Your server answered 503: it fails.", "Send again from now on: POST /m/webhook/resume", false},
+		{"gone", webhook(outbox.EndpointState{DisabledAt: now.Add(-24 * time.Hour), Cause: outbox.EndpointGone}), "Your server answered 410 Gone, so we stopped sending yesterday at 15:00.", "Resume delivery: POST /m/webhook/resume", false},
+		{"disabled", webhook(outbox.EndpointState{DisabledAt: now.Add(-72 * time.Hour), Cause: outbox.EndpointFailing, LastFailure: failed}), "so we stopped sending on Saturday at 15:00. Your server answered 503: it fails.", "Resume delivery: POST /m/webhook/resume", false},
 		{"failing", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, LastFailure: failed}), "Your server answered 503: it fails. Nothing was accepted since an attempt today at 14:00.", "See why: /m#attempts", true},
 		{name: "failing for a minute", change: webhook(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed})},
 		{"rejected once", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},
