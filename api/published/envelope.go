@@ -201,20 +201,42 @@ func RevokeKey(secret *corev1.Secret, revoked bool, now time.Time) (*corev1.Secr
 	return RestrictKey(secret, KeyRestriction{revoked, record.Permissions, record.IPAllowlist}, now)
 }
 
-// RevokeMerchant is RevokeKey for a published merchant, which has no revision.
-func RevokeMerchant(configMap *corev1.ConfigMap, revoked bool) (*corev1.ConfigMap, error) {
+// MerchantRestriction is what an operator writes into the envelope of a published merchant of a newer version.
+type MerchantRestriction struct {
+	Revoked     bool
+	IPAllowlist []v1alpha1.IPBlock
+	Mode        v1alpha1.IPAllowlistMode
+}
+
+// RestrictMerchant is RestrictKey for a published merchant, which has no revision.
+func RestrictMerchant(configMap *corev1.ConfigMap, want MerchantRestriction) (*corev1.ConfigMap, error) {
 	record, err := DecodeMerchantEnvelope(configMap)
-	next := record.set(revoked)
-	if err != nil || next == record.Revocation {
+	revocation, fields := record.set(want.Revoked), map[string]any{}
+	if !slices.Equal(want.IPAllowlist, record.IPAllowlist) {
+		fields["ipAllowlist"] = want.IPAllowlist
+	}
+	if want.Mode != record.IPAllowlistMode {
+		fields["ipAllowlistMode"] = want.Mode
+	}
+	if err != nil || revocation == record.Revocation && len(fields) == 0 {
 		return nil, err
 	}
-	data, err := edited([]byte(configMap.Data[merchantData]), next, map[string]any{})
+	data, err := edited([]byte(configMap.Data[merchantData]), revocation, fields)
 	if err != nil {
 		return nil, err
 	}
 	out := configMap.DeepCopy()
 	out.Data[merchantData] = string(data)
 	return out, nil
+}
+
+// RevokeMerchant is RestrictMerchant for the revocation alone.
+func RevokeMerchant(configMap *corev1.ConfigMap, revoked bool) (*corev1.ConfigMap, error) {
+	record, err := DecodeMerchantEnvelope(configMap)
+	if err != nil {
+		return nil, err
+	}
+	return RestrictMerchant(configMap, MerchantRestriction{revoked, record.IPAllowlist, record.IPAllowlistMode})
 }
 
 // edited returns a JSON object with the revocation and these fields set.

@@ -84,11 +84,7 @@ func restriction(f facts) *published.KeyRecord {
 
 // narrowed returns what a record permits, as far as the spec does.
 func narrowed(record published.KeyRecord, spec v1alpha1.ApiKeySpec) ([]v1alpha1.Permission, []v1alpha1.IPBlock) {
-	allowed := record.IPAllowlist
-	if narrows(allowed, spec.IPAllowlist) {
-		allowed = spec.IPAllowlist
-	}
-	return shared(record.Permissions, spec.Permissions), allowed
+	return shared(record.Permissions, spec.Permissions), allowlist.Narrower(record.IPAllowlist, spec.IPAllowlist)
 }
 
 // shared returns the permissions of both; nil: all. Without a shared one it is empty, which grants nothing.
@@ -106,14 +102,6 @@ func shared(permissions, others []v1alpha1.Permission) []v1alpha1.Permission {
 		}
 	}
 	return both
-}
-
-// narrows reports whether the second list refuses an address that the first one allows. Then it replaces the first as a whole: without an
-// address in common there is nothing else to publish, and what it adds are addresses that the owner trusts.
-func narrows(before, after []v1alpha1.IPBlock) bool {
-	old, oldErr := allowlist.Parse(before)
-	next, nextErr := allowlist.Parse(after)
-	return oldErr == nil && nextErr == nil && !next.Covers(old) // the CRD has checked both
 }
 
 // asSpecified returns the record with everything that follows from the ApiKey.

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
 // plan is what to do for a Merchant.
@@ -48,8 +49,8 @@ func decide(f facts) (*plan, error) {
 		return p, fmt.Errorf("publish the Merchant: %w", err)
 	}
 	switch {
-	case f.newer: // its envelope is all that an older operator changes; a record without one stays
-		p.publish, _ = published.RevokeMerchant(f.published, f.merchant.Spec.State != v1alpha1.MerchantActive)
+	case f.newer: // its envelope is all that an older operator changes
+		p.publish = restrictedNewer(f.published, record)
 		p.webhook = f.publishedWebhook
 	case f.published == nil || !sameContent(f.published, want):
 		p.publish = want
@@ -58,6 +59,24 @@ func decide(f facts) (*plan, error) {
 	p.deliver = needsDelivery(f, p.sign)
 	p.remove = removals(f)
 	return p, nil
+}
+
+// restrictedNewer returns the published merchant of a newer version, revoked while the spec is not active, and with an allowlist as narrow as the
+// spec's; nil: it is so already, or has no envelope. It widens nothing: an older operator cannot know why the newer one has narrowed.
+func restrictedNewer(configMap *corev1.ConfigMap, spec published.MerchantRecord) *corev1.ConfigMap {
+	record, err := published.DecodeMerchantEnvelope(configMap)
+	if err != nil {
+		return nil
+	}
+	want := published.MerchantRestriction{
+		Revoked: spec.State != v1alpha1.MerchantActive, Mode: record.IPAllowlistMode,
+		IPAllowlist: allowlist.Narrower(record.IPAllowlist, spec.IPAllowlist),
+	}
+	if spec.IPAllowlistMode != v1alpha1.IPAllowlistReport {
+		want.Mode = v1alpha1.IPAllowlistEnforce
+	}
+	restricted, _ := published.RestrictMerchant(configMap, want) // the envelope is readable
+	return restricted
 }
 
 // sameContent reports whether the ConfigMap has exactly the wanted content. Other labels do not matter.

@@ -2,6 +2,7 @@ package merchants
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,6 +100,45 @@ func TestDecide_RevokedByANewerOperator(t *testing.T) {
 	}
 	if p.outcome.Reason != v1alpha1.ReasonNewerVersion {
 		t.Errorf("the outcome is %+v", p.outcome)
+	}
+}
+
+// An older operator narrows the addresses in a record of a newer one, and widens nothing.
+func TestDecide_NewerRecordIsNarrowed(t *testing.T) {
+	const later = `{"version": 2, "merchantID": %q, "namespace": "shops", "name": "acme", "state": "Active",
+		"ipAllowlist": ["203.0.113.0/24"], "ipAllowlistMode": %q, "rateLimit": 50}`
+	for name, test := range map[string]struct {
+		mode, specMode v1alpha1.IPAllowlistMode
+		spec, want     []v1alpha1.IPBlock
+		wantMode       v1alpha1.IPAllowlistMode
+	}{
+		"the same":             {"Report", "Report", []v1alpha1.IPBlock{"203.0.113.0/24"}, nil, ""},
+		"fewer addresses":      {"Enforce", "Enforce", []v1alpha1.IPBlock{"203.0.113.7"}, []v1alpha1.IPBlock{"203.0.113.7"}, "Enforce"},
+		"more addresses":       {"Enforce", "Enforce", []v1alpha1.IPBlock{"203.0.0.0/16"}, nil, ""},
+		"all addresses":        {"Enforce", "Enforce", nil, nil, ""},
+		"enforced from now on": {"Report", "Enforce", []v1alpha1.IPBlock{"203.0.113.0/24"}, []v1alpha1.IPBlock{"203.0.113.0/24"}, "Enforce"},
+		"reported from now on": {"Enforce", "Report", []v1alpha1.IPBlock{"203.0.113.0/24"}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := merchant()
+			m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = test.spec, test.specMode
+			id := published.ID(m.UID)
+			f := facts{merchant: m, namespace: "credentials", newer: true, published: &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)},
+				Data:       map[string]string{"merchant.json": fmt.Sprintf(later, id, test.mode)},
+			}}
+			p, err := decide(f)
+			if err != nil || (p.publish == nil) != (test.want == nil) {
+				t.Fatalf("publishes %v, %v", p.publish, err)
+			}
+			if p.publish == nil {
+				return
+			}
+			got, err := published.DecodeMerchantEnvelope(p.publish)
+			if err != nil || !slices.Equal(got.IPAllowlist, test.want) || got.IPAllowlistMode != test.wantMode || got.Revoked {
+				t.Errorf("publishes %+v, %v", got, err)
+			}
+		})
 	}
 }
 
