@@ -13,14 +13,18 @@ import (
 // wrongKeyLimit limits the requests of one key id that are checked in Redis one by one only to be refused.
 var wrongKeyLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
+// useLimit limits the requests of one key that pass only to show a use. It stays due until Redis has answered, which it may not for long.
+var useLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
+
 // wrongKeys limits the load on Redis of wrong keys with a known key id, of those that have ended by the clock of this replica, and of requests
 // that get 403, which no rate limit is charged for. Other requests of keys that the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
 // coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
 type wrongKeys struct {
 	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
-	// useDue reports whether a request with a digest is to show that the key is used.
+	// useDue reports whether the next request with a digest writes its last use.
 	useDue func(apikey.Digest) bool
 	limit  *ratelimit.Limiter // of key ids
+	uses   *ratelimit.Limiter // of digests
 	reads  *coalesce.Reads[readOverride]
 }
 
@@ -33,14 +37,15 @@ type readOverride struct {
 
 func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, useDue: overrides.UseDue, limit: ratelimit.NewLimiter(wrongKeyLimit, now), reads: coalesce.NewReads[readOverride](),
+		read: overrides.Overrides, useDue: overrides.UseDue, limit: ratelimit.NewLimiter(wrongKeyLimit, now),
+		uses: ratelimit.NewLimiter(useLimit, now), reads: coalesce.NewReads[readOverride](),
 	}
 }
 
 // check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err error) {
 	refusal := from.refusal()
-	if from.Live && (refusal == nil || k.useDue(from.Digest)) { // a till with an old key shows, however many requests get 403
+	if from.Live && (refusal == nil || k.showsUse(from.Digest)) { // a till with an old key shows, however many requests get 403
 		return false, nil
 	}
 	if k.charge(from.KeyID) {
@@ -60,6 +65,15 @@ func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err e
 		return false, store.ErrKeyRejected
 	}
 	return false, refusal
+}
+
+// showsUse reports whether a request with a digest is to show that the key is used.
+func (k *wrongKeys) showsUse(digest apikey.Digest) bool {
+	if !k.useDue(digest) {
+		return false
+	}
+	_, allowed := k.uses.Allow(string(digest[:]))
+	return allowed
 }
 
 // charge counts a check of a key id in Redis, and reports false over the limit.

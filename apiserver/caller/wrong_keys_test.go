@@ -29,7 +29,7 @@ func overriding(override store.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
 		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: coalesce.NewReads[readOverride](),
-		useDue: func(apikey.Digest) bool { return false },
+		uses: ratelimit.NewLimiter(useLimit, time.Now), useDue: func(apikey.Digest) bool { return false },
 		read: func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error) {
 			*reads++
 			return []store.Override{override}, time.Now(), nil
@@ -144,6 +144,27 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While Redis does not answer, each use is due again and again. A key that gets 403 shows its use once a second past the bound.
+func TestWrongKeys_UsesDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, _ := overriding(store.Override{})
+		keys.useDue = func(apikey.Digest) bool { return true }
+		from := asker("till", "good")
+		from.Live, from.Accepted = true, true
+		from.Permissions = directory.NewPermissions([]v1alpha1.Permission{v1alpha1.PermissionRead})
+		for range 3 {
+			keys.exhaust("till")
+			if charged, err := keys.check(t.Context(), from); charged || err != nil {
+				t.Errorf("its use: charged %t, %v", charged, err)
+			}
+			if _, err := keys.check(t.Context(), from); !errors.Is(err, store.ErrForbidden) {
+				t.Errorf("another use within a second: %v", err)
+			}
+			<-time.After(time.Second)
+		}
+	})
 }
 
 // Past the bound many share one read.
