@@ -5,7 +5,9 @@ package gitops
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/fluxtest"
@@ -188,7 +190,29 @@ func mistakes() []change {
 				s.disableByHand("shop-18", http.StatusOK, "none; `kubectl patch` to `state: Disabled`"),
 			}
 		}},
+		{"take over", takeOver},
 	}
+}
+
+// takeOver moves an ApiKey to Git that was issued and rotated by hand. Its manifest is as it was issued, without the trigger.
+func takeOver(s step) []line {
+	s.T.Helper()
+	for _, command := range [][]string{{"issue", "stall", "--merchant", "shop-12"}, {"rotate", "stall", "--trigger", "INC-4711"}} {
+		if err := s.plugin(append([]string{"keys"}, command...)...); err != nil {
+			s.T.Fatal(err)
+		}
+	}
+	s.write("stall", "apiVersion: merchant-operator.io/v1alpha1\nkind: ApiKey\nmetadata: {name: stall, namespace: shops}\nspec:\n  merchantRef: {name: shop-12}\n")
+	const warning = "it removes what was set with kubectl and is in no manifest: spec.rotation.trigger"
+	if err := s.plugin("plan", "-f", s.manifest("stall")); err == nil || !strings.Contains(err.Error(), warning) {
+		s.T.Errorf("the plan does not say %q: %v", warning, err)
+	}
+	result := s.sync("Take over a key")
+	var key v1alpha1.ApiKey
+	await.Until(s.T, fixture.Patience, "the key is replaced", func() bool { s.get("stall", &key); return key.Status.KeyGeneration == 3 })
+	s.remove("stall")
+	s.mustSync("Remove the key")
+	return []line{{"an ApiKey that `kubectl merchant` issued and rotated, without its trigger", result, "**the key is replaced once more**; `kubectl merchant plan` says so before"}}
 }
 
 // disableByHand disables a key as in an incident, with the plugin or without, and looks at what the next sync makes of it.
