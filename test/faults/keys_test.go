@@ -135,6 +135,9 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		before := s.generation(name)
 		answered := make(chan string, 1)
 		asked := make(chan struct{})
+		if n%3 == 0 {
+			victim.toKube.HoldUpdates()
+		}
 		go func() {
 			close(asked)
 			got, err := newCaller().call(victim.public, http.MethodPost, rotate, key, "")
@@ -147,13 +150,14 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		<-asked
 		var next string
 		switch n % 3 {
-		case 0: // as soon as the new key is published
+		case 0: // when the new key is published, and before the replica knows
 			eventually(t, "the swap is made", func() bool { return s.generation(name) > before || len(answered) > 0 })
 		case 1: // after the answer
 			next = <-answered
 			answered <- next
 		}
 		victim.kill()
+		victim.toKube.ReleaseUpdates()
 		next = <-answered
 		switch {
 		case next != "":

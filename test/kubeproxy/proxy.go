@@ -21,6 +21,7 @@ import (
 type Proxy struct {
 	server  *httptest.Server
 	watches *gate // open: the events of watches pass
+	updates *gate // open: the answers to updates pass
 	all     *gate // open: the kube-apiserver can be reached
 }
 
@@ -35,14 +36,17 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kube-apiserver's address: %w", err)
 	}
-	p := &Proxy{watches: newGate(), all: newGate()}
+	p := &Proxy{watches: newGate(), updates: newGate(), all: newGate()}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1, // events at once
 		ModifyResponse: func(response *http.Response) error {
-			if response.Request.URL.Query().Get("watch") == "true" {
+			switch {
+			case response.Request.URL.Query().Get("watch") == "true":
 				response.Body = &gatedBody{response.Body, p.watches, response.Request.Context()}
+			case response.Request.Method == http.MethodPut:
+				response.Body = &gatedBody{response.Body, p.updates, response.Request.Context()}
 			}
 			return nil
 		},
@@ -80,6 +84,12 @@ func (p *Proxy) FreezeWatches() { p.watches.shut() }
 // ThawWatches lets the events pass that were held back.
 func (p *Proxy) ThawWatches() { p.watches.open() }
 
+// HoldUpdates lets updates happen, and holds back what the client gets to know of them until ReleaseUpdates.
+func (p *Proxy) HoldUpdates() { p.updates.shut() }
+
+// ReleaseUpdates lets the answers pass that were held back.
+func (p *Proxy) ReleaseUpdates() { p.updates.open() }
+
 // Cut breaks every connection and refuses new ones until Mend.
 func (p *Proxy) Cut() {
 	p.all.shut()
@@ -93,5 +103,6 @@ func (p *Proxy) Mend() { p.all.open() }
 func (p *Proxy) Close() {
 	p.server.CloseClientConnections()
 	p.ThawWatches()
+	p.ReleaseUpdates()
 	p.server.Close()
 }
