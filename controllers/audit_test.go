@@ -102,7 +102,9 @@ var _ = Describe("The audit log", func() {
 		f.restart()
 		f.poke(key, "apikey")
 		f.poke(merchant, "merchant")
-		Expect(f.audited(nil)).To(Equal(before), "nothing changed")
+		f.poke(key, "apikey")
+		Expect(f.audited(line("expired", "schedule", nil))).To(Equal(2), "one of each operator")
+		Expect(f.audited(nil)).To(Equal(before+1), "nothing changed")
 
 		f.delete(key)
 		f.awaitGone(key)
@@ -150,6 +152,67 @@ var _ = Describe("The audit log", func() {
 		f.startOperator()
 		f.awaitAudited(audittest.Rotation(id, 2))
 		f.awaitAudited(audittest.Line{"change": "deleted", "keyID": id, "generation": 2.0})
+	})
+
+	It("has no line because of a forged status", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		reported := func() {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				f.read(key)
+				g.Expect(key.Status.KeyGeneration).To(BeEquivalentTo(4))
+				g.Expect(key.Status.Conditions).NotTo(BeEmpty())
+			}).Should(Succeed())
+		}
+		for range 3 {
+			f.rotateOverHTTP(key)
+		}
+		reported()
+		before := f.audited(nil)
+		for range 2 {
+			f.forgeStatus(key, map[string]any{"keyGeneration": 1, "conditions": nil})
+			reported()
+			f.forgeStatus(key, map[string]any{"lastRotation": nil, "conditions": nil})
+			reported()
+		}
+		Expect(f.audited(nil)).To(Equal(before))
+	})
+
+	It("has one line for the end of a key, whatever its status says", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		end := f.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		key := f.key(aKey("till", "coffee").expires(end))
+		f.awaitReady(key)
+		f.stop()
+		condition := func(kind, status string) map[string]any {
+			return map[string]any{
+				"type": kind, "status": status, "reason": v1alpha1.ReasonExpired, "message": "forged", "lastTransitionTime": end.Format(time.RFC3339),
+			}
+		}
+		f.forgeStatus(key, map[string]any{"conditions": []any{condition("Ready", "False"), condition("Stalled", "True")}})
+		f.clock.advance(2 * time.Hour)
+		f.startOperator()
+		expired := audittest.Line{"change": "expired", "by": "schedule", "changedAt": end.Format(time.RFC3339)}
+		f.awaitAudited(expired)
+
+		By("taking the conditions away")
+		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		f.forgeStatus(key, map[string]any{"conditions": nil})
+		Eventually(func(g Gomega) {
+			f.read(key)
+			g.Expect(key.Status.Conditions).NotTo(BeEmpty())
+		}).Should(Succeed())
+		Expect(f.audited(expired)).To(Equal(1))
+
+		By("moving the end, and back")
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = nil })
+		f.awaitReady(key)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = aKey("", "").expires(end).Spec.ExpiresAt })
+		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		Expect(f.audited(expired)).To(Equal(2))
 	})
 
 	It("has a line for what an operator wrote and was killed before it knew", func() {

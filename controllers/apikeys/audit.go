@@ -2,6 +2,7 @@ package apikeys
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -11,31 +12,94 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
-// auditRotations writes a line for each rotation that the status does not have. The status is written later, so also a rotation whose
-// writer was killed, or this operator after its own, has a line.
+// audited remembers what of each key id has a line of this operator. The zero value is ready for use.
+type audited struct {
+	mu   sync.Mutex
+	keys map[string]auditedKey
+}
+
+// auditedKey is what has a line; the zero value: nothing, or an operator before this one has written it.
+type auditedKey struct {
+	generation int64
+	// expiry is the end, in Unix seconds, that has come.
+	expiry int64
+}
+
+// get returns what is remembered of a key id.
+func (a *audited) get(keyID string) auditedKey {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keys[keyID]
+}
+
+// edit changes what is remembered of a key id.
+func (a *audited) edit(keyID string, change func(*auditedKey)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := a.keys[keyID]
+	change(&key)
+	if a.keys == nil {
+		a.keys = map[string]auditedKey{}
+	}
+	a.keys[keyID] = key
+}
+
+// forget forgets a key id whose ApiKey was deleted.
+func (a *audited) forget(keyID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.keys, keyID)
+}
+
+// auditRotations writes a line for each rotation that has none yet. So also one whose writer was killed has a line.
 func (r *Reconciler) auditRotations(ctx context.Context, f facts) {
 	if record, known := f.ownRecord(); known && !f.incomplete {
-		r.Audit.Write(ctx, unreported(f.apiKey.Status, record)...)
+		r.auditRecord(ctx, f.apiKey, record)
 	}
 }
 
-// maxUnreported is how many rotations have a line that the status has missed; the newest ones.
+func (r *Reconciler) auditRecord(ctx context.Context, apiKey *v1alpha1.ApiKey, record published.KeyRecord) {
+	written := r.audited.get(record.KeyID).generation
+	if written >= record.Generation {
+		return
+	}
+	if written == 0 {
+		r.Audit.Write(ctx, unreported(apiKey.Status, record)...)
+	} else {
+		r.Audit.Write(ctx, rotations(written, record)...)
+	}
+	r.auditedRotation(record)
+}
+
+// auditedRotation notes that the last rotation of a record has a line.
+func (r *Reconciler) auditedRotation(record published.KeyRecord) {
+	r.audited.edit(record.KeyID, func(key *auditedKey) { key.generation = record.Generation })
+}
+
+// maxUnreported is how many rotations have a line that this operator, or its status, has missed; the newest ones.
 const maxUnreported = 100
 
-// unreported returns a line for each rotation of the record that the status does not have. Only of the last one more than the generation
-// is known. A status that tenants forge can add lines: a line is left out only if status and record agree.
+// unreported returns a line for each rotation of the record that the status does not have. Tenants may write the status, so it counts only
+// for what happened before this operator started, and only if it agrees with the record is a line left out.
 func unreported(status v1alpha1.ApiKeyStatus, record published.KeyRecord) []auditlog.Line {
 	last := reportedRotation(record)
 	if status.KeyGeneration == record.Generation && apiequality.Semantic.DeepEqual(status.LastRotation, last) {
 		return nil
 	}
+	if status.KeyGeneration <= 0 { // it was lost
+		return auditlog.Rotation(record)
+	}
+	return rotations(status.KeyGeneration, record)
+}
+
+// rotations returns a line for each rotation of the record after a generation, and for the last one whatever that generation is. Only of the
+// last one more than the generation is known.
+func rotations(after int64, record published.KeyRecord) []auditlog.Line {
 	var lines []auditlog.Line
-	if status.KeyGeneration > 0 { // else it was lost
-		for missed := max(status.KeyGeneration+1, record.Generation-maxUnreported+1); missed < record.Generation; missed++ {
-			line := auditlog.About(record, auditlog.Rotated, "")
-			line.Generation = missed
-			lines = append(lines, line)
-		}
+	for missed := max(after+1, record.Generation-maxUnreported+1); missed < record.Generation; missed++ {
+		line := auditlog.About(record, auditlog.Rotated, "")
+		line.Generation = missed
+		lines = append(lines, line)
 	}
 	return append(lines, auditlog.Rotation(record)...)
 }
@@ -52,29 +116,36 @@ func (r *Reconciler) auditSettings(ctx context.Context, before, after *corev1.Se
 	}
 }
 
-// auditDeletion writes a line about a key that is about to be deleted, and those that its status does not have.
+// auditDeletion writes a line about a key that is about to be deleted, and those that have no line yet.
 func (r *Reconciler) auditDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, secret *corev1.Secret) {
 	record, ok := decodeAny(secret)
 	if !ok {
 		return
 	}
 	if _, err := published.DecodeKey(secret); err == nil { // an envelope does not have the rotation
-		r.Audit.Write(ctx, unreported(apiKey.Status, record)...)
+		r.auditRecord(ctx, apiKey, record)
 	}
 	line := auditlog.About(record, auditlog.Deleted, auditlog.Spec)
 	line.ChangedAt = apiKey.DeletionTimestamp.Time
 	r.Audit.Write(ctx, line)
 }
 
-// auditExpiry writes a line about a key whose end has come, before the status says so.
+// auditExpiry writes a line about a key whose end has come, once for each end. An operator that starts writes it once more.
 func (r *Reconciler) auditExpiry(ctx context.Context, p *plan) {
 	record, known := p.ownRecord()
-	if !known || p.outcome.Reason != v1alpha1.ReasonExpired || !p.outcome.Differs(p.apiKey.Status.Conditions) {
+	if !known {
 		return
 	}
-	line := auditlog.About(record, auditlog.Expired, auditlog.Schedule)
-	line.ChangedAt = expiry(p.facts)
-	r.Audit.Write(ctx, line)
+	end, written := expiry(p.facts), r.audited.get(record.KeyID).expiry
+	switch _, over := expired(p.facts); {
+	case !over && written != 0: // the end was moved, and may come again
+		r.audited.edit(record.KeyID, func(key *auditedKey) { key.expiry = 0 })
+	case over && written != end.Unix() && p.outcome.Reason == v1alpha1.ReasonExpired:
+		line := auditlog.About(record, auditlog.Expired, auditlog.Schedule)
+		line.ChangedAt = end
+		r.Audit.Write(ctx, line)
+		r.audited.edit(record.KeyID, func(key *auditedKey) { key.expiry = end.Unix() })
+	}
 }
 
 // decodeAny reads a published key, or the envelope of one of a newer version.

@@ -1,14 +1,19 @@
 package apikeys
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // A rotation that the status does not have has a line, and whatever else a status says leaves none out.
@@ -53,4 +58,26 @@ func TestUnreported_Bounded(t *testing.T) {
 	if got := len(unreported(v1alpha1.ApiKeyStatus{KeyGeneration: 1}, *f.record)); got != maxUnreported {
 		t.Errorf("%d lines, want %d", got, maxUnreported)
 	}
+}
+
+// Memory ends with the ApiKey, also of one without a finalizer, of which only the deletion of the record tells.
+func TestAudited_Forget(t *testing.T) {
+	f := upToDate()
+	secret, err := published.EncodeKey("credentials", *f.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Base: &reconciler.Base{Client: withoutApiKeys{}}}
+	r.auditedRotation(*f.record)
+	r.rememberVersions(t.Context()).Delete(event.DeleteEvent{Object: secret})
+	if len(r.audited.keys) != 0 {
+		t.Errorf("remembers %v", r.audited.keys)
+	}
+}
+
+// withoutApiKeys is a cache that has none.
+type withoutApiKeys struct{ client.Client }
+
+func (withoutApiKeys) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return nil
 }

@@ -92,6 +92,7 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	p.record = &record
 	p.outcome = usability(p.facts)
 	r.Audit.Write(ctx, auditlog.Rotation(record)...)
+	r.auditedRotation(record)
 	if record.Issued() {
 		r.Metrics.rotated(p.newKey.cause)
 		r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))

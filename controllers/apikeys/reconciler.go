@@ -41,6 +41,7 @@ type Reconciler struct {
 	OldKeys  OldKeyTimes
 
 	versions versions
+	audited  audited
 	// unpublished are the keys that this operator has delivered and not published, by the UID of the ApiKey. What it forgets is delivered
 	// again with another key.
 	unpublished *lru.Cache
@@ -180,6 +181,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	}
 	r.Metrics.forget(apiKey.UID)
 	r.versions.forget(published.ID(apiKey.UID))
+	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
 	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen)); err != nil {
 		return err

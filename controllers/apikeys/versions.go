@@ -77,6 +77,7 @@ func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 				r.versions.replaced(keyID, before, version{})
 			default:
 				r.versions.forget(keyID)
+				r.audited.forget(keyID)
 			}
 			return true
 		},
