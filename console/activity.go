@@ -65,7 +65,7 @@ func (c *console) readActivity(ctx context.Context, namespace, kind string, ours
 		for i := range page.Items {
 			event := &page.Items[i]
 			object, ok := ours[event.Regarding.UID]
-			if text := activityText(event); ok && text != "" {
+			if text := activityText(c.words, event); ok && text != "" {
 				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}
@@ -89,33 +89,21 @@ func lastTime(event *eventsv1.Event) time.Time {
 	return event.CreationTimestamp.Time
 }
 
-// activityWords are by the reason of an Event. What is not here is of use to the platform team only.
-var activityWords = map[string]string{
-	actionIssue:         "A new key was issued",
-	actionRotate:        "The key was replaced",
-	actionDisable:       "The key was switched off",
-	actionEnable:        "The key was switched on again",
-	actionDelete:        "The key was deleted",
-	actionEditAllowlist: "The allowlist was changed",
-	actionEditWebhook:   "The webhook was changed",
-	actionResumeWebhook: "The webhook was switched on again",
-	actionRotateSigning: "A new signing secret was asked for",
-	actionResend:        "Events were sent again",
-	actionSendTest:      "A test event was sent",
-
-	"Rotated":           "A new key was issued",
-	"KeyLost":           "The key was lost and no longer works",
-	"ExpiringSoon":      "The key expires soon",
-	"RotatingSoon":      "The key will be replaced soon",
-	"Expired":           "The key has expired",
-	"Disabled":          "The key was switched off",
-	"MerchantSuspended": "The platform team has suspended the merchant",
-	"MerchantClosed":    "The platform team has closed the merchant",
-	"EndpointGone":      "The webhook was switched off: your server answered that it is gone for good",
-	"EndpointDisabled":  "The webhook was switched off: your server has accepted nothing for days",
-	"Healthy":           "Your server accepts events again",
-	"EndpointChanged":   "The webhook was changed; nothing was sent to it since",
-	"SigningSecretLost": "The signing secret was lost and replaced: your server needs the new one",
+// activityReasons are those of the service's own Events with words. What is not here is of use to the platform team only.
+var activityReasons = []string{
+	"Rotated",
+	"KeyLost",
+	"ExpiringSoon",
+	"RotatingSoon",
+	"Expired",
+	"Disabled",
+	"MerchantSuspended",
+	"MerchantClosed",
+	"EndpointGone",
+	"EndpointDisabled",
+	"Healthy",
+	"EndpointChanged",
+	"SigningSecretLost",
 }
 
 // webhookReasons are why a webhook fails. The page says more of it under Webhook.
@@ -125,18 +113,20 @@ var webhookReasons = []string{
 }
 
 // activityText is what an Event is to a shop owner; empty: nothing.
-func activityText(e *eventsv1.Event) string {
-	words := activityWords[e.Reason]
+func activityText(w words, e *eventsv1.Event) string {
+	key := "activity." + e.Reason
 	switch {
-	case words == "" && e.Type == corev1.EventTypeWarning && slices.Contains(webhookReasons, e.Reason):
-		return "Your server does not accept events"
-	case words == "" || e.ReportingController != fieldOwner:
-		return words
+	case e.Type == corev1.EventTypeWarning && slices.Contains(webhookReasons, e.Reason):
+		return w.text("activity.refused")
+	case !slices.Contains(activityReasons, e.Reason) && !slices.Contains(actions(), e.Reason):
+		return ""
+	case e.ReportingController != fieldOwner:
+		return w.text(key)
 	}
 	if _, who, named := strings.Cut(e.Note, " by "); named {
 		if at := strings.LastIndex(who, " (generation"); at > 0 {
-			words += " by " + who[:at]
+			return w.text("activity.by", w.text(key), who[:at])
 		}
 	}
-	return words
+	return w.text(key)
 }

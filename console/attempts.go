@@ -25,7 +25,7 @@ type attempt struct {
 
 func (c *console) newAttempt(a outbox.Attempt) attempt {
 	const precise = 10 * time.Millisecond
-	return attempt{At: a.At, Kind: a.Kind, Why: newReason(a.Reason, a.Answer), Took: c.words.text("attempt.took", fmt.Sprintf("%.2f", a.Took.Round(precise).Seconds()))}
+	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: c.words.text("attempt.took", fmt.Sprintf("%.2f", a.Took.Round(precise).Seconds()))}
 }
 
 // readAttempts returns the last failed attempts, the newest first. Errors are those of readHealth.

@@ -31,25 +31,30 @@ type deadLetter struct {
 	Why      string
 }
 
-// reasons say why an event was given up; %s is the answer.
-var reasons = map[string]string{
-	"status_4xx": "Your server answered %s.", "status_5xx": "Your server answered %s.", "status_other": "Your server answered %s.",
-	"redirect":          "Your server answered %s, a redirect. Redirects are not followed.",
-	"gone":              "Your server answered 410 Gone, so the webhook was disabled.",
-	"endpoint_disabled": "The webhook was disabled.",
-	"timeout":           "Your server did not answer in time.",
-	"no_answer":         "The connection ended without an answer.",
-	"dns":               "The host name of your server was not found.",
-	"connect":           "No connection to your server was possible.",
-	"tls":               "The TLS handshake with your server failed.",
-	"refused_address":   "The URL is not allowed.", "refused_scheme": "The URL is not allowed.", "bad_url": "The URL is not allowed.",
-	"encode_error": "The service failed. Tell the platform team.", "decode_error": "The service failed. Tell the platform team.",
+// reasons are those of dead letters and attempts, with words of their own.
+var reasons = []string{
+	"status_4xx",
+	"status_5xx",
+	"status_other",
+	"redirect",
+	"gone",
+	"endpoint_disabled",
+	"timeout",
+	"no_answer",
+	"dns",
+	"connect",
+	"tls",
+	"refused_address",
+	"refused_scheme",
+	"bad_url",
+	"encode_error",
+	"decode_error",
 }
 
-func newDeadLetter(letter outbox.DeadLetter) deadLetter {
+func newDeadLetter(w words, letter outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		ID: letter.Event.ID, Kind: letter.Event.Kind, FailedAt: letter.FailedAt, Attempts: letter.Attempts,
-		Why: newReason(letter.Reason, letter.Answer),
+		Why: reasonText(w, letter.Reason, letter.Answer),
 	}
 	if letter.Event.Session != nil {
 		d.Order = letter.Event.Session.Charge.OrderRef
@@ -57,15 +62,12 @@ func newDeadLetter(letter outbox.DeadLetter) deadLetter {
 	return d
 }
 
-// newReason says why an event was not delivered.
-func newReason(reason, answer string) string {
-	switch why, known := reasons[reason]; {
-	case known && slices.Contains([]string{"status_4xx", "status_5xx", "status_other", "redirect"}, reason):
-		return fmt.Sprintf(why, answer)
-	case known:
-		return why
+// reasonText says why an event was not delivered.
+func reasonText(w words, reason, answer string) string {
+	if !slices.Contains(reasons, reason) {
+		return w.text("reason.other", reason)
 	}
-	return "It could not be sent (" + reason + ")."
+	return w.text("reason."+reason, answer)
 }
 
 // listDeadLetters returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
@@ -76,7 +78,7 @@ func (c *console) listDeadLetters(ctx context.Context, merchant *v1alpha1.Mercha
 	}
 	letters := make([]deadLetter, len(found))
 	for i, letter := range found {
-		letters[i] = newDeadLetter(letter)
+		letters[i] = newDeadLetter(c.words, letter)
 	}
 	return letters, nil
 }
@@ -96,12 +98,13 @@ type resendForm struct {
 	Letters  []deadLetter // those to send, the newest first
 	Left     int64        // how many dead letters are left then
 	Webhook  webhookHealth
+	Clock    clock
 	Error    string
 }
 
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
 func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (form resendForm, err error) {
-	form = resendForm{Merchant: merchant, Event: r.FormValue("event")}
+	form = resendForm{Merchant: merchant, Event: r.FormValue("event"), Clock: c.shopClock(merchant)}
 	if form.Webhook, err = c.readHealth(r.Context(), merchant); err != nil {
 		return form, err
 	}
@@ -146,9 +149,9 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, view
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
-		form.Error = "This merchant has no webhook, so events cannot be sent. Set its URL first."
+		form.Error = c.words.text("resend.nowebhook")
 	case errors.Is(err, errDisabled):
-		form.Error = "Nothing was sent, because the webhook is disabled."
+		form.Error = c.words.text("resend.disabled")
 		if form.Webhook, err = c.readHealth(r.Context(), form.Merchant); err != nil {
 			return err
 		}

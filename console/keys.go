@@ -32,21 +32,13 @@ type keyForm struct {
 	Error    string
 	Overlaps []overlap
 	Manager  gitops.Manager // of the key; the zero Manager: none
+	Clock    clock
 }
 
-// overlap is how long the old key stays valid.
-type overlap struct {
-	Seconds        int64
-	Label, Meaning string
-}
+// overlap is how long the old key stays valid, with words of its own (rotate.overlap.*).
+type overlap struct{ Seconds int64 }
 
-func overlaps() []overlap {
-	return []overlap{
-		{3600, "1 hour", "Both keys work for an hour. Put the new key into every till and server in that time."},
-		{86400, "24 hours", "Both keys work for a day."},
-		{0, "At once", "The old key ends now. Tills that still use it are refused. Choose this if somebody else may know the key."},
-	}
-}
+func overlaps() []overlap { return []overlap{{3600}, {86400}, {0}} }
 
 // keyPage shows a new key, once.
 type keyPage struct {
@@ -56,6 +48,7 @@ type keyPage struct {
 	// First: nobody had a key of it before. OldUntil is when the last old key ends; zero: all have ended.
 	First    bool
 	OldUntil time.Time
+	Clock    clock
 }
 
 // What the form of a new key offers. Absent in the spec, permissions are all.
@@ -72,7 +65,7 @@ func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, viewer logi
 }
 
 func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.Person, page string, form keyForm) error {
-	form.Overlaps = overlaps()
+	form.Overlaps, form.Clock = overlaps(), c.shopClock(form.Merchant)
 	if form.Key != nil {
 		form.Manager = gitops.ManagerOf(form.Key)
 	}
@@ -166,6 +159,7 @@ func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
 func (c *console) showKey(w http.ResponseWriter, viewer login.Person, page keyPage) error {
+	page.Clock = c.shopClock(page.Merchant)
 	return c.pages.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 

@@ -15,9 +15,8 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 //go:embed templates/*.html assets/*
@@ -45,10 +44,9 @@ func newPages(words words) (*pages, error) {
 	p := &pages{templates: map[string]*template.Template{}, assets: assets}
 	functions := template.FuncMap{
 		"asset": func(name string) string { return names[name] },
-		"time":  timeElement,
-		"about": about,
 		"span":  words.span,
 		"t":     words.html,
+		"tool":  managerText,
 		"n": func(key string, n any, values ...any) template.HTML {
 			return words.count(key, reflect.ValueOf(n).Int(), values...)
 		},
@@ -122,33 +120,10 @@ func (w words) span(seconds int32) template.HTML {
 	return w.count("span.seconds", int64(seconds))
 }
 
-// about is a time of a key's last use, which is counted once in a while.
-func about(when *metav1.Time) (template.HTML, error) {
-	if when.IsZero() {
-		return "no use is known", nil
+// managerText is the tool that manages an object, with what it reads.
+func managerText(m gitops.Manager) string {
+	if m.Source == "" {
+		return m.Tool
 	}
-	text, err := timeElement(when)
-	return "about " + text, err
-}
-
-// timeElement is a time in UTC; a script replaces the text by the viewer's own time.
-func timeElement(when any) (template.HTML, error) {
-	var t time.Time
-	switch when := when.(type) {
-	case time.Time:
-		t = when
-	case metav1.Time:
-		t = when.Time
-	case *metav1.Time:
-		if when != nil {
-			t = when.Time
-		}
-	default:
-		return "", fmt.Errorf("%T is not a time", when)
-	}
-	if t.IsZero() {
-		return "never", nil
-	}
-	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s UTC</time>`, t.Format(time.RFC3339), t.Format("2 Jan 2006, 15:04"))), nil //nolint:gosec // digits and English names of months
+	return m.Tool + ", " + m.Source
 }

@@ -69,56 +69,51 @@ func (c *console) newProblem(err error) problem {
 	var half *notIssuedError
 	switch {
 	case errors.As(err, new(limitedError)):
-		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Message: "Your address sends too many requests, perhaps because many people share it. " +
-			"Wait some seconds, then reload this page; a form is sent again. Nothing was changed."}
+		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.toomany.title"), Message: c.words.text("error.toomany")}
 	case errors.Is(err, authz.ErrReviewBudget):
-		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Message: "You open pages faster than your rights can be checked. " +
-			"Wait some seconds, then reload this page; a form is sent again. Nothing was changed."}
+		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.budget.title"), Message: c.words.text("error.budget")}
 	case errors.Is(err, clientaddr.ErrMalformed):
-		return problem{status: http.StatusBadRequest, Title: "Unknown address", Message: "A proxy sent an address that cannot be read. Tell the platform team to check --trusted-proxies."}
+		return problem{status: http.StatusBadRequest, Title: c.words.text("error.address.title"), Message: c.words.text("error.address")}
 	case errors.As(err, &git):
-		return problem{status: http.StatusConflict, Title: "Managed by Git", Message: git.Error() + " Nothing was changed. Keys can be rotated here."}
+		return problem{status: http.StatusConflict, Title: c.words.text("error.git.title"), Message: c.words.text("error.git", git.Error())}
 	case errors.As(err, &half):
-		return problem{status: http.StatusServiceUnavailable, Title: "The key is not ready", Message: half.key +
-			" was created, but nobody has its key. Open the merchant's page in a minute and rotate it: that shows a key."}
+		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.notready.title"), Message: c.words.text("error.notready", half.key)}
 	case errors.Is(err, errGeneration):
-		return problem{status: http.StatusConflict, Title: "Rotated meanwhile", Message: "This key was rotated since you opened the form, " +
-			"perhaps by the same form. Nothing was changed now. If nobody has the new key, open the merchant's page and rotate again."}
+		return problem{status: http.StatusConflict, Title: c.words.text("error.rotated.title"), Message: c.words.text("error.rotated")}
 	case errors.Is(err, errUnknownOutcome):
-		return problem{status: http.StatusServiceUnavailable, Title: "Perhaps rotated", Message: "The API did not answer, so the key may have been rotated. " +
-			"Open the merchant's page: if “Current key since” is a moment ago, nobody has the new key, and you should rotate again."}
+		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.unknown.title"), Message: c.words.text("error.unknown")}
 	case errors.Is(err, errTooOften):
-		return problem{status: http.StatusTooManyRequests, Title: "Rotated too often", Message: "This key was rotated too often. Wait a minute. Nothing was changed."}
+		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.toooften.title"), Message: c.words.text("error.toooften")}
 	case errors.Is(err, errNotPublished):
-		return problem{status: http.StatusConflict, Title: "Not published yet", Message: "The key is not published yet. Try again in a minute. Nothing was changed."}
+		return problem{status: http.StatusConflict, Title: c.words.text("error.unpublished.title"), Message: c.words.text("error.unpublished")}
 	case errors.Is(err, errNoRight):
-		return problem{status: http.StatusForbidden, Title: "Not allowed", Message: "You may see this merchant but not do this. The platform team gives rights. Nothing was changed."}
+		return problem{status: http.StatusForbidden, Title: c.words.text("error.noright.title"), Message: c.words.text("error.noright")}
 	case errors.Is(err, login.ErrSignedOut):
-		return problem{status: http.StatusUnauthorized, Title: "Your sign-in has ended", Message: "Nothing was changed. Sign in again, then send the form again.", SignIn: true, Again: true}
+		return problem{status: http.StatusUnauthorized, Title: c.words.text("error.signedout.title"), Message: c.words.text("error.signedout"), SignIn: true, Again: true}
 	case errors.Is(err, errNoDeadLetter):
-		return problem{status: http.StatusNotFound, Title: "Nothing to send again", Message: "There is no such dead letter of this merchant. Perhaps somebody has sent it again already."}
+		return problem{status: http.StatusNotFound, Title: c.words.text("error.noletter.title"), Message: c.words.text("error.noletter")}
 	case errors.Is(err, errNoPayment):
-		return problem{status: http.StatusNotFound, Title: "No such payment", Message: "This merchant has no such payment, or it ended too long ago. The CSV of its day may have it."}
+		return problem{status: http.StatusNotFound, Title: c.words.text("error.nopayment.title"), Message: c.words.text("error.nopayment")}
 	case errors.Is(err, errNoDay):
-		return problem{status: http.StatusBadRequest, Title: "Not a day", Message: "Choose a day, such as 2026-11-22."}
+		return problem{status: http.StatusBadRequest, Title: c.words.text("error.noday.title"), Message: c.words.text("error.noday")}
 	case errors.Is(err, errNotKept):
-		return problem{status: http.StatusGone, Title: "Too long ago", Message: "Not all payments of this day are kept any more, so there is no file of it."}
+		return problem{status: http.StatusGone, Title: c.words.text("error.notkept.title"), Message: c.words.text("error.notkept")}
 	case errors.Is(err, errTooManyExports):
-		return problem{status: http.StatusTooManyRequests, Title: "Too many downloads", Message: "Wait until a download has ended, then try again."}
+		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.downloads.title"), Message: c.words.text("error.downloads")}
 	case errors.Is(err, errNotFound):
-		return problem{status: http.StatusNotFound, Title: "Not found", Message: "This page does not exist, or you have no right to see it. The platform team gives rights."}
+		return problem{status: http.StatusNotFound, Title: c.words.text("error.notfound.title"), Message: c.words.text("error.notfound")}
 	case errors.Is(err, errCrossOrigin):
-		return problem{status: http.StatusForbidden, Title: "Refused", Message: "The form was sent from another site. Nothing was changed. Open the console and use the form there."}
+		return problem{status: http.StatusForbidden, Title: c.words.text("error.crossorigin.title"), Message: c.words.text("error.crossorigin")}
 	case errors.Is(err, errHost):
-		return problem{status: http.StatusMisdirectedRequest, Title: "Wrong address", Message: "The address of the console is " + c.origin.String() + "."}
+		return problem{status: http.StatusMisdirectedRequest, Title: c.words.text("error.host.title"), Message: c.words.text("error.host", c.origin.String())}
 	case errors.Is(err, login.ErrProvider):
-		return problem{status: http.StatusServiceUnavailable, Title: "Sign-in is not available", Message: "The identity provider does not answer. Try again in a minute. If you are signed in elsewhere, you stay signed in.", SignIn: true}
+		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.provider.title"), Message: c.words.text("error.provider"), SignIn: true}
 	case errors.Is(err, login.ErrAttempt), errors.Is(err, login.ErrToken):
-		return problem{status: http.StatusBadRequest, Title: "Sign-in failed", Message: "The sign-in is too old, was used before, or was begun elsewhere. Sign in again.", SignIn: true}
+		return problem{status: http.StatusBadRequest, Title: c.words.text("error.signin.title"), Message: c.words.text("error.signin"), SignIn: true}
 	case errors.Is(err, login.ErrClaims):
-		return problem{status: http.StatusForbidden, Title: "Sign-in failed", Message: "The identity provider sent no user name that the console accepts. Ask the platform team to check --oidc-username-claim."}
+		return problem{status: http.StatusForbidden, Title: c.words.text("error.claims.title"), Message: c.words.text("error.claims")}
 	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, errNoTime), errors.Is(err, context.DeadlineExceeded):
-		return problem{status: http.StatusServiceUnavailable, Title: "Temporarily unavailable", Message: "The console cannot reach a service that it needs. Try again in a minute. Keys keep working.", Again: true}
+		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.unavailable.title"), Message: c.words.text("error.unavailable"), Again: true}
 	}
-	return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Message: "Try again. If it happens again, tell the platform team when it happened."}
+	return problem{status: http.StatusInternalServerError, Title: c.words.text("error.bug.title"), Message: c.words.text("error.bug")}
 }

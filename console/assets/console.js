@@ -1,15 +1,7 @@
 // Comforts only: every page works without this.
 
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const own = format.format(new Date(time.dateTime));
-  if ("shop" in time.dataset) {
-    time.title = own;
-  } else {
-    time.title = time.textContent;
-    time.textContent = own;
-  }
-}
+for (const time of document.querySelectorAll("time[datetime]")) time.title = format.format(new Date(time.dateTime)); // the viewer's own
 
 for (const text of document.querySelectorAll("[data-copy]")) {
   const button = document.createElement("button");
