@@ -70,7 +70,7 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 			return err
 		}
 		page.Today = dayTotals{Day: payments.DayAt(page.Clock.now, page.Clock.zone)}
-		return c.countDay(ctx, newAccount(merchant, false), &page.Today)
+		return c.countDay(ctx, newAccount(merchant, false), &page.Today, 1) // the page of payments counts on
 	})
 	reads.Go(func() (err error) {
 		if page.Keys, err = c.listKeys(ctx, merchant); err != nil {

@@ -230,20 +230,20 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 		}
 		page.Days = []dayTotals{{Name: "Today", Day: page.Today}, {Name: "Yesterday", Day: yesterday}}
 		for i := range page.Days {
-			reads.Go(func() error { return c.countDay(ctx, account, &page.Days[i]) })
+			reads.Go(func() error { return c.countDay(ctx, account, &page.Days[i], countedReads) })
 		}
 	}
 	return reads.Wait()
 }
 
-// countDay adds up what was paid in a day, in at most countedReads. One more read tells whether there is more.
-func (c *console) countDay(ctx context.Context, account store.Account, totals *dayTotals) error {
+// countDay adds up what was paid in a day, in at most so many reads. One more read tells whether there is more.
+func (c *console) countDay(ctx context.Context, account store.Account, totals *dayTotals, reads int) error {
 	query := store.EndedQuery{Status: session.Completed, Limit: store.MaxEnded}
 	query.From, query.To = totals.Day.Bounds()
 	var paid int64
 	sums := map[string]int64{} // by currency
 	for read := 0; ; read++ {
-		if read == countedReads {
+		if read == reads {
 			query.Limit = 1
 		}
 		found, err := c.payments.Ended(ctx, account, query)
@@ -253,7 +253,7 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 		if found.Since.After(query.From) {
 			totals.Since = shopTime(found.Since, totals.Day.Zone(), "2 Jan, 15:04")
 		}
-		if read == countedReads {
+		if read == reads {
 			totals.More = len(found.Sessions) > 0 || found.Next != feed.EntryID{}
 			break
 		}
