@@ -78,7 +78,7 @@ const answerTimeout = 18 * time.Second
 
 // showTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
 func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	trial, err := c.awaitAnswer(r.Context(), merchant)
+	trial, err := c.awaitAnswer(r.Context(), published.ID(merchant.UID))
 	if err != nil {
 		return err
 	}
@@ -96,19 +96,31 @@ func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer l
 	return c.pages.render(w, http.StatusOK, "test-event", view{Title: merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
-func (c *console) awaitAnswer(ctx context.Context, merchant *v1alpha1.Merchant) (outbox.Trial, error) {
+// awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads.
+func (c *console) awaitAnswer(ctx context.Context, merchantID string) (outbox.Trial, error) {
+	shared := c.answers.DoChan(merchantID, func() (any, error) { return c.pollAnswer(context.WithoutCancel(ctx), merchantID) })
+	select {
+	case got := <-shared:
+		trial, _ := got.Val.(outbox.Trial)
+		return trial, got.Err
+	case <-ctx.Done():
+		return outbox.Trial{}, ctx.Err()
+	}
+}
+
+func (c *console) pollAnswer(ctx context.Context, merchantID string) (outbox.Trial, error) {
 	const interval, old = 250 * time.Millisecond, 5 * time.Minute // nobody waits for an old one
 	waiting, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	for {
-		found, err := c.outbox.Attempts(ctx, published.ID(merchant.UID), c.now())
+		found, err := c.outbox.Attempts(ctx, merchantID, c.now())
 		if err != nil || found.Trial.Answered || found.Trial.EventID == "" || c.now().Sub(found.Trial.At) > old {
 			return found.Trial, err
 		}
 		select {
 		case <-time.After(interval):
 		case <-waiting.Done():
-			return found.Trial, ctx.Err()
+			return found.Trial, nil
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/text/language"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,6 +46,7 @@ type console struct {
 	tracer    *tracing.Tracer // of requests; nil: none
 	// answerTimeout is how long a page waits for the answer to a test event.
 	answerTimeout time.Duration
+	answers       *singleflight.Group // waits for one, by merchant id
 	now           func() time.Time
 }
 
@@ -69,7 +71,7 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), now: options.Now,
+		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), answers: new(singleflight.Group), now: options.Now,
 		answerTimeout: answerTimeout,
 	}, nil
 }

@@ -70,6 +70,13 @@ func reasonText(w words, reason, answer string) string {
 	return w.text("reason."+reason, answer)
 }
 
+// hideOrders takes away what only who may see payments may see.
+func hideOrders(letters []deadLetter) {
+	for i := range letters {
+		letters[i].Order = ""
+	}
+}
+
 // listDeadLetters returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
 func (c *console) listDeadLetters(ctx context.Context, merchant *v1alpha1.Merchant, limit int) ([]deadLetter, error) {
 	found, err := c.outbox.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: published.ID(merchant.UID), Limit: limit})
@@ -103,13 +110,20 @@ type resendForm struct {
 }
 
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
-func (c *console) newResendForm(r *http.Request, merchant *v1alpha1.Merchant) (form resendForm, err error) {
+func (c *console) newResendForm(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (form resendForm, err error) {
 	form = resendForm{Merchant: merchant, Event: r.FormValue("event"), Clock: c.shopClock(merchant)}
 	if form.Webhook, err = c.readHealth(r.Context(), merchant); err != nil {
 		return form, err
 	}
 	if form.Letters, err = c.listDeadLetters(r.Context(), merchant, maxResend); err != nil {
 		return form, err
+	}
+	may, err := c.rights(r.Context(), viewer, merchant)
+	if err != nil {
+		return form, err
+	}
+	if !may.ViewPayments {
+		hideOrders(form.Letters)
 	}
 	if form.Event != "" {
 		form.Letters = slices.DeleteFunc(form.Letters, func(letter deadLetter) bool { return letter.ID != form.Event })
@@ -126,7 +140,7 @@ func (c *console) renderResendForm(w http.ResponseWriter, status int, viewer log
 }
 
 func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form, err := c.newResendForm(r, merchant)
+	form, err := c.newResendForm(r, viewer, merchant)
 	if err != nil {
 		return err
 	}
@@ -135,7 +149,7 @@ func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, 
 
 // resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
 func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form, err := c.newResendForm(r, merchant)
+	form, err := c.newResendForm(r, viewer, merchant)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
@@ -198,6 +199,31 @@ func TestDeadLettersNeedARightAndAWebhook(t *testing.T) {
 	}
 	if state := f.endpoint(acme); state.Dead != 1 || state.Pending != 0 {
 		t.Errorf("something was sent: %+v", state)
+	}
+}
+
+// An order number is of a payment, also in what the shop's server did not take.
+func TestDeadLetters_OrdersNeedTheRightToSeePayments(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", withWebhook)
+	id := f.charge(acme, "", session.Charge{AmountCents: 100, OrderRef: "order-77"})
+	f.settle(id, session.Payment{Ref: "bank-1", Outcome: session.Completed, AmountCents: 100})
+	leased, err := f.outbox.Lease(t.Context(), id.Bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})
+	if err != nil || len(leased.Leases) != 1 {
+		t.Fatalf("leased %+v: %v", leased, err)
+	}
+	if err := f.outbox.DeadLetter(t.Context(), leased.Leases[0], outbox.Details{Reason: "status_5xx", Answer: "503"}); err != nil {
+		t.Fatal(err)
+	}
+	f.grant(user(many), []string{"get", "editwebhook"})
+	f.grant(user(alice), []string{"get", "editwebhook", "viewpayments"})
+	for who, sees := range map[*oidctest.User]bool{&many: false, &alice: true} {
+		for _, path := range []string{"", "/dead-letters/resend"} {
+			text := f.signedIn(*who).Get(t, f.URL+"/merchants/"+f.namespace+"/acme"+path).Text
+			if !strings.Contains(text, "session.completed") || strings.Contains(text, "order-77") != sees {
+				t.Errorf("with viewpayments %t, %q shows %s", sees, path, text)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -56,7 +57,7 @@ func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login
 }
 
 // changedMessage says that somebody else has changed the Merchant since the person saw it.
-const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the viewer values are on the merchant's page."
+const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the new values are on the merchant's page."
 
 // edit changes the Merchant, or shows the form again and says why not. The API server checks the fields: there is one rule for the
 // console and for kubectl.
@@ -70,7 +71,7 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Pers
 		return refuse(changedMessage)
 	}
 	changed, err := c.patch(r.Context(), merchant, change)
-	c.record(r.Context(), event{viewer, action, merchant, merchant.Status.MerchantID, changed.Generation, err})
+	c.record(r.Context(), event{viewer, action, merchant, published.ID(merchant.UID), changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
 		return refuse(changedMessage)

@@ -94,6 +94,9 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 	if err := reads.Wait(); err != nil {
 		return page, err
 	}
+	if !page.Rights.ViewPayments {
+		hideOrders(page.DeadLetters)
+	}
 	if page.Allowlist, err = c.checkAllowlist(r, merchant, page.Keys); err != nil {
 		return page, err
 	}

@@ -156,7 +156,7 @@ func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, vi
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
 func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
-	c.record(r.Context(), event{viewer, actionResumeWebhook, merchant, merchant.Status.MerchantID, merchant.Generation, err})
+	c.record(r.Context(), event{viewer, actionResumeWebhook, merchant, published.ID(merchant.UID), merchant.Generation, err})
 	if err != nil {
 		return err
 	}
