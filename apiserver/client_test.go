@@ -47,6 +47,11 @@ func (r *replica) railGet(sessionID, token string) result {
 	return r.internally(http.MethodGet, "/internal/v1/sessions/"+sessionID, token, "")
 }
 
+func (r *replica) hold(sessionID, token, body string) result {
+	r.t.Helper()
+	return r.internally(http.MethodPost, "/internal/v1/sessions/"+sessionID+"/hold", token, body)
+}
+
 func settlementOf(sessionID string) string {
 	return "/internal/v1/sessions/" + sessionID + "/settlement"
 }

@@ -71,6 +71,13 @@ var answers = []struct {
 	{as[sessions.EndedError], http.StatusConflict, "session_ended", ownMessage},
 	{is(store.ErrTestSession), http.StatusConflict, "test_session", "session is of test mode, which no rail settles; refund the payment"},
 	{is(store.ErrPaymentConflict), http.StatusConflict, "payment_conflict", "report contradicts an earlier report with the same paymentRef"},
+	{is(sessions.ErrPaymentInProgress), http.StatusConflict, "payment_in_progress", "a payment is in progress; retry after the time in Retry-After"},
+	{as[store.HeldError], http.StatusConflict, "held", "another payment holds the session; retry after the time in Retry-After"},
+	{is(store.ErrReferenceUsed), http.StatusConflict, "reference_used", "paymentRef was already reported for this session"},
+	{is(store.ErrNotHoldable), http.StatusConflict, "session_ended", "session has ended"},
+	{is(store.ErrPayeeInactive), http.StatusConflict, "merchant_not_active", "merchant is not active"},
+	{is(store.ErrExpiresTooSoon), http.StatusConflict, "expires_too_soon", "session expires before the end of the hold"},
+	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", "a payment can hold a session for 10 minutes at most"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
 	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},

@@ -107,6 +107,8 @@ func TestErrorCode(t *testing.T) {
 
 		"a rail's read of no session":   {r.railGet("x", rail), 404, "session_not_found"},
 		"a rail's read of a test":       {r.railGet(test, rail), 404, "session_not_found"},
+		"a hold of no session":          {r.hold("x", rail, `{}`), 404, "session_not_found"},
+		"a hold of an ended session":    {r.hold(failed, rail, `{"paymentRef":"other","seconds":1}`), 409, "session_ended"},
 		"a report without a token":      {r.report(failed, "", paid(1)), 401, ""},
 		"a report by anybody":           {r.report(failed, console, paid(1)), 403, "account_not_allowed"},
 		"a report of no session":        {r.report("x", rail, paid(1)), 404, "session_not_found"},

@@ -62,6 +62,7 @@ func (r *rooms) publicRoutes() web.Routes {
 // session ids each report would need a review of its own, and ids would get into the audit log.
 const (
 	sessionPath    = "/internal/v1/sessions/{id}"
+	holdPath       = sessionPath + "/hold"
 	settlementPath = sessionPath + "/settlement"
 	rotationPath   = contract.Path
 )
@@ -71,6 +72,7 @@ func (r *rooms) internalRoutes() web.Routes {
 	withToken, confidentially := r.accounts.WithToken, r.accounts.Confidentially
 	return web.Routes{
 		sessionPath:    {http.MethodGet: withToken("get", sessionPath, r.rail.Get)},
+		holdPath:       {http.MethodPost: withToken("post", holdPath, r.rail.Hold)},
 		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
 		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
 	}

@@ -127,6 +127,7 @@ func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	r.railGet(id, rail).want(t, http.StatusOK)
+	r.hold(id, rail, `{"paymentRef":"a","seconds":1}`).want(t, http.StatusConflict)
 	all := asked()
 	if !strings.Contains(all, "subjectaccessreviews") || strings.Contains(all, id[5:]) {
 		t.Errorf("the Kubernetes API was asked:\n%s", all)

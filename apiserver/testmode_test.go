@@ -67,6 +67,10 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		"GET /api/v1/merchant/me":                {keyed("GET", me, ""), answers{ok, ok, ok, ok}},
 		"GET /api/v1/events":                     {keyed("GET", events, ""), answers{ok, ok, ok, ok}}, // of its own mode: TestEvents_FollowCursors
 		"GET " + sessionRoute:                    {func(_, id string) result { return r.railGet(id, rail) }, answers{ok, missing, missing, ok}},
+		"POST " + holdRoute: {
+			func(_, id string) result { return r.hold(id, rail, `{"paymentRef": "bank-1", "seconds": 60}`) },
+			answers{ok, missing, missing, ok},
+		},
 		"POST " + settlementRoute: {
 			func(_, id string) result { return r.report(id, rail, paid(1250)) },
 			answers{ok, http.StatusConflict, http.StatusConflict, ok},
@@ -94,7 +98,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 	}
 	covered := []string{
 		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
-		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + settlementRoute,
+		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute,
 		// Without a key, by the session id alone: TestATestSessionIsMarked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
 		"POST /pay/{id}/test", // TestPlayRail

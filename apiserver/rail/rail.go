@@ -32,13 +32,14 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Handler has Get and Settle for a rail, and SettleTest for a test key.
+// Handler has Get, Hold and Settle for a rail, and SettleTest for a test key.
 type Handler struct {
 	store       *store.Store
 	directory   *directory.Directory
 	gate        *caller.Gate
 	log         *slog.Logger
 	settlements *prometheus.CounterVec
+	holds       *prometheus.CounterVec
 	unstored    *prometheus.CounterVec
 }
 
@@ -46,7 +47,7 @@ type Handler struct {
 func New(o Options) *Handler {
 	return &Handler{
 		store: o.Store, directory: o.Directory, gate: o.Gate, log: o.Log,
-		settlements: newSettlements(o.Registerer), unstored: newUnstored(o.Registerer),
+		settlements: newSettlements(o.Registerer), holds: newHolds(o.Registerer), unstored: newUnstored(o.Registerer),
 	}
 }
 
@@ -56,11 +57,11 @@ const (
 	modeTest = "test"
 )
 
-// newUnstored counts refused payments of which a session keeps no more.
+// newUnstored counts refused and failed payments of which a session keeps no more.
 func newUnstored(registerer prometheus.Registerer) *prometheus.CounterVec {
 	unstored := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_refused_payments_unstored_total",
-		Help: "Reports of refused payments that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
+		Help: "Reports of refused payments, and of payments that failed during the hold of another one, that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
 	}, []string{"mode"})
 	for _, mode := range []string{modeLive, modeTest} {
 		unstored.WithLabelValues(mode)

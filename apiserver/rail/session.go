@@ -17,7 +17,8 @@ type railSession struct {
 	AmountCents int64          `json:"amountCents"`
 	Currency    string         `json:"currency"`
 	ExpiresAt   int64          `json:"expiresAt"`
-	EndedAt     int64          `json:"endedAt,omitempty"` // absent while pending
+	EndedAt     int64          `json:"endedAt,omitempty"`   // absent while pending
+	HeldUntil   int64          `json:"heldUntil,omitempty"` // absent if no payment holds it
 	Merchant    payee          `json:"merchant"`
 	Payments    []payment      `json:"payments"`
 }
@@ -51,19 +52,19 @@ func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, acco
 	if err != nil {
 		return err
 	}
-	story, err := h.store.Payments(r.Context(), id)
+	payments, err := h.store.Payments(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	view, err := h.newRailSession(story, session.NewRail(account))
+	view, err := h.newRailSession(payments, session.NewRail(account))
 	if err != nil {
 		return err
 	}
 	return web.Respond(w, http.StatusOK, view)
 }
 
-func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSession, error) {
-	read := story.Session
+func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (railSession, error) {
+	read := payments.Session
 	view := railSession{
 		SessionID: read.ID.String(), Status: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
 		ExpiresAt: read.ExpiresAt.UnixMilli(), Payments: []payment{},
@@ -71,6 +72,9 @@ func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSess
 	}
 	if read.Status.Final() {
 		view.EndedAt = read.EndedAt.UnixMilli()
+	}
+	if !payments.HeldUntil.IsZero() {
+		view.HeldUntil = payments.HeldUntil.UnixMilli()
 	}
 	merchant := h.directory.Merchant(read.MerchantID)
 	switch {
@@ -90,7 +94,7 @@ func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSess
 		}
 		view.Payments = append(view.Payments, settled)
 	}
-	for _, refused := range story.Refused {
+	for _, refused := range payments.Refused {
 		reported := payment{
 			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: refused.Currency,
 			Action: refundRequired,
@@ -99,6 +103,11 @@ func (h *Handler) newRailSession(story store.Story, rail session.Rail) (railSess
 			reported.PaidAt = refused.PaidAt.UnixMilli()
 		}
 		view.Payments = append(view.Payments, reported)
+	}
+	for _, failed := range payments.Failed {
+		view.Payments = append(view.Payments, payment{
+			PaymentRef: failed.Ref, Own: failed.Rail == rail, Outcome: failed.Outcome, AmountCents: failed.AmountCents, Currency: failed.Currency,
+		})
 	}
 	return view, nil
 }

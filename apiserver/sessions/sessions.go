@@ -18,6 +18,9 @@ import (
 // ErrChargeUnknown means that the session may have been created. To send the charge again with its Idempotency-Key is safe.
 var ErrChargeUnknown = errors.New("unknown whether the session was created")
 
+// ErrPaymentInProgress is a session that a payment holds, so that it cannot be cancelled now.
+var ErrPaymentInProgress = errors.New("a payment is in progress")
+
 // EndedError is a session that has ended in another state than requested.
 type EndedError struct{ Status session.Status }
 
@@ -210,6 +213,10 @@ func (h *Handler) Cancel(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	}
 	admitted, cancelled, err := h.store.Cancel(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
+	if held, ok := errors.AsType[store.HeldError](err); ok {
+		web.SetRetryAfter(w.Header(), held.Left)
+		return ErrPaymentInProgress
+	}
 	switch {
 	case errors.Is(err, store.ErrSessionEnded):
 		return EndedError{cancelled.Status}

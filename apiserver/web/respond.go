@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 )
@@ -81,6 +83,11 @@ func uniform(header http.Header, r *http.Request) {
 	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes {
 		header.Set("Connection", "close")
 	}
+}
+
+// SetRetryAfter says when to try again: in whole seconds, rounded up.
+func SetRetryAfter(header http.Header, after time.Duration) {
+	header.Set("Retry-After", strconv.FormatInt(max(1, int64((after+time.Second-1)/time.Second)), 10))
 }
 
 var errEncode = errors.New("could not encode the response")

@@ -1,7 +1,7 @@
 package session
 
-// Decision is what becomes of a request to end a session. All rules on how a session ends are in Cancel and Settle; a session past
-// its expiry is expired before they are asked.
+// Decision is what becomes of a request to end a session, or to hold it. All rules on how a session ends are in Cancel and Settle, and on who
+// may hold it until then in Hold; a session past its expiry is expired before they are asked.
 type Decision string
 
 const (
@@ -22,6 +22,12 @@ const (
 	// RefundedAgain says that the same payment has been refused before. Nothing changes, and the answer is
 	// that of then.
 	RefundedAgain Decision = "refunded_again"
+	// Recorded says that a payment failed while another one holds the session. It is recorded; the session stays pending.
+	Recorded Decision = "recorded"
+	// InProgress says that another payment holds the session. Nothing changes.
+	InProgress Decision = "in_progress"
+	// Used says that a payment was reported before, so it holds no session any more. Nothing changes.
+	Used Decision = "used"
 	// Conflict says that the request contradicts what is already so. Nothing changes.
 	Conflict Decision = "conflict"
 )
@@ -44,26 +50,74 @@ const (
 	PaymentSettled PaymentState = "settled"
 	// PaymentRefused is one whose money was recorded as to be refunded.
 	PaymentRefused PaymentState = "refused"
+	// PaymentExcluded is one that was not reported before, while another one holds the session.
+	PaymentExcluded PaymentState = "excluded"
+	// PaymentFailed is one whose failure was recorded while another one held the session.
+	PaymentFailed PaymentState = "failed"
 )
 
-// Cancel decides about a request to cancel a session of this status.
-func Cancel(status Status) Decision {
-	switch status {
-	case Pending:
+// Holder says who holds a session, as seen by a payment. Somebody else sees HeldByNobody or HeldByOther.
+type Holder string
+
+// A session is held by nobody, by the payment that asks, or by another one.
+const (
+	HeldByNobody Holder = "nobody"
+	HeldBySelf   Holder = "self"
+	HeldByOther  Holder = "other"
+)
+
+// Cancel decides about a request to cancel a session of this status, held by a payment or not.
+func Cancel(status Status, held bool) Decision {
+	switch {
+	case status == Pending && held:
+		return InProgress
+	case status == Pending:
 		return Applied
-	case Cancelled:
+	case status == Cancelled:
 		return Repeated
 	default:
 		return Conflict
 	}
 }
 
+// Hold decides whether a payment may hold a session of this status, or go on to. reported: it was reported before.
+func Hold(status Status, holder Holder, reported bool) Decision {
+	switch {
+	case reported:
+		return Used
+	case status.Final():
+		return Conflict
+	case holder == HeldByOther:
+		return InProgress
+	default:
+		return Applied
+	}
+}
+
+// Release decides whether a payment may end the hold of a session. To end none is no error.
+func Release(status Status, holder Holder) Decision {
+	switch {
+	case status == Pending && holder == HeldByOther:
+		return InProgress
+	case holder == HeldBySelf:
+		return Applied
+	default:
+		return Ignored
+	}
+}
+
 // Settle decides about a payment that had the outcome, Completed or Failed, for a session of this status.
 // sameAmount compares amount and currency of the payment with the session or, when the reference was refused, with what was
-// recorded of it then.
+// recorded of it then. Money that has moved is taken, whoever holds the session.
 func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
 	paid := outcome == Completed
 	switch {
+	case payment == PaymentFailed && !paid && sameAmount:
+		return Ignored // as when it was recorded
+	case payment == PaymentFailed && !paid:
+		return Conflict
+	case payment == PaymentExcluded && !paid && status == Pending && sameAmount:
+		return Recorded
 	case payment == PaymentRefused && paid && sameAmount:
 		return RefundedAgain
 	case payment == PaymentRefused:

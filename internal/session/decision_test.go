@@ -16,8 +16,42 @@ func TestCancel(t *testing.T) {
 		session.Failed:    session.Conflict,
 		session.Expired:   session.Conflict,
 	} {
-		if got := session.Cancel(status); got != want {
+		if got := session.Cancel(status, false); got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+		if status == session.Pending {
+			want = session.InProgress
+		}
+		if got := session.Cancel(status, true); got != want {
+			t.Errorf("%s, held: %s, want %s", status, got, want)
+		}
+	}
+}
+
+// Every case there is: a reference that was used is refused as such, then an end, then the hold of another payment.
+func TestHold(t *testing.T) {
+	for _, status := range statuses {
+		for holder, pending := range map[session.Holder][2]session.Decision{
+			session.HeldByNobody: {session.Applied, session.Ignored},
+			session.HeldBySelf:   {session.Applied, session.Applied},
+			session.HeldByOther:  {session.InProgress, session.InProgress},
+		} {
+			hold, release := pending[0], pending[1]
+			if status != session.Pending {
+				hold = session.Conflict
+			}
+			if status != session.Pending && holder == session.HeldByOther {
+				release = session.Ignored
+			}
+			if got := session.Hold(status, holder, false); got != hold {
+				t.Errorf("%s, held by %s: %s, want %s", status, holder, got, hold)
+			}
+			if got := session.Hold(status, holder, true); got != session.Used {
+				t.Errorf("%s, held by %s, reported: %s", status, holder, got)
+			}
+			if got := session.Release(status, holder); got != release {
+				t.Errorf("%s, held by %s: %s is the release, want %s", status, holder, got, release)
+			}
 		}
 	}
 }
@@ -28,6 +62,7 @@ func TestSettle(t *testing.T) {
 	late := decisions{session.Late, session.Late}
 	ignored := decisions{session.Ignored, session.Ignored}
 	conflict := decisions{session.Conflict, session.Conflict}
+	recorded := decisions{session.Ignored, session.Conflict}
 	for _, test := range []struct {
 		known   session.PaymentState
 		outcome session.Status
@@ -40,6 +75,21 @@ func TestSettle(t *testing.T) {
 		{session.PaymentUnknown, session.Failed, map[session.Status]decisions{
 			session.Pending:   {session.Applied, session.Ignored},
 			session.Completed: ignored, session.Failed: ignored, session.Expired: ignored, session.Cancelled: ignored,
+		}},
+		{session.PaymentExcluded, session.Completed, map[session.Status]decisions{
+			session.Pending:   {session.Applied, session.Mismatched},
+			session.Completed: late, session.Failed: late, session.Expired: late, session.Cancelled: late,
+		}},
+		{session.PaymentExcluded, session.Failed, map[session.Status]decisions{
+			session.Pending:   {session.Recorded, session.Ignored},
+			session.Completed: ignored, session.Failed: ignored, session.Expired: ignored, session.Cancelled: ignored,
+		}},
+		{session.PaymentFailed, session.Completed, map[session.Status]decisions{
+			session.Pending:   {session.Applied, session.Mismatched},
+			session.Completed: late, session.Failed: late, session.Expired: late, session.Cancelled: late,
+		}},
+		{session.PaymentFailed, session.Failed, map[session.Status]decisions{
+			session.Pending: recorded, session.Completed: recorded, session.Failed: recorded, session.Expired: recorded, session.Cancelled: recorded,
 		}},
 		// Only a session that was completed or failed can have been settled; the rest is data nobody would write.
 		{session.PaymentSettled, session.Completed, map[session.Status]decisions{

@@ -61,6 +61,21 @@ type Payment struct {
 	Reason string
 }
 
+// HoldRule is the rule of a hold's duration.
+const HoldRule = "must be an integer from 0 to 120"
+
+// ValidateHold checks what a rail says when it holds a session; the error is as that of Validate.
+func ValidateHold(ref string, seconds int64) error {
+	const most = 120
+	switch {
+	case !validPaymentRef(ref):
+		return &FieldError{Field: "paymentRef", Rule: PaymentRefRule}
+	case seconds < 0 || seconds > most:
+		return &FieldError{Field: "seconds", Rule: HoldRule}
+	}
+	return nil
+}
+
 // Validate checks every field; the error is a *FieldError for the first that breaks its rule.
 func (p Payment) Validate() error {
 	switch {

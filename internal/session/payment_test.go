@@ -69,3 +69,33 @@ func TestAPaymentIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestValidateHold(t *testing.T) {
+	for name, test := range map[string]struct {
+		ref     string
+		seconds int64
+		field   string
+	}{
+		"a release": {"a", 0, ""}, "the longest": {"a", 120, ""}, "negative": {"a", -1, "seconds"}, "too long": {"a", 121, "seconds"},
+		"no reference": {"", 1, "paymentRef"}, "a space": {"a b", 1, "paymentRef"},
+	} {
+		err := session.ValidateHold(test.ref, test.seconds)
+		bad, is := errors.AsType[*session.FieldError](err)
+		if is != (test.field != "") || is && bad.Field != test.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRail(t *testing.T) {
+	bank := session.NewRail("system:serviceaccount:rails:bank")
+	if other := session.NewRail("system:serviceaccount:rails:card"); len(bank) != 22 || bank == other || bank != session.NewRail("system:serviceaccount:rails:bank") {
+		t.Errorf("%q and %q", bank, other)
+	}
+	if rail, ref, ok := session.ParseScoped(bank.Scope("a b")); rail != bank || ref != "a b" || !ok {
+		t.Errorf("%q %q %v", rail, ref, ok)
+	}
+	if _, _, ok := session.ParseScoped("a"); ok {
+		t.Error("a reference alone")
+	}
+}

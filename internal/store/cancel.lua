@@ -9,17 +9,22 @@ if result then
   return result .. quota
 end
 local s = sessions()
-local fields = s.read(session_key, event_key, feed_key)
+local fields = s.read(session_key, event_key, feed_key, 'h')
 if not fields[RECORD] then
   return 'NOT_FOUND' .. quota
 end
-local decision = decisions[s.status(fields)]
-if not decision then
+local holder, ends = 'nobody', 0
+if fields[#{SESSION_FIELDS} + 1] then
+  holder, ends = read_hold(fields[#{SESSION_FIELDS} + 1])
+end
+local by_holder = decisions[s.status(fields)]
+if not by_holder then
   return 'CORRUPT' .. quota
 end
+local decision = by_holder[holder]
 if decision == 'applied' then
   local ending = {s = 'CANCELLED'}
   s.finish(session_key, event_key, feed_key, ending)
   fields[STATUS], fields[ENDED_AT] = ending.s, ending.e
 end
-return {'OK' .. quota, decision, fields}
+return {'OK' .. quota, decision, fields, math.max(ends - now_ms, 0)}

@@ -12,37 +12,56 @@ import (
 // statuses are those of a session when it is to end.
 var statuses = []session.Status{session.Pending, session.Completed, session.Failed, session.Expired, session.Cancelled}
 
-// cancelDecisions is a part that defines decisions[status].
+// cancelDecisions is a part that defines decisions[status][held by nobody or other].
 func cancelDecisions() string {
-	var table strings.Builder
+	var lua strings.Builder
 	for _, status := range statuses {
-		fmt.Fprintf(&table, "  %s = '%s',\n", status, session.Cancel(status))
+		fmt.Fprintf(&lua, "  %s = {nobody = '%s', other = '%s'},\n", status, session.Cancel(status, false), session.Cancel(status, true))
 	}
-	return "local decisions = {\n" + table.String() + "}\n"
+	return "local decisions = {\n" + lua.String() + "}\n"
 }
 
-// settleDecisions is a part that defines decisions[payment][status][same or other amount]. It expects outcome and merchant_deleted, so that each
-// run makes a table only for what it was given.
+// holdDecisions is a part that defines decisions[status][holder][new, reported or release].
+func holdDecisions() string {
+	var lua strings.Builder
+	for _, status := range statuses {
+		fmt.Fprintf(&lua, "  %s = {\n", status)
+		for _, holder := range []session.Holder{session.HeldByNobody, session.HeldBySelf, session.HeldByOther} {
+			fmt.Fprintf(&lua, "    %s = {new = '%s', reported = '%s', release = '%s'},\n",
+				holder, session.Hold(status, holder, false), session.Hold(status, holder, true), session.Release(status, holder))
+		}
+		lua.WriteString("  },\n")
+	}
+	return "local decisions = {\n" + lua.String() + "}\n"
+}
+
+// paymentStates are those of a payment when it is reported.
+var paymentStates = []session.PaymentState{
+	session.PaymentUnknown, session.PaymentExcluded, session.PaymentSettled, session.PaymentRefused, session.PaymentFailed,
+}
+
+// settleDecisions is a part that defines decide(payment, status, same_amount). It expects outcome and merchant_deleted. A call makes a table only
+// for what it was given.
 func settleDecisions() string {
 	var lua strings.Builder
-	lua.WriteString("local decisions\n")
+	lua.WriteString("local function decide(payment, status, same_amount)\n")
 	for _, deleted := range []bool{false, true} {
 		for _, outcome := range []session.Status{session.Completed, session.Failed} {
 			settle, flag := session.Settle, 0
 			if deleted {
 				settle, flag = session.SettleDeleted, 1
 			}
-			fmt.Fprintf(&lua, "if outcome == '%s' and merchant_deleted == '%d' then\n  decisions = {\n", outcome, flag)
-			for _, payment := range []session.PaymentState{session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused} {
-				fmt.Fprintf(&lua, "    %s = {\n", payment)
+			fmt.Fprintf(&lua, "  if outcome == '%s' and merchant_deleted == '%d' then\n", outcome, flag)
+			for _, payment := range paymentStates {
+				fmt.Fprintf(&lua, "    if payment == '%s' then\n      return ({\n", payment)
 				for _, status := range statuses {
-					fmt.Fprintf(&lua, "      %s = {same = '%s', other = '%s'},\n",
+					fmt.Fprintf(&lua, "        %s = same_amount and '%s' or '%s',\n",
 						status, settle(status, outcome, payment, true), settle(status, outcome, payment, false))
 				}
-				lua.WriteString("    },\n")
+				lua.WriteString("      })[status]\n    end\n")
 			}
-			lua.WriteString("  }\nend\n")
+			lua.WriteString("  end\n")
 		}
 	}
-	return lua.String()
+	return lua.String() + "end\n"
 }

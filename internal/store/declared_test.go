@@ -90,6 +90,18 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		func(id session.ID) { must(t, second(s.WatchedSession(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Story(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Payments(ctx, id))) },
+		func(id session.ID) { // held, renewed, refused, released
+			for _, hold := range []store.Hold{holding(bank, "a"), holding(bank, "a"), holding(card, "a"), releasing(bank, "a")} {
+				_, _ = s.Hold(ctx, id, hold)
+			}
+		},
+		func(id session.ID) { // held, and failed otherwise
+			_, _ = s.Hold(ctx, id, holding(bank, "a"))
+			must(t, second(s.Settle(ctx, id, failed("b"))))
+			must(t, second(s.Payments(ctx, id)))
+			_, _, _ = s.Cancel(ctx, asks, id)
+			must(t, second(s.Settle(ctx, id, failed("a"))))
+		},
 		func(session.ID) { _, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1}); must(t, err) },
 		func(session.ID) { must(t, second(s.Ended(ctx, accountOf(asks), store.EndedQuery{Limit: 1}))) },
 		func(session.ID) { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); must(t, err) },

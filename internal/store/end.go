@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -11,7 +12,7 @@ import (
 )
 
 // Cancel ends a pending session of the asking merchant, and succeeds again when it was cancelled
-// before. Errors are those of Session, and ErrSessionEnded when the session has ended otherwise: then
+// before. Errors are those of Session, HeldError while a payment holds it, and ErrSessionEnded when the session has ended otherwise: then
 // the session is returned as well.
 func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
 	if !admission.owns(id) {
@@ -32,8 +33,12 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	}
 	decision, fields := session.Decision(reply.Text()), reply.List()
 	cancelled, err := parseSession(id, &fields)
+	left := time.Duration(reply.Int()) * time.Millisecond
 	if err != nil || reply.Err() != nil {
 		return admitted, session.Session{}, redis.ErrCorrupt
+	}
+	if decision == session.InProgress {
+		return admitted, cancelled, HeldError{left}
 	}
 	if !decision.Ended() {
 		return admitted, cancelled, ErrSessionEnded

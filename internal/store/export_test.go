@@ -11,7 +11,7 @@ import (
 // Scripts are all of this package.
 func Scripts() []*redis.Script {
 	return []*redis.Script{
-		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript, readPaymentsScript,
+		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript, readPaymentsScript, holdScript,
 		settleScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
 	}

@@ -18,12 +18,12 @@ import (
 
 // sessionCall is one call about the one session, and sessionAnswer what came of it.
 type sessionCall struct {
-	operation string          // read, cancel, settle or sweep
-	payment   session.Payment // of settle
+	operation string          // read, cancel, settle, hold, release or sweep
+	payment   session.Payment // of settle, hold and release
 }
 
 type sessionAnswer struct {
-	status   session.Status // none for sweep and for a conflict
+	status   session.Status // none for sweep, hold and release, and for a conflict
 	decision session.Decision
 	expired  bool // by the sweep
 }
@@ -41,8 +41,22 @@ var seen = porcupine.Model{
 
 type seenState struct {
 	status  session.Status
-	ref     string  // with its rail
+	ref     string // with its rail
+	holder  string
 	refused [2]bool // by the number of the payment
+	failed  [2]bool // while the other one held the session
+}
+
+// heldBy is who holds the session as a payment sees it. No hold ends by itself in this test.
+func (s seenState) heldBy(ref string) session.Holder {
+	switch s.holder {
+	case "":
+		return session.HeldByNobody
+	case ref:
+		return session.HeldBySelf
+	default:
+		return session.HeldByOther
+	}
 }
 
 // payments are of two rails that gave them one reference.
@@ -59,11 +73,13 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 	}
 	switch call.operation {
 	case "cancel":
-		decision := session.Cancel(s.status)
+		decision := session.Cancel(s.status, s.holder != "")
 		if decision == session.Applied {
 			s.status = session.Cancelled
 		}
-		return answer.status == s.status && (answer.decision == "") == decision.Ended(), s
+		return answer.status == s.status && (decision.Ended() && answer.decision == "" || answer.decision == decision), s
+	case "hold", "release":
+		return s.hold(call, answer)
 	case "settle":
 		number := slices.Index(payments[:], call.payment)
 		known, ref := session.PaymentUnknown, call.payment.Rail.Scope(call.payment.Ref)
@@ -71,6 +87,10 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 			known = session.PaymentRefused
 		} else if s.ref == ref {
 			known = session.PaymentSettled
+		} else if s.failed[number] && call.payment.Outcome == session.Failed {
+			known = session.PaymentFailed
+		} else if s.heldBy(ref) == session.HeldByOther {
+			known = session.PaymentExcluded
 		}
 		decision := session.Settle(s.status, call.payment.Outcome, known, true)
 		switch decision {
@@ -78,7 +98,13 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 			s.status, s.ref = call.payment.Outcome, ref
 		case session.Late:
 			s.refused[number] = true
+		case session.Recorded:
+			s.failed[number] = true
+			decision = session.Ignored // which a rail cannot tell apart
 		default:
+		}
+		if s.heldBy(ref) == session.HeldBySelf {
+			s.holder = ""
 		}
 		return answer.status == s.status && answer.decision == decision, s
 	case "read":
@@ -87,6 +113,31 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 		return true, s
 	}
 }
+
+func (s seenState) hold(call sessionCall, answer sessionAnswer) (bool, seenState) {
+	number, ref := slices.Index(payments[:], call.payment), call.payment.Rail.Scope(call.payment.Ref)
+	if call.operation == "release" {
+		decision := session.Release(s.status, s.heldBy(ref))
+		if decision == session.Applied {
+			s.holder = ""
+		}
+		return (answer.decision == session.InProgress) == (decision == session.InProgress), s
+	}
+	if answer.decision == session.Conflict && s.status == session.Pending {
+		s.status = session.Expired // the answer says that the session has ended
+	}
+	decision := session.Hold(s.status, s.heldBy(ref), s.ref == ref || s.refused[number] || s.failed[number])
+	if decision == session.Applied && answer.decision == tooSoon {
+		return true, s
+	}
+	if decision == session.Applied {
+		s.holder = ref
+	}
+	return answer.decision == decision, s
+}
+
+// tooSoon is the answer to a hold that would outlive the session.
+const tooSoon session.Decision = "expires_too_soon"
 
 // TestASessionIsLinearizable checks that what all callers see of one session, on two replicas at once, is what
 // they could have seen one after the other. In some rounds its time is over in their midst.
@@ -137,7 +188,7 @@ func TestASessionIsLinearizable(t *testing.T) {
 
 // callOf mixes the calls. The first ones only look, so that a session's time may be over before a wish comes.
 func callOf(caller, n int) sessionCall {
-	kind := (caller + n) % 5
+	kind := (caller + n) % 7
 	switch {
 	case kind == 0:
 		return sessionCall{operation: "sweep"}
@@ -145,6 +196,10 @@ func callOf(caller, n int) sessionCall {
 		return sessionCall{operation: "read"}
 	case kind == 2:
 		return sessionCall{operation: "cancel"}
+	case kind == 5:
+		return sessionCall{operation: "hold", payment: payments[caller%2]}
+	case kind == 6:
+		return sessionCall{operation: "release", payment: payments[caller%2]}
 	default:
 		return sessionCall{operation: "settle", payment: payments[kind%2]}
 	}
@@ -158,7 +213,17 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 		if errors.Is(err, store.ErrSessionEnded) {
 			return sessionAnswer{status: got.Status, decision: session.Conflict}, nil
 		}
+		if _, held := errors.AsType[store.HeldError](err); held {
+			return sessionAnswer{status: got.Status, decision: session.InProgress}, nil
+		}
 		return sessionAnswer{status: got.Status}, err
+	case "hold", "release":
+		hold := store.Hold{Rail: call.payment.Rail, Ref: call.payment.Ref}
+		if call.operation == "hold" {
+			hold.Duration = time.Minute
+		}
+		_, err := s.Hold(t.Context(), id, hold)
+		return holdAnswer(err)
 	case "settle":
 		got, err := s.Settle(t.Context(), id, call.payment)
 		return sessionAnswer{status: got.Session.Status, decision: decisionOf(got)}, err
@@ -168,6 +233,25 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 	default:
 		_, got, err := s.Session(t.Context(), asks, id)
 		return sessionAnswer{status: got.Status}, err
+	}
+}
+
+// holdAnswer is what a rail can tell of the decision about its hold.
+func holdAnswer(err error) (sessionAnswer, error) {
+	_, held := errors.AsType[store.HeldError](err)
+	switch {
+	case err == nil:
+		return sessionAnswer{decision: session.Applied}, nil
+	case held:
+		return sessionAnswer{decision: session.InProgress}, nil
+	case errors.Is(err, store.ErrReferenceUsed):
+		return sessionAnswer{decision: session.Used}, nil
+	case errors.Is(err, store.ErrExpiresTooSoon):
+		return sessionAnswer{decision: tooSoon}, nil
+	case errors.Is(err, store.ErrNotHoldable):
+		return sessionAnswer{decision: session.Conflict}, nil
+	default:
+		return sessionAnswer{}, err
 	}
 }
 

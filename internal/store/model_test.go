@@ -39,7 +39,7 @@ func (m *sessionModel) look() bool {
 
 func (m *sessionModel) cancel() session.Decision {
 	m.look()
-	decision := session.Cancel(m.status)
+	decision := session.Cancel(m.status, false)
 	if decision == session.Applied {
 		m.end(session.Cancelled, v1alpha1.EventSessionCancelled)
 	}

@@ -21,6 +21,8 @@ import (
 //	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
 //	        that is not the session's
 //	n  how many of them there are
+//	h  who holds it: "<until, ms; 0 if released> <since, ms> <payment>"
+//	k  payments that failed while another one held it, of the session's amount: "\n<payment>\n<payment>\n"
 
 // sessionFields are those of a whole session, in the order in which parseSession decodes them.
 var sessionFields = redis.NewFields("SESSION_FIELDS",

@@ -2,13 +2,14 @@ local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_k
 local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
 
 -- Settles a session with a payment, for a rail.
--- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. paid_at is in ms; currency, paid_at
--- and reason are empty if not given. keep is how long to keep the session from a report on in ms, empty: no longer than it is. max_refused is how many refused
--- payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the answer waits for replicas. history is that of the feed.
+-- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment.
+-- paid_at is in ms; currency, paid_at and reason are empty if not given. keep is how long to keep the session from a report on in ms, empty: no
+-- longer than it is. max_refused is how many refused payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the
+-- answer waits for replicas. history is that of the feed.
 
 local s = sessions()
 local refused_field = 'l:' .. payment_ref
-local fields = s.read(session_key, ended_key, feed_key, refused_field, 'n')
+local fields = s.read(session_key, ended_key, feed_key, refused_field, 'n', 'h', 'k')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
@@ -21,26 +22,35 @@ if currency ~= '' then
   end
 end
 
--- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency if that is another one. One that had failed before, and settled the session by
--- that, has both: a report is compared with the one of its own outcome.
-local earlier, kept = fields[#{SESSION_FIELDS} + 1], tonumber(fields[#{SESSION_FIELDS} + 2]) or 0
+-- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency if that is another one. One that
+-- had failed before, and settled the session by that or was recorded, has both: a report is compared with the one of its own outcome.
+local earlier, kept, hold, failures = unpack(fields, #{SESSION_FIELDS} + 1)
+kept = tonumber(kept) or 0
 local settled = fields[PAYMENT_REF] == payment_ref
 local payment, known_currency, known_cents = 'unknown', '', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
-if earlier and not (settled and outcome == 'FAILED') then
+local holder = hold and read_hold(hold, payment_ref)
+if failures and outcome == 'FAILED' and string.find(failures, '\n' .. payment_ref .. '\n', 1, true) then
+  payment = 'failed'
+elseif earlier and not (settled and outcome == 'FAILED') then
   payment, known_cents, known_currency = 'refused', string.match(earlier, '^[%a_]+ (%d+) %d+ ?(%u*)$')
 elseif settled then
   payment = 'settled'
+elseif holder == 'other' then
+  payment = 'excluded'
 end
-local by_amount = known_cents and decisions[payment][s.status(fields)]
-if not by_amount then
+local decision = known_cents and decide(payment, s.status(fields), known_cents == cents and known_currency == currency)
+if not decision then
   return {'CORRUPT'}
 end
-local decision = by_amount[known_cents == cents and known_currency == currency and 'same' or 'other']
 
 local event = decision == 'late' and {'session.late_payment', late_key} or decision == 'mismatched' and {'session.payment_mismatch', mismatch_key}
 local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: nobody could receive it
 -- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
 local stored = not refund or kept < tonumber(max_refused) or decision == 'merchant_deleted' and not fields[STATUS]
+if decision == 'recorded' then
+  failures = failures or '\n'
+  stored = #failures < MAX_FAILURES
+end
 if decision == 'applied' then
   if outcome == 'COMPLETED' and fields[EMAIL] and keep ~= '' then -- a test session sends none
     -- Before the end of the session: if that fails, whoever finds the receipt drops it. A list of another type costs mails, never a payment.
@@ -63,7 +73,13 @@ elseif refund and stored then
     call('HSET', session_key, refused_field, record, 'n', kept + 1)
   end
 end
-if (decision == 'applied' or refund and stored) and keep ~= '' then
+if decision == 'recorded' and stored then
+  call('HSET', session_key, 'k', failures .. payment_ref .. '\n') -- its amount is the session's
+end
+if holder == 'self' then
+  call('HDEL', session_key, 'h') -- whatever was reported of it
+end
+if (decision == 'applied' or decision == 'recorded' and stored or refund and stored) and keep ~= '' then
   call('PEXPIRE', session_key, keep) -- a report that is repeated gets the first one's answer for as long
 elseif replicated == '1' then
   -- WAIT waits for the last write of its own connection (Redis 7.2, Valkey), and this answer rests on what another one may have

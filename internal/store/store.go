@@ -69,6 +69,9 @@ const (
 	maxRefusedTestPayments = 5
 )
 
+// maxFailures is the bytes from which on a session keeps no more failures of payments that did not hold it.
+const maxFailures = 4096
+
 // OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
 // missed a revocation for good.
 const OverrideLifetime = 7 * 24 * time.Hour
@@ -133,7 +136,7 @@ func part(name string) string { return constants.Replace(sessionFields.In(redis.
 var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
-	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
+	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
 // What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().
@@ -147,6 +150,7 @@ var (
 	listOrder     = part("lib/list_order")
 	listEnded     = part("lib/list_ended")
 	payments      = part("lib/payments")
+	holds         = part("lib/holds")
 )
 
 // The scripts and their parts. A part uses what those before it define.
@@ -160,14 +164,15 @@ var (
 	publicReadScript    = script("public_read", clock, admission, sessions, publicSession)
 	watchedReadScript   = script("watched_read", clock, unlimited, sessions, publicSession)
 	readStoryScript     = script("read_story", clock, payments)
-	readPaymentsScript  = script("read_payments", clock, sessions, payments)
+	readPaymentsScript  = script("read_payments", clock, sessions, payments, holds)
 	readFeedScript      = script("read_feed", clock, admission)
 	listOrderScript     = script("list_order", clock, admission, listOrder)
 	expireOrderScript   = script("expire_order", clock, sessions, listOrder)
 	listEndedScript     = script("list_ended", clock, listEnded)
 	admitEndedScript    = script("admit_list_ended", clock, admission, listEnded)
-	cancelScript        = script("cancel", clock, admission, sessions, cancelDecisions())
-	settleScript        = script("settle", clock, sessions, settleDecisions())
+	cancelScript        = script("cancel", clock, admission, sessions, holds, cancelDecisions())
+	settleScript        = script("settle", clock, sessions, holds, settleDecisions())
+	holdScript          = script("hold", clock, sessions, holds, holdDecisions())
 	pollReceiptsScript  = script("poll_receipts", clock)
 	leaseReceiptsScript = script("lease_receipts", clock)
 	readReceiptScript   = script("read_receipt", clock)

@@ -38,36 +38,62 @@ type RefusedPayment struct {
 func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
 	call := redis.NewCall(readStoryScript)
 	call.Key("session_key", redis.KeyspaceOf(id.Bucket()), sessionKey, id.String())
-	return s.readStory(ctx, id, &call)
+	story, _, err := s.readStory(ctx, id, &call)
+	return story, err
+}
+
+// Payments is what a rail may know of a session.
+type Payments struct {
+	Story
+	// HeldUntil is zero if no payment holds the session.
+	HeldUntil time.Time
+	// Failed are the payments that failed while another one held the session.
+	Failed []session.Payment
 }
 
 // Payments is Story for a rail: a session that is due expires. Sessions of test mode are ErrNotFound.
-func (s *Store) Payments(ctx context.Context, id session.ID) (Story, error) {
+func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 	if id.TestMode() {
-		return Story{}, ErrNotFound
+		return Payments{}, ErrNotFound
 	}
 	call := redis.NewCall(readPaymentsScript)
 	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
 	call.Text("history", s.trimming)
-	return s.readStory(ctx, id, &call)
+	story, reply, err := s.readStory(ctx, id, &call)
+	if err != nil {
+		return Payments{}, err
+	}
+	payments := Payments{Story: story, HeldUntil: reply.OptionalMillis()}
+	for name := range strings.FieldsFuncSeq(reply.OptionalText(), func(r rune) bool { return r == '\n' }) {
+		rail, ref, ok := session.ParseScoped(name)
+		reply.Break(ok)
+		payments.Failed = append(payments.Failed, session.Payment{
+			Rail: rail, Ref: ref, Outcome: session.Failed, AmountCents: story.Session.Charge.AmountCents, Currency: story.Session.Currency,
+		})
+	}
+	if reply.Err() != nil {
+		return Payments{}, redis.ErrCorrupt
+	}
+	return payments, nil
 }
 
-func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) (Story, error) {
+// readStory returns what the reply begins with, and the rest of it.
+func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) (Story, *redis.Reply, error) {
 	reply, err := s.redis.Run(ctx, call)
 	if err != nil {
-		return Story{}, fmt.Errorf("read the story of a session: %w", err)
+		return Story{}, nil, fmt.Errorf("read the story of a session: %w", err)
 	}
 	switch reply.Text() {
 	case "OK":
 	case "NOT_FOUND":
-		return Story{}, ErrNotFound
+		return Story{}, nil, ErrNotFound
 	default:
-		return Story{}, redis.ErrCorrupt
+		return Story{}, nil, redis.ErrCorrupt
 	}
 	fields, refused := reply.List(), reply.List()
 	story := Story{}
 	if story.Session, err = parseSession(id, &fields); err != nil {
-		return Story{}, err
+		return Story{}, nil, err
 	}
 	for refused.More() {
 		payment, ok := parseRefused(refused.Text(), refused.Text(), story.Session.Currency)
@@ -75,12 +101,12 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 		story.Refused = append(story.Refused, payment)
 	}
 	if reply.Err() != nil || refused.Err() != nil {
-		return Story{}, redis.ErrCorrupt
+		return Story{}, nil, redis.ErrCorrupt
 	}
 	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int {
 		return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Rail, b.Rail))
 	})
-	return story, nil
+	return story, &reply, nil
 }
 
 // parseRefused reads a field l:<payment> of a session in the currency.

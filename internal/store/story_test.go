@@ -90,7 +90,7 @@ func TestPayments(t *testing.T) {
 		must(t, err)
 		got, err := s.Payments(t.Context(), created.ID)
 		must(t, err)
-		if diff := cmp.Diff(want, got, sameSession); diff != "" || len(got.Refused) != test.refused {
+		if diff := cmp.Diff(want, got.Story, sameSession); diff != "" || len(got.Refused) != test.refused {
 			t.Errorf("after %s (-story +payments):\n%s", test.payment.Ref, diff)
 		}
 	}
