@@ -49,6 +49,11 @@ func (a *api) read(ctx context.Context, id string) (s session, err error) {
 	return s, err
 }
 
+// hold keeps everybody else from paying the session for some seconds; 0 releases it. To ask again for the same payment is safe.
+func (a *api) hold(ctx context.Context, p payment, seconds int) error {
+	return a.repeat(ctx, p.Session+"/hold", map[string]any{"paymentRef": p.Ref, "seconds": seconds}, new(struct{}))
+}
+
 // settle reports how a payment ended, and whether its money must go back.
 func (a *api) settle(ctx context.Context, p payment, outcome, reason string) (refund bool, err error) {
 	var answer struct {

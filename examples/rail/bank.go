@@ -20,12 +20,24 @@ func newPayment(s session) payment {
 	}
 }
 
-// pay pays a session, which was read before: what has ended meanwhile sends the money back. After an error no money has moved. The channel has
-// the payment when it is finished, which may be days later.
+// holdSeconds is longer than the payer's money takes to move. A hold ends with the report, or by itself if this program is killed.
+const holdSeconds = 30
+
+// pay pays a session. After an error no money has moved. The channel has the payment when it is finished, which may be days later.
 func (b *bank) pay(ctx context.Context, s session) (<-chan payment, error) {
 	p := newPayment(s)
-	// In this bank, the line in the journal is the movement of money.
-	if err := b.journal.write(p); err != nil {
+	asking, cancel := context.WithTimeout(ctx, patienceOfPayer)
+	defer cancel()
+	// Ask before money moves: who else has scanned this code is refused meanwhile, and nothing has to go back.
+	err := b.api.hold(asking, p, holdSeconds)
+	if errors.As(err, new(*refusal)) {
+		return nil, err
+	}
+	if err == nil { // in this bank, the line in the journal is the movement of money
+		err = b.journal.write(p)
+	}
+	if err != nil { // let others pay, also if nobody knows whether it is held
+		go b.release(context.WithoutCancel(ctx), p)
 		return nil, err
 	}
 	finished := make(chan payment, 1)
@@ -33,6 +45,15 @@ func (b *bank) pay(ctx context.Context, s session) (<-chan payment, error) {
 		finished <- b.finish(context.WithoutCancel(ctx), p)
 	}()
 	return finished, nil
+}
+
+// release ends the hold of a payment that has moved no money. Without an answer the hold ends by itself.
+func (b *bank) release(ctx context.Context, p payment) {
+	releasing, cancel := context.WithTimeout(ctx, holdSeconds*time.Second)
+	defer cancel()
+	if err := b.api.hold(releasing, p, 0); err != nil {
+		log.Printf("release session %s: %v", p.Session, err)
+	}
 }
 
 // decline reports that the payer does not pay: no money has moved, and none will under this reference.

@@ -2,7 +2,7 @@
 // says why each step is as it is. It needs Go and no modules, moves no money, and asks nobody who they are.
 //
 //	api.go      the requests to the internal port, and what to do without an answer
-//	bank.go     read, pay, report, refund
+//	bank.go     hold, pay, report, refund
 //	journal.go  what survives a crash
 //	page.go     what the payer sees
 package main

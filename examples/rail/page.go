@@ -114,8 +114,11 @@ func (b *bank) press(r *http.Request, s session) page {
 	} else {
 		log.Printf("pay session %s: %v", s.ID, err)
 	}
-	if p, paying := b.journal.paying(s.ID); paying {
-		return explain(p)
+	if _, now := b.find(r); !now.CanPay { // the session has ended, or this bank has moved money for it
+		return now
+	}
+	if refused := new(refusal); errors.As(err, &refused) && refused.code == "held" {
+		return page{Heading: "Somebody is paying", Text: "Another payment with this code is under way. You have not paid. Wait a minute, then open this page again."}
 	}
 	return page{Heading: "Not now", Text: "We cannot move money now. Look at your account before you try again."}
 }

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -126,6 +127,35 @@ func TestBank_TwoPhones(t *testing.T) {
 	if payments := s.bank.Payments(); len(payments) != 1 || read.Text("status") != "COMPLETED" || strings.Contains(string(read.Raw), "refused") {
 		t.Errorf("the bank has %v, the session is %s", payments, read.Raw)
 	}
+}
+
+// A payer whose code is being paid elsewhere is refused before money moves, in words that help. On a phone the page fits.
+func TestBank_SomebodyIsPaying(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	id := s.charge(t)
+	phone := s.openBank(t, id)
+	other := fixture.NewTenant(t, shared.Client).RailToken()
+	hold := func(seconds int) fixture.Answer {
+		return call(t, shared.replicas[0].Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/hold", other, fmt.Sprintf(`{"paymentRef":"card-1","seconds":%d}`, seconds))
+	}
+	s.Eventually("another rail holds the session", func() bool { return hold(120).Status == http.StatusOK })
+	phone.Click("button[value=pay]")
+	if page := phone.Text("main"); !strings.Contains(page, "Somebody is paying") || !strings.Contains(page, "You have not paid") {
+		t.Errorf("the phone shows\n%s\n%s", page, &s.bank.Output)
+	}
+	if payments := s.bank.Payments(); len(payments) > 0 {
+		t.Errorf("the bank has moved money: %v", payments)
+	}
+	if wide := browsertest.Eval[int](phone, "document.documentElement.scrollWidth"); wide > 390 {
+		t.Errorf("the page is %d pixels wide on a phone of 390", wide)
+	}
+	hold(0)
+	phone.Open(s.bank.URL + "/pay/" + id)
+	phone.Click("button[value=pay]")
+	s.Eventually("the session is paid", func() bool {
+		return call(t, s.public, http.MethodGet, fixture.Sessions+"/"+id, s.key, "").Text("status") == "COMPLETED"
+	})
 }
 
 func TestBank_Decline(t *testing.T) {

@@ -72,6 +72,16 @@ func press(t *testing.T, bank *fixture.Bank, id, action string) string {
 	return heading(string(page))
 }
 
+// pay presses the button until the bank has moved money: one that gets no answer in time moves none, and says so.
+func pay(t *testing.T, bank *fixture.Bank, id string) (heading string) {
+	t.Helper()
+	await.Seeing(t, fixture.Patience, "the bank moves money", func() (string, bool) {
+		heading = press(t, bank, id, "pay")
+		return heading + "\n" + bank.Output.String(), len(bank.Payments()) > 0
+	})
+	return heading
+}
+
 func heading(page string) string {
 	found := regexp.MustCompile(`<h1>(.*)</h1>`).FindStringSubmatch(page)
 	if found == nil {
@@ -117,13 +127,14 @@ func TestRail_Pay(t *testing.T) {
 	}{
 		"all goes well":           {"/settlement", nil},
 		"answers to reports lost": {"/settlement", []reportFault{answerLost, unavailable, answerLost}},
+		"answers to holds lost":   {"/hold", []reportFault{answerLost, unavailable}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
 			bank := fixture.StartBank(t, internalProxy(t, test.path, test.faults...), s.rail, "")
-			if got := press(t, bank, id, "pay"); got != "Paid" && got != "We are telling the shop" {
+			if got := pay(t, bank, id); got != "Paid" && got != "We are telling the shop" {
 				t.Fatalf("the bank says %q\n%s", got, &bank.Output)
 			}
 			awaitStep(t, bank, "settled")
@@ -160,7 +171,7 @@ func TestRail_Misconfigured(t *testing.T) {
 			s := newShop(t)
 			id := s.create("1001")
 			bank := fixture.StartBank(t, internalProxy(t, "/settlement", fault, fault), s.rail, "")
-			if got := press(t, bank, id, "pay"); got != "Paid" && got != "We are telling the shop" {
+			if got := pay(t, bank, id); got != "Paid" && got != "We are telling the shop" {
 				t.Errorf("the bank says %q\n%s", got, &bank.Output)
 			}
 			awaitStep(t, bank, "settled")
@@ -176,7 +187,7 @@ func TestRail_ReportRefused(t *testing.T) {
 	id := s.create("1001")
 	bank := fixture.StartBank(t, internalProxy(t, "/settlement", answer(http.StatusNotFound, "session_not_found")), s.rail, "")
 	const checking = "We are checking this payment"
-	if got := press(t, bank, id, "pay"); got != checking && got != "We are telling the shop" {
+	if got := pay(t, bank, id); got != checking && got != "We are telling the shop" {
 		t.Errorf("the bank says %q\n%s", got, &bank.Output)
 	}
 	for range 2 {
@@ -204,6 +215,7 @@ func TestRail_PressedTwice(t *testing.T) {
 		presses.Go(func() { press(t, bank, id, "pay") })
 	}
 	presses.Wait()
+	pay(t, bank, id)
 	awaitStep(t, bank, "settled")
 	s.wantPaidOnce(id)
 }
@@ -226,7 +238,7 @@ func TestRail_Killed(t *testing.T) {
 				report(w, forward)
 			}
 			bank := fixture.StartBank(t, internalProxy(t, "/settlement", slices.Repeat([]reportFault{fault}, 1000)...), s.rail, "")
-			if got := press(t, bank, id, "pay"); got != "We are telling the shop" {
+			if got := pay(t, bank, id); got != "We are telling the shop" {
 				t.Errorf("the bank says %q", got)
 			}
 			awaitStep(t, bank, "moved")
@@ -239,30 +251,89 @@ func TestRail_Killed(t *testing.T) {
 	}
 }
 
-// Two payers of one code, at two banks at once: one pays, and if the other's money has moved it goes back.
+// Two payers of one code, at two banks at once: one pays, the other is refused before any money moves.
 func TestRail_TwoPayers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.create("1001")
 	banks := []*fixture.Bank{fixture.StartBank(t, api.Internal, s.rail, ""), fixture.StartBank(t, api.Internal, newShop(t).rail, "")}
-	var phones sync.WaitGroup
-	for _, bank := range banks {
-		phones.Go(func() { press(t, bank, id, "pay") })
-	}
-	phones.Wait()
-	await.Seeing(t, fixture.Patience, "one payment is settled and no other is left", func() (string, bool) {
-		var steps []string
-		for _, bank := range banks {
-			for _, payment := range bank.Payments() {
-				steps = append(steps, payment.Step)
+	headings := make([]string, len(banks))
+	paying := func() (all []int) {
+		for i, bank := range banks {
+			if len(bank.Payments()) > 0 {
+				all = append(all, i)
 			}
 		}
-		slices.Sort(steps)
-		return fmt.Sprint(steps), slices.Equal(steps, []string{"settled"}) || slices.Equal(steps, []string{"back", "settled"})
-	})
-	if status := s.read(id).Text("status"); status != "COMPLETED" {
-		t.Errorf("the session is %s", status)
+		return all
 	}
+	await.Seeing(t, fixture.Patience, "a bank moves money", func() (string, bool) {
+		var phones sync.WaitGroup
+		for i, bank := range banks {
+			phones.Go(func() { headings[i] = press(t, bank, id, "pay") })
+		}
+		phones.Wait()
+		return fmt.Sprint(headings), len(paying()) > 0
+	})
+	both := paying()
+	if len(both) != 1 {
+		t.Fatalf("%d banks have moved money; their payers see %q", len(both), headings)
+	}
+	awaitStep(t, banks[both[0]], "settled")
+	if other := headings[1-both[0]]; other == "Paid" {
+		t.Errorf("to who does not pay the bank says %q", other)
+	}
+	s.wantPaidOnce(id)
+}
+
+// While another rail holds the session, the bank refuses its payer, and the same page pays once it is released.
+func TestRail_Held(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, api.Internal, s.rail, "")
+	other := newShop(t).rail
+	hold := func(seconds int) fixture.Answer {
+		return s.send(api.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/hold", other, fmt.Sprintf(`{"paymentRef": "card-1", "seconds": %d}`, seconds))
+	}
+	s.Eventually("the other rail holds the session", func() bool { return hold(120).Status == http.StatusOK })
+	await.Seeing(t, fixture.Patience, "the bank refuses its payer", func() (string, bool) {
+		got := press(t, bank, id, "pay")
+		return got + "\n" + bank.Output.String(), got == "Somebody is paying"
+	})
+	if len(bank.Payments()) > 0 {
+		t.Errorf("the bank has moved money: %v", bank.Payments())
+	}
+	if released := hold(0); released.Status != http.StatusOK {
+		t.Fatalf("the release gets %d: %s", released.Status, released.Raw)
+	}
+	pay(t, bank, id)
+	awaitStep(t, bank, "settled")
+	s.wantPaidOnce(id)
+}
+
+// A payer who gets no answer in time has not paid, and the shop may cancel: the bank has released what it may hold.
+func TestRail_HoldUnanswered(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	var working, answered atomic.Bool
+	lost := func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+		if !working.Load() {
+			answerLost(w, forward)
+			return
+		}
+		forward(w)
+		answered.Store(true)
+	}
+	bank := fixture.StartBank(t, internalProxy(t, "/hold", slices.Repeat([]reportFault{lost}, 1000)...), s.rail, "")
+	if got := press(t, bank, id, "pay"); got == "Paid" || len(bank.Payments()) > 0 {
+		t.Errorf("the bank says %q, and has %v\n%s", got, bank.Payments(), &bank.Output)
+	}
+	working.Store(true)
+	s.Eventually("the bank releases the session", answered.Load)
+	s.Eventually("the shop can cancel", func() bool {
+		return s.send(api.Public, http.MethodPost, fixture.Sessions+"/"+id+"/cancel", s.key, "").Status == http.StatusOK
+	})
 }
 
 func TestRail_Decline(t *testing.T) {
