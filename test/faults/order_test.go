@@ -47,7 +47,7 @@ func stepOrder(s orderState, call orderCall, got orderAnswer) (bool, orderState)
 	case "create":
 		return s.create(call, got)
 	case "cancel":
-		decision := session.Cancel(s.status)
+		decision := session.Cancel(s.status, false)
 		if decision == session.Applied {
 			s.status = session.Cancelled
 		}
