@@ -412,7 +412,7 @@ func TestPlan_FluxTakesOver(t *testing.T) {
 	g := newGit(t)
 	g.commit("Merchant", "acme", acme)
 	g.sync()
-	run(t, g.Namespace, "keys issue till --merchant acme").want(t, exitDone)
+	run(t, g.Namespace, "keys issue till --merchant acme --permissions all").want(t, exitDone)
 	g.commit("ApiKey", "till", till)
 	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged") // defaults are no fields to remove
 	run(t, g.Namespace, "keys rotate till --trigger INC-4711").want(t, exitDone)

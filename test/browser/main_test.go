@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
@@ -80,6 +81,7 @@ func install() (i *installation, err error) {
 		return i, err
 	}
 	i.identities = provider
+	authz.ReviewBudget.Burst = 10_000 // all tests are the same few people, at once
 	i.console, _, err = i.StartConsole("console", i.replicas[0].Internal, provider.Issuer, func(o *console.Options) {
 		o.APIURL = i.replicas[0].Public
 		o.RightsLifetime = 50 * time.Millisecond
