@@ -43,6 +43,7 @@ manifests: ## Generate the CRDs from the API types and the roles of the operator
 chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart; generate its README and schema from values.yaml
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
+	cp config/prometheus/refunds/rules.yaml charts/merchant-operator/files/monitoring/refunds.yaml
 	cp config/deletion-policy/policy.yaml charts/merchant-operator/files/deletion-policy/
 	go run ./hack/chartschema charts/merchant-operator
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning

@@ -63,6 +63,7 @@ var answers = []struct {
 	{is(rail.ErrTestKeysOnly), http.StatusNotFound, "test_key_required", "path not found for live keys; use a test key (mk_test_)"},
 	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
+	{is(store.ErrNoPayment), http.StatusNotFound, "payment_not_found", "your account has reported no money with this paymentRef for the session"},
 	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
 
 	{is(feed.ErrCursorExpired), http.StatusGone, "cursor_expired", "events after the cursor are not kept any more; read from the beginning, without after"},
@@ -78,6 +79,9 @@ var answers = []struct {
 	{is(store.ErrPayeeInactive), http.StatusConflict, "merchant_not_active", "merchant is not active"},
 	{is(store.ErrExpiresTooSoon), http.StatusConflict, "expires_too_soon", "session expires before the end of the hold"},
 	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", "a payment can hold a session for 10 minutes at most"},
+	{is(store.ErrRefundConflict), http.StatusConflict, "refund_conflict", "an earlier refund with the same refundRef has another paymentRef or amountCents"},
+	{is(store.ErrRefundExceedsPayment), http.StatusConflict, "refund_exceeds_payment", "the refunds of a payment must not exceed its amount"},
+	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
 	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},

@@ -130,7 +130,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
+			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
@@ -149,6 +149,7 @@ const (
 	sessionRoute    = "/internal/v1/sessions/{id}"
 	holdRoute       = sessionRoute + "/hold"
 	settlementRoute = sessionRoute + "/settlement"
+	refundsRoute    = sessionRoute + "/refunds"
 )
 
 // operations are the methods and paths of a document, without the preflights that go with every path.

@@ -64,6 +64,7 @@ const (
 	sessionPath    = "/internal/v1/sessions/{id}"
 	holdPath       = sessionPath + "/hold"
 	settlementPath = sessionPath + "/settlement"
+	refundsPath    = sessionPath + "/refunds"
 	rotationPath   = contract.Path
 )
 
@@ -74,6 +75,7 @@ func (r *rooms) internalRoutes() web.Routes {
 		sessionPath:    {http.MethodGet: withToken("get", sessionPath, r.rail.Get)},
 		holdPath:       {http.MethodPost: withToken("post", holdPath, r.rail.Hold)},
 		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
+		refundsPath:    {http.MethodPost: withToken("post", refundsPath, r.rail.Refund)},
 		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
 	}
 }

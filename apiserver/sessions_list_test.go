@@ -139,7 +139,9 @@ func TestListEnded(t *testing.T) {
 	}
 	got := r.call(http.MethodGet, sessions+"?"+period, key, "").want(t, http.StatusOK)
 	for i, one := range got.body["sessions"].([]any) {
-		if diff := cmp.Diff(r.call(http.MethodGet, sessions+"/"+ended[i], key, "").body, one); diff != "" {
+		read := r.call(http.MethodGet, sessions+"/"+ended[i], key, "").body
+		delete(read, "payments") // what went back later is not in the list, which is of ends
+		if diff := cmp.Diff(read, one); diff != "" {
 			t.Errorf("%s is listed otherwise than it is read (-want +got):\n%s", ended[i], diff)
 		}
 	}

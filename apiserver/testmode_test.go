@@ -75,6 +75,13 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 			func(_, id string) result { return r.report(id, rail, paid(1250)) },
 			answers{ok, http.StatusConflict, http.StatusConflict, ok},
 		},
+		"POST " + refundsRoute: {
+			func(_, id string) result {
+				r.report(id, rail, paid(1250))
+				return r.refund(id, rail, refundOf("bank-1", "back-1", 1))
+			},
+			answers{ok, missing, missing, ok},
+		},
 	} {
 		t.Run(route, func(t *testing.T) {
 			m := newModes(f, r, f.merchant(fmt.Sprint("acme-", len(f.issued))))
@@ -87,7 +94,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 			test.call(m.key[false], untouched[true]).want(t, test.want.liveForTest)
 			test.call(m.key[true], untouched[false]).want(t, test.want.testForLive)
 			for testMode, id := range untouched {
-				if route == "POST "+settlementRoute && !testMode {
+				if (route == "POST "+settlementRoute || route == "POST "+refundsRoute) && !testMode {
 					continue // a rail has no key
 				}
 				if got := r.call(http.MethodGet, sessions+"/"+id, m.key[testMode], "").want(t, ok).text("status"); got != "PENDING" {
@@ -98,7 +105,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 	}
 	covered := []string{
 		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
-		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute,
+		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute, "POST " + refundsRoute,
 		// Without a key, by the session id alone: TestATestSessionIsMarked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
 		"POST /pay/{id}/test", // TestPlayRail

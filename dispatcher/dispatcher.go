@@ -90,6 +90,7 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 		loop.Loop{Interval: pollInterval, Wake: d.queues.drained, Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) }},
 		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
 		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
+		loop.Loop{Interval: backlogInterval, Step: d.countOwed},
 	)
 	d.workers.Wait()
 }

@@ -29,6 +29,7 @@ type metrics struct {
 
 	dueEvents, deadLetters       prometheus.Gauge
 	overdueEvent, overdueSession prometheus.Gauge
+	refundsOwed                  *prometheus.GaugeVec
 
 	registerInFlight func(func() int)
 	registerDropped  func(func() int64)
@@ -76,6 +77,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Namespace: namespace, Subsystem: "session", Name: "overdue_seconds",
 			Help: "How long the oldest pending session is past its expiry; 0: none is.",
 		}),
+		refundsOwed: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "refunds_owed",
+			Help: "Payments of the last 30 days that are to be refunded and that no rail has confirmed as refunded, by how long they have waited at least.",
+		}, []string{"age"}),
 		registerInFlight: func(inFlight func() int) {
 			factory.NewGaugeFunc(prometheus.GaugeOpts{
 				Namespace: namespace, Subsystem: subsystem, Name: "attempts_in_flight", Help: "Delivery attempts in progress.",
@@ -107,6 +112,9 @@ func (m *metrics) initialize() {
 	}
 	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
+	}
+	for _, owed := range owedAges {
+		m.refundsOwed.WithLabelValues(owed.label)
 	}
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)

@@ -104,6 +104,6 @@ var _ = DescribeTable("A Merchant is accepted with",
 	Entry("an allowlist that reports only", set("spec.ipAllowlistMode", "Report")),
 	Entry("every event", set("spec.webhook", `{url: "https://shop.example", secretName: acme.hooks-1, events: [session.created,
 		session.completed, session.failed, session.expired, session.cancelled, session.late_payment,
-		session.payment_mismatch, key.rotated]}`)),
+		session.payment_mismatch, session.payment_refunded, key.rotated]}`)),
 	Entry("no events", set("spec.webhook", "{url: 'https://shop.example', events: []}")),
 )

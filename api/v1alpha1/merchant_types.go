@@ -75,7 +75,7 @@ func (z TimeZone) Location() *time.Location {
 }
 
 // WebhookEvent is a type of event that a webhook can receive.
-// +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;key.rotated
+// +kubebuilder:validation:Enum=session.created;session.completed;session.failed;session.expired;session.cancelled;session.late_payment;session.payment_mismatch;session.payment_refunded;key.rotated
 type WebhookEvent string
 
 // Types of events.
@@ -90,6 +90,8 @@ const (
 	EventLatePayment WebhookEvent = "session.late_payment"
 	// EventPaymentMismatch: money arrived with another amount than the session's; it is refunded.
 	EventPaymentMismatch WebhookEvent = "session.payment_mismatch"
+	// EventPaymentRefunded: a payment, or a part of it, went back to the payer, as the rail has confirmed.
+	EventPaymentRefunded WebhookEvent = "session.payment_refunded"
 	EventKeyRotated      WebhookEvent = "key.rotated"
 	// EventWebhookTest is sent for each change of spec.webhook.testTrigger. No subscription is needed, so
 	// spec.webhook.events cannot list it.
@@ -100,7 +102,7 @@ const (
 func WebhookEvents() []WebhookEvent {
 	return []WebhookEvent{
 		EventSessionCreated, EventSessionCompleted, EventSessionFailed, EventSessionExpired, EventSessionCancelled, EventLatePayment,
-		EventPaymentMismatch, EventKeyRotated,
+		EventPaymentMismatch, EventPaymentRefunded, EventKeyRotated,
 	}
 }
 

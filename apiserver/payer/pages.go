@@ -116,7 +116,7 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	payment := &page.Payment{
 		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
 		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
-		Receipt: page.Receipt{TaxCents: read.TaxCents, TipCents: read.TipCents},
+		Receipt: page.Receipt{TaxCents: read.TaxCents, TipCents: read.TipCents, RefundedCents: read.RefundedCents},
 	}
 	payment.QRText = payment.Payload
 	if h.linkInQR {

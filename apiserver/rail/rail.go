@@ -32,7 +32,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Handler has Get, Hold and Settle for a rail, and SettleTest for a test key.
+// Handler has Get, Hold, Settle and Refund for a rail, and SettleTest for a test key.
 type Handler struct {
 	store       *store.Store
 	directory   *directory.Directory
@@ -41,6 +41,7 @@ type Handler struct {
 	settlements *prometheus.CounterVec
 	holds       *prometheus.CounterVec
 	unstored    *prometheus.CounterVec
+	refunds     *prometheus.CounterVec
 }
 
 // New returns a Handler.
@@ -48,6 +49,7 @@ func New(o Options) *Handler {
 	return &Handler{
 		store: o.Store, directory: o.Directory, gate: o.Gate, log: o.Log,
 		settlements: newSettlements(o.Registerer), holds: newHolds(o.Registerer), unstored: newUnstored(o.Registerer),
+		refunds: newRefunds(o.Registerer),
 	}
 }
 

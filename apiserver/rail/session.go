@@ -43,7 +43,9 @@ type payment struct {
 	AmountCents int64          `json:"amountCents"`
 	Currency    string         `json:"currency"`
 	PaidAt      int64          `json:"paidAt,omitempty"` // if the rail said
-	Action      string         `json:"action,omitempty"`
+	// RefundedCents is how much of it went back.
+	RefundedCents int64  `json:"refundedCents,omitempty"`
+	Action        string `json:"action,omitempty"` // absent once all of it went back
 }
 
 // Get responds with a session and the payments reported of it, for a rail that asks what is to be paid.
@@ -88,6 +90,7 @@ func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (ra
 	if read.PaymentRef != "" {
 		settled := payment{
 			PaymentRef: read.PaymentRef, Own: read.PaymentRail == rail, Outcome: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
+			RefundedCents: store.SumRefunds(payments.Refunds),
 		}
 		if !read.PaidAt.IsZero() {
 			settled.PaidAt = read.PaidAt.UnixMilli()
@@ -97,7 +100,10 @@ func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (ra
 	for _, refused := range payments.Refused {
 		reported := payment{
 			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: refused.Currency,
-			Action: refundRequired,
+			RefundedCents: store.SumRefunds(refused.Refunds),
+		}
+		if reported.RefundedCents < reported.AmountCents {
+			reported.Action = refundRequired
 		}
 		if !refused.PaidAt.IsZero() {
 			reported.PaidAt = refused.PaidAt.UnixMilli()

@@ -162,7 +162,26 @@ type merchantSession struct {
 	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
 	KeyID       string         `json:"keyId"`                // of the API key that created it
 	QRPayload   string         `json:"qrPayload"`
+	Payments    []payment      `json:"payments,omitempty"` // if one was refused or refunded, and only in a read of this session
 	Livemode    *bool          `json:"livemode,omitempty"`
+}
+
+// payment is money that has moved.
+type payment struct {
+	PaymentRef    string   `json:"paymentRef"`
+	AmountCents   int64    `json:"amountCents"`
+	Currency      string   `json:"currency"`
+	PaidAt        int64    `json:"paidAt,omitempty"` // if the rail said
+	Refused       bool     `json:"refused"`          // all of it is to be refunded
+	RefundedCents int64    `json:"refundedCents"`
+	Refunds       []refund `json:"refunds"`
+}
+
+// refund is money of a payment that went back, as its rail has confirmed.
+type refund struct {
+	RefundRef   string `json:"refundRef"`
+	AmountCents int64  `json:"amountCents"`
+	RefundedAt  int64  `json:"refundedAt"`
 }
 
 // Get responds with a session of the merchant.
@@ -171,12 +190,40 @@ func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := h.store.Session(r.Context(), from.Admission(), id)
+	admitted, story, err := h.store.AdmitStory(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	return web.Respond(w, http.StatusOK, h.merchantView(read))
+	view := h.merchantView(story.Session)
+	view.Payments = newPayments(&story)
+	return web.Respond(w, http.StatusOK, view)
+}
+
+// newPayments lists the payments of a session whose money has moved, if there is more to say of them than the session says.
+func newPayments(story *store.Story) (all []payment) {
+	if len(story.Refused) == 0 && len(story.Refunds) == 0 {
+		return nil
+	}
+	if read := &story.Session; read.Status == session.Completed {
+		all = append(all, newPayment(read.PaymentRef, read.Charge.AmountCents, read.Currency, read.PaidAt, false, story.Refunds))
+	}
+	for i := range story.Refused {
+		refused := &story.Refused[i]
+		all = append(all, newPayment(refused.Ref, refused.AmountCents, refused.Currency, refused.PaidAt, true, refused.Refunds))
+	}
+	return all
+}
+
+func newPayment(ref string, cents int64, currency string, paidAt time.Time, refused bool, refunds []store.Refund) payment {
+	view := payment{PaymentRef: ref, AmountCents: cents, Currency: currency, Refused: refused, RefundedCents: store.SumRefunds(refunds), Refunds: []refund{}}
+	if !paidAt.IsZero() {
+		view.PaidAt = paidAt.UnixMilli()
+	}
+	for _, one := range refunds {
+		view.Refunds = append(view.Refunds, refund{one.Ref, one.AmountCents, one.At.UnixMilli()})
+	}
+	return view
 }
 
 func (h *Handler) merchantView(read session.Session) merchantSession {

@@ -24,6 +24,7 @@ handle() {
   case $type in
     session.completed) echo "deliver order $order" ;;
     session.failed | session.expired | session.cancelled) echo "cancel order $order" ;;
+    session.payment_refunded) echo "note that money of payment $(field paymentRef "$1") went back" ;;
     session.late_payment | session.payment_mismatch) echo "note the refund of payment $(field paymentRef "$1")" ;;
     *) echo "ignored $id $type" >&2 ;;
   esac

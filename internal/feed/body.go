@@ -26,8 +26,9 @@ func Encode(event Event) ([]byte, error) {
 		data = newKeyData(event)
 	case subject == AboutTest && event.Test != nil:
 		data = testData{Trigger: event.Test.Trigger, Merchant: newMerchantData(event)}
-	case subject == AboutSession && event.Session != nil && event.Session.Payment == nil,
-		subject == AboutPayment && event.Session != nil && event.Session.Payment != nil:
+	case subject == AboutSession && event.Session != nil && event.Session.Payment == nil && event.Session.Refund == nil,
+		subject == AboutPayment && event.Session != nil && event.Session.Payment != nil,
+		subject == AboutRefund && event.Session != nil && event.Session.Refund != nil:
 		data = newSessionData(event)
 	default:
 		return nil, fmt.Errorf("%w: %s", ErrIncomplete, event.Kind)
@@ -66,6 +67,7 @@ type sessionData struct {
 	PaymentRef  string         `json:"paymentRef,omitempty"`
 	Reason      string         `json:"reason,omitempty"`
 	Payment     *paymentData   `json:"payment,omitempty"`
+	Refund      *refundData    `json:"refund,omitempty"`
 	KeyID       string         `json:"keyId"` // of the API key that created it
 	Sequence    int64          `json:"sequence"`
 	Merchant    merchantData   `json:"merchant"`
@@ -76,6 +78,15 @@ type paymentData struct {
 	AmountCents int64  `json:"amountCents"`
 	Currency    string `json:"currency"` // may be another one than the session's
 	PaidAt      int64  `json:"paidAt,omitempty"`
+}
+
+// refundData is a refund of the payment in paymentRef.
+type refundData struct {
+	RefundRef     string `json:"refundRef"`
+	AmountCents   int64  `json:"amountCents"`
+	Currency      string `json:"currency"`
+	PaymentCents  int64  `json:"paymentCents"`
+	RefundedCents int64  `json:"refundedCents"` // of the payment, so far
 }
 
 func newSessionData(event Event) sessionData {
@@ -100,6 +111,12 @@ func newSessionData(event Event) sessionData {
 	if refused := news.Payment; refused != nil {
 		data.PaymentRef = refused.Ref // the one to be refunded, whatever settled the session
 		data.Payment = &paymentData{AmountCents: refused.AmountCents, Currency: refused.Currency, PaidAt: milliseconds(refused.PaidAt)}
+	}
+	if refund := news.Refund; refund != nil {
+		data.PaymentRef = refund.PaymentRef
+		data.Refund = &refundData{
+			RefundRef: refund.Ref, AmountCents: refund.AmountCents, Currency: refund.Currency, PaymentCents: refund.PaymentCents, RefundedCents: refund.RefundedCents,
+		}
 	}
 	return data
 }

@@ -85,6 +85,11 @@ func TestAnIncompleteEventIsRefused(t *testing.T) {
 		"a rotation with a session":    {Kind: v1alpha1.EventKeyRotated, Session: ofSession.Session},
 		"a late payment without one":   {Kind: v1alpha1.EventLatePayment, Session: ofSession.Session},
 		"a mismatch without a payment": {Kind: v1alpha1.EventPaymentMismatch, Session: ofSession.Session},
+		"a refund without one":         {Kind: v1alpha1.EventPaymentRefunded, Session: ofSession.Session},
+		"an end with a refund": {
+			Kind:    v1alpha1.EventSessionCompleted,
+			Session: refunding(event(t, v1alpha1.EventSessionCompleted, session.Completed), feed.Refund{Ref: "r"}).Session,
+		},
 		"an end with a refused payment": {
 			Kind: v1alpha1.EventSessionExpired, Session: refused.Session,
 		},
@@ -193,6 +198,11 @@ func refusing(e feed.Event, payment feed.RefusedPayment, at time.Time) feed.Even
 	return e
 }
 
+func refunding(e feed.Event, refund feed.Refund) feed.Event {
+	e.Session.Refund = &refund
+	return e
+}
+
 func rotated(news feed.KeyRotation) feed.Event {
 	return feed.Event{
 		ID: "evt_key_abcdefgh2345_2_1795252500000", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
@@ -216,6 +226,9 @@ func golden(t testing.TB) map[string]feed.Event {
 			settled(event(t, v1alpha1.EventLatePayment, session.Completed), "card-1001", ""), late, expires),
 		"session.payment_mismatch": refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending),
 			feed.RefusedPayment{Ref: "card-2002", AmountCents: 1249, Currency: "USD"}, created),
+		"session.payment_refunded": refunding(
+			settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
+			feed.Refund{Ref: "refund-7", PaymentRef: "card-1001", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 750}),
 		"key.rotated": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),

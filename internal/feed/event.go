@@ -46,6 +46,20 @@ type SessionChange struct {
 	// Payment is the subject of session.late_payment and session.payment_mismatch, else nil. It did
 	// not settle the session.
 	Payment *RefusedPayment
+	// Refund is the subject of session.payment_refunded, else nil.
+	Refund *Refund
+}
+
+// Refund is money of a payment that went back, as a rail has confirmed.
+type Refund struct {
+	// Rail has confirmed it; only the event's id tells of it.
+	Rail            session.Rail
+	Ref, PaymentRef string
+	AmountCents     int64
+	// Currency is that of the payment, an ISO 4217 code.
+	Currency string
+	// PaymentCents is the amount of the payment, RefundedCents the sum of its refunds so far, this one among them.
+	PaymentCents, RefundedCents int64
 }
 
 // RefusedPayment is money that arrived and is to be refunded.
@@ -127,6 +141,11 @@ func MarkMismatch(rail session.Rail, paymentRef string) Mark {
 	return Mark("mismatch_" + digest(rail.Scope(paymentRef)))
 }
 
+// MarkRefund is that of session.payment_refunded for a refund of the rail.
+func MarkRefund(rail session.Rail, refundRef string) Mark {
+	return Mark("refund_" + digest(rail.Scope(refundRef)))
+}
+
 // SessionEventID is the id of an event of the session.
 func SessionEventID(id session.ID, mark Mark) string { return SessionEventIDOf(id.String(), mark) }
 
@@ -150,6 +169,8 @@ const (
 	AboutSession Subject = iota + 1
 	// AboutPayment: Event.Session and its Payment are set.
 	AboutPayment
+	// AboutRefund: Event.Session and its Refund are set.
+	AboutRefund
 	// AboutKey: Event.Key is set.
 	AboutKey
 	// AboutTest: Event.Test is set.
@@ -166,6 +187,7 @@ var subjects = map[v1alpha1.WebhookEvent]Subject{
 	v1alpha1.EventSessionCancelled: AboutSession,
 	v1alpha1.EventLatePayment:      AboutPayment,
 	v1alpha1.EventPaymentMismatch:  AboutPayment,
+	v1alpha1.EventPaymentRefunded:  AboutRefund,
 	v1alpha1.EventKeyRotated:       AboutKey,
 	v1alpha1.EventWebhookTest:      AboutTest,
 }

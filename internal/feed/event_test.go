@@ -28,6 +28,7 @@ func TestSessionEventIDs(t *testing.T) {
 		feed.MarkEnded:                    "ended",
 		feed.MarkLate("bank", "abc"):      "late_edf15b16808091f0", // of SHA-256 of "bank abc"
 		feed.MarkMismatch("bank", "abc"):  "mismatch_edf15b16808091f0",
+		feed.MarkRefund("bank", "abc"):    "refund_edf15b16808091f0",
 		feed.MarkLate("card", "abc"):      "late_42027efab571f275",
 		feed.MarkLate("bank", "a/b c.ü"):  "late_52bcc229a6a030d4",
 		feed.MarkMismatch("bank", "abc "): "mismatch_d28fb43f4e4437c1",

@@ -24,7 +24,8 @@ var (
 )
 
 // SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (store/record.go). v is the
-// amount of a refused payment, which no session has, and behind a space its currency if that is not the session's. The record is the last, as it has several parts.
+// amount of a refused payment or of a refund, which no session has, and behind a space its currency if that is not the session's. y of a refund is
+// "<amount of the payment> <sum of its refunds> <refundRef>", r the payment, and w is empty. The record is the last, as it has several parts.
 var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
 
 // Append appends the event as it is stored: texts, each after a tab but the first. Those of a session are written by the script that
@@ -79,7 +80,7 @@ func Parse(account, text string) (Event, error) {
 		event.Test = &WebhookTest{Trigger: stored.text()}
 		event.MerchantName = stored.text()
 		event.ID = testEventID(event.MerchantID, event.Test.Trigger)
-	case AboutSession, AboutPayment:
+	case AboutSession, AboutPayment, AboutRefund:
 		stored.session(&event, account)
 	}
 	if stored.broken || stored.more {
@@ -173,18 +174,30 @@ func (t *texts) session(event *Event, account string) {
 	case read.EndedAt.IsZero():
 		read.EndedAt = event.OccurredAt
 	}
-	read.Reason = reason
 	record.Complete(read)
-	if refused {
-		change.Payment = &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt}
-	} else {
-		read.PaymentRail, read.PaymentRef, read.PaidAt = rail, ref, paidAt
+	switch subject := event.Subject(); {
+	case subject == AboutRefund && refused && paidAt.IsZero():
+		change.Refund = t.refund(Refund{Rail: rail, PaymentRef: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency)}, reason)
+	case refused && subject == AboutPayment:
+		read.Reason, change.Payment = reason, &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt}
+	case refused, subject != AboutSession:
+		t.broken = true
+	default:
+		read.Reason, read.PaymentRail, read.PaymentRef, read.PaidAt = reason, rail, ref, paidAt
 	}
 	event.MerchantName = read.MerchantName
 	event.ID = SessionEventID(id, event.mark(rail, ref))
 	t.broken = t.broken || err != nil || !ok || session.Account(record.MerchantID, record.TestMode) != account ||
-		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] ||
-		refused != (event.Subject() == AboutPayment) || refused && ref == ""
+		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] || refused && ref == ""
+}
+
+// refund reads what only the event of a refund has.
+func (t *texts) refund(refund Refund, text string) *Refund {
+	parts := &texts{rest: strings.Replace(strings.Replace(text, " ", "\t", 1), " ", "\t", 1), more: true}
+	refund.PaymentCents, refund.RefundedCents, refund.Ref = parts.count(), parts.count(), parts.next()
+	t.broken = t.broken || parts.broken || parts.more || refund.Ref == "" || refund.AmountCents < 1 ||
+		refund.RefundedCents < refund.AmountCents || refund.PaymentCents < refund.RefundedCents
+	return &refund
 }
 
 // kinds are those of the events of a session itself, by the status that it came to.
@@ -205,6 +218,11 @@ func (e Event) mark(rail session.Rail, paymentRef string) Mark {
 		return MarkLate(rail, paymentRef)
 	case v1alpha1.EventPaymentMismatch:
 		return MarkMismatch(rail, paymentRef)
+	case v1alpha1.EventPaymentRefunded:
+		if e.Session.Refund == nil {
+			return ""
+		}
+		return MarkRefund(rail, e.Session.Refund.Ref)
 	default:
 		return MarkEnded
 	}

@@ -33,10 +33,13 @@ func TestParse_Sessions(t *testing.T) {
 	late := refusing(settled(event(t, v1alpha1.EventLatePayment, session.Failed), "", "no funds"),
 		feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 1249, Currency: "EUR"}, expires)
 	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 9, Currency: "USD", PaidAt: created}, created)
+	refund := refunding(settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
+		feed.Refund{Rail: "card", Ref: "refund-7", PaymentRef: "1001", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 750})
 	for name, row := range map[string]struct {
 		text string
 		want feed.Event
 	}{
+		"refund":    {"1|session.payment_refunded|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "|" + end + "|card 1001|1250 750 refund-7|500||", refund},
 		"created":   {"1|session.created|" + at + "|X7pL1vB8nR3tY6wZaa|1||" + expiry + "||||||", event(t, v1alpha1.EventSessionCreated, session.Pending)},
 		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card 1001|||1795253401005|", completed},
 		"late":      {"1|session.late_payment|" + expiry + "|X7pL1vB8nR3tY6wZaa|3|FAILED|" + expiry + "|" + end + "|card 2|no funds|1249||", late},
@@ -51,6 +54,8 @@ func TestParse_Sessions(t *testing.T) {
 				row.want.ID = feed.SessionEventID(id, feed.MarkLate("card", "2"))
 			case v1alpha1.EventPaymentMismatch:
 				row.want.ID = feed.SessionEventID(id, feed.MarkMismatch("card", "2"))
+			case v1alpha1.EventPaymentRefunded:
+				row.want.ID = feed.SessionEventID(id, feed.MarkRefund("card", "refund-7"))
 			default:
 			}
 			row.want.MerchantID, row.want.Session.MerchantID = id.MerchantID(), id.MerchantID()
@@ -89,6 +94,36 @@ func TestParse_NewerVersions(t *testing.T) {
 		if !errors.Is(err, feed.ErrUnsupported) || got.Kind == "" || !got.OccurredAt.Equal(ended) || got.Account() != account {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+	}
+}
+
+// A refund says how much of which payment went back.
+func TestParse_MalformedRefunds(t *testing.T) {
+	refund := func(fields string) string {
+		return stored("1|session.payment_refunded|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005|1795253496000|" + fields)
+	}
+	if _, err := feed.Parse(owner, refund("card 1001|1250 750 refund-7|500|")); err != nil {
+		t.Fatal(err)
+	}
+	for name, fields := range map[string]string{
+		"no payment":            "|1250 750 refund-7|500|",
+		"no refund":             "card 1001|1250 750 |500|",
+		"no sum":                "card 1001|1250|500|",
+		"nothing":               "card 1001||500|",
+		"no amount":             "card 1001|1250 750 refund-7||",
+		"zero":                  "card 1001|1250 750 refund-7|0|",
+		"more than the sum":     "card 1001|1250 750 refund-7|751|",
+		"more than the payment": "card 1001|1250 1251 refund-7|500|",
+		"garbage":               "card 1001|x 750 refund-7|500|",
+		"a time of payment":     "card 1001|1250 750 refund-7|500|1795253496000",
+	} {
+		if got, err := feed.Parse(owner, refund(fields)); !errors.Is(err, feed.ErrMalformed) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	text := strings.Replace(refund("card 1001|1250 750 refund-7|500|"), "session.payment_refunded", "session.completed", 1)
+	if got, err := feed.Parse(owner, text); !errors.Is(err, feed.ErrMalformed) {
+		t.Errorf("a refund as an end: %+v, %v", got, err)
 	}
 }
 

@@ -47,10 +47,18 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 			if created.Session.ID.Bucket() != session.BucketOf(asks.MerchantID) {
 				t.Error("the session is not in its merchant's bucket")
 			}
+			story, err := s.Story(t.Context(), created.Session.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, story.Session, sameSession); diff != "" {
+				t.Errorf("stored (-want +got):\n%s", diff)
+			}
 			_, read, err := s.Session(t.Context(), asks, created.Session.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
+			want.Charge.CustomerEmail = "" // no merchant reads it
 			if diff := cmp.Diff(want, read, sameSession); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}

@@ -65,3 +65,17 @@ func settleDecisions() string {
 	}
 	return lua.String() + "end\n"
 }
+
+// refundDecisions is a part that defines decisions[refund][paid or unpaid][within or beyond][room or full].
+func refundDecisions() string {
+	var lua strings.Builder
+	lua.WriteString("local decisions = {\n")
+	for _, refund := range []session.RefundState{session.RefundUnknown, session.RefundSame, session.RefundOther} {
+		decide := func(paid, within bool) string {
+			return fmt.Sprintf("{room = '%s', full = '%s'}", session.DecideRefund(refund, paid, within, true), session.DecideRefund(refund, paid, within, false))
+		}
+		fmt.Fprintf(&lua, "  %s = {\n    paid = {within = %s, beyond = %s},\n    unpaid = {within = %s, beyond = %s},\n  },\n",
+			refund, decide(true, true), decide(true, false), decide(false, true), decide(false, false))
+	}
+	return lua.String() + "}\n"
+}

@@ -100,7 +100,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	if payment.Outcome == session.Failed {
 		reason = payment.Reason
 	}
-	keep, maxRefused := decimal(max(reportRetention, maxLifetime+s.retention).Milliseconds()), int64(maxRefusedPayments)
+	keep, maxRefused := decimal(s.keepReported().Milliseconds()), int64(maxRefusedPayments)
 	if id.TestMode() {
 		keep, maxRefused = "", maxRefusedTestPayments
 	}
@@ -114,6 +114,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	call.Key("due_key", space, outbox.DueKey)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 	call.Key("receipts_key", space, receiptsKey)
+	call.Key("owed_key", space, owedKey)
 	call.Text("outcome", string(payment.Outcome))
 	call.Flag("merchant_deleted", merchantDeleted)
 	call.Text("payment_ref", payment.Rail.Scope(payment.Ref))

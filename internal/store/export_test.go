@@ -12,7 +12,7 @@ import (
 func Scripts() []*redis.Script {
 	return []*redis.Script{
 		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript, readPaymentsScript, holdScript,
-		settleScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
+		settleScript, refundScript, pollOwedScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
 		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
 	}
 }

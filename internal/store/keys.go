@@ -24,6 +24,8 @@ const (
 
 	// receiptsKey lists the receipts to send: ids of sessions by when they are due, in milliseconds; see receipts.go.
 	receiptsKey = "receipts"
+	// owedKey lists the payments that are to be refunded, "<session id> <payment>", by when they were reported, in milliseconds; see owed.go.
+	owedKey = "owed"
 
 	// merchantBlockedKey + merchant id holds the merchant's blocked addresses, as blocks by their requests. With seenSuffix it holds them
 	// by their last request, in milliseconds, and with reportedSuffix those that were reported last.

@@ -11,11 +11,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Session reads a session of the asking merchant, expiring it first if it is due. Errors are those
+// Session reads a session of the asking merchant without the customer's address, expiring it first if it is due. Errors are those
 // of Admit and ErrNotFound, which also stands for another merchant's session and for the zero ID.
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
+	admitted, story, err := s.AdmitStory(ctx, admission, id)
+	return admitted, story.Session, err
+}
+
+// AdmitStory is Session with the payments that were refused or refunded.
+func (s *Store) AdmitStory(ctx context.Context, admission Admission, id session.ID) (Admitted, Story, error) {
 	if !admission.owns(id) {
-		return s.admitForeign(ctx, admission)
+		admitted, _, err := s.admitForeign(ctx, admission)
+		return admitted, Story{}, err
 	}
 	call := merchantCall{Call: redis.NewCall(readScript)}
 	admission.keys(&call)
@@ -24,18 +31,21 @@ func (s *Store) Session(ctx context.Context, admission Admission, id session.ID)
 	call.Text("history", s.trimming)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
-		return Admitted{}, session.Session{}, fmt.Errorf("read a session: %w", err)
+		return Admitted{}, Story{}, fmt.Errorf("read a session: %w", err)
 	}
 	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
 	if err != nil {
-		return admitted, session.Session{}, err
+		return admitted, Story{}, err
 	}
-	fields := reply.List()
+	fields, listed := reply.List(), redis.Reply{}
 	if !found(&fields) {
-		return admitted, session.Session{}, ErrNotFound
+		return admitted, Story{}, ErrNotFound
 	}
-	read, err := parseSession(id, &fields)
-	return admitted, read, err
+	if reply.More() {
+		listed = reply.List()
+	}
+	story, err := parseStory(id, &fields, &listed)
+	return admitted, story, err
 }
 
 // admitForeign answers a request for a session that the id says is another account's: as one that does not exist.
@@ -72,6 +82,8 @@ type PublicSession struct {
 	ExpiresAt time.Time
 	// EndedAt is zero while the session is pending.
 	EndedAt time.Time
+	// RefundedCents is how much of the payment that completed the session was refunded.
+	RefundedCents int64
 	// ExpiresIn is the time left to pay on the clock of Redis; 0 unless the session is pending.
 	ExpiresIn time.Duration
 }
@@ -126,6 +138,9 @@ func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (Publi
 	read := PublicSession{Status: parseStatus(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	read.EndedAt = reply.OptionalMillis()
+	if reply.More() {
+		read.RefundedCents = reply.Int()
+	}
 	if reply.Err() != nil || !ok || read.Status.Final() == read.EndedAt.IsZero() || record.MerchantID != id.MerchantID() || record.TestMode != id.TestMode() {
 		return PublicSession{}, redis.ErrCorrupt
 	}

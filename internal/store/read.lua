@@ -3,13 +3,19 @@ local cost, burst, known_key, flags, history = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
 
--- Reads a session for its merchant. event_key is the event of its end, history that of the feed.
+-- Reads a session for its merchant, with all of its fields if payments were refused or refunded. event_key is the event of its end, history that of
+-- the feed.
 
 if result then
   return result .. quota
 end
-local fields = call('HMGET', session_key, SESSION_FIELDS)
+local fields = call('HMGET', session_key, MERCHANT_FIELDS)
+local listed = fields[EMAIL] -- which is n here
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
   sessions().expire_if_due(session_key, event_key, feed_key, fields)
+end
+if listed then
+  fields[EMAIL] = false
+  return {'OK' .. quota, fields, call('HGETALL', session_key)}
 end
 return {'OK' .. quota, fields}

@@ -10,9 +10,9 @@ end
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
   sessions().expire_if_due(session_key, event_key, feed_key, fields)
 end
-local refused, hold, failures = unpack(fields, #{SESSION_FIELDS} + 1)
+local listed, hold, failures = unpack(fields, #{SESSION_FIELDS} + 1)
 local ends = 0
 if hold and not fields[STATUS] then
   ends = select(2, read_hold(hold))
 end
-return {'OK', fields, refused and list_refused() or {}, ends > 0 and format('%d', ends), failures}
+return {'OK', fields, listed and call('HGETALL', session_key) or {}, ends > 0 and format('%d', ends), failures}

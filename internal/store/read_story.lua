@@ -9,4 +9,4 @@ end
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
   fields[STATUS], fields[ENDED_AT] = 'EXPIRED', fields[EXPIRES_AT]
 end
-return {'OK', fields, list_refused()}
+return {'OK', fields, call('HGETALL', session_key)}

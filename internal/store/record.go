@@ -20,7 +20,9 @@ import (
 //	q  sequence of the last event, if there was one
 //	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
 //	        that is not the session's
-//	n  how many of them there are
+//	n  how many of them there are; also there, maybe as 0, if there are refunds
+//	b:<refund>  a refund, "<rail> <refundRef>": "<amountCents> <when it was recorded, ms> <payment>"
+//	g  how much of the payment that completed the session was refunded, if any
 //	h  who holds it: "<until, ms; 0 if released> <since, ms> <payment>"
 //	k  payments that failed while another one held it, of the session's amount: "\n<payment>\n<payment>\n"
 
@@ -33,6 +35,8 @@ const (
 	recordAt = 3
 	// publicFields are those of them that a payer's request needs.
 	publicFields = "'s', 'x', 'f', 'e'"
+	// merchantFields are those of a whole session with n in the place of the address, which no merchant reads.
+	merchantFields = "'s', 'x', 'e', 'f', 'n', 'r', 'y', 'w'"
 )
 
 // eventFields are those of an event of a session.

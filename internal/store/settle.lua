@@ -1,11 +1,11 @@
-local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key = unpack(KEYS)
+local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key, owed_key = unpack(KEYS)
 local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
 
 -- Settles a session with a payment, for a rail.
 -- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment.
 -- paid_at is in ms; currency, paid_at and reason are empty if not given. keep is how long to keep the session from a report on in ms, empty: no
--- longer than it is. max_refused is how many refused payments a session keeps. receipts_key lists the receipts to send. replicated is '1' if the
--- answer waits for replicas. history is that of the feed.
+-- longer than it is. max_refused is how many refused payments a session keeps. receipts_key lists the receipts to send, owed_key the payments to
+-- be refunded. replicated is '1' if the answer waits for replicas. history is that of the feed.
 
 local s = sessions()
 local refused_field = 'l:' .. payment_ref
@@ -71,6 +71,11 @@ elseif refund and stored then
     s.change(session_key, event_key, feed_key, kind, {[refused_field] = record, n = kept + 1}, {r = payment_ref, v = cents .. other_currency, w = paid_at ~= '' and paid_at})
   else
     call('HSET', session_key, refused_field, record, 'n', kept + 1)
+  end
+  if keep ~= '' then -- an index: it must not fail a payment that is recorded
+    redis.pcall('ZADD', owed_key, 'NX', now_ms, string.match(session_key, ':session:(.*)') .. ' ' .. payment_ref)
+    redis.pcall('ZREMRANGEBYSCORE', owed_key, '-inf', now_ms - keep)
+    redis.pcall('PEXPIRE', owed_key, keep)
   end
 end
 if decision == 'recorded' and stored then

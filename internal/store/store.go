@@ -134,7 +134,7 @@ func script(operation string, parts ...string) *redis.Script {
 func part(name string) string { return constants.Replace(sessionFields.In(redis.Part(files, name))) }
 
 var constants = strings.NewReplacer(
-	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
+	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields, "MERCHANT_FIELDS", merchantFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
@@ -149,7 +149,6 @@ var (
 	sweep         = part("lib/sweep")
 	listOrder     = part("lib/list_order")
 	listEnded     = part("lib/list_ended")
-	payments      = part("lib/payments")
 	holds         = part("lib/holds")
 )
 
@@ -163,8 +162,8 @@ var (
 	readScript          = script("read", clock, admission, sessions)
 	publicReadScript    = script("public_read", clock, admission, sessions, publicSession)
 	watchedReadScript   = script("watched_read", clock, unlimited, sessions, publicSession)
-	readStoryScript     = script("read_story", clock, payments)
-	readPaymentsScript  = script("read_payments", clock, sessions, payments, holds)
+	readStoryScript     = script("read_story", clock)
+	readPaymentsScript  = script("read_payments", clock, sessions, holds)
 	readFeedScript      = script("read_feed", clock, admission)
 	listOrderScript     = script("list_order", clock, admission, listOrder)
 	expireOrderScript   = script("expire_order", clock, sessions, listOrder)
@@ -173,6 +172,8 @@ var (
 	cancelScript        = script("cancel", clock, admission, sessions, holds, cancelDecisions())
 	settleScript        = script("settle", clock, sessions, holds, settleDecisions())
 	holdScript          = script("hold", clock, sessions, holds, holdDecisions())
+	refundScript        = script("refund", clock, sessions, refundDecisions())
+	pollOwedScript      = script("poll_owed", clock)
 	pollReceiptsScript  = script("poll_receipts", clock)
 	leaseReceiptsScript = script("lease_receipts", clock)
 	readReceiptScript   = script("read_receipt", clock)

@@ -13,11 +13,29 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Story is a session with the payments of it that are to be refunded.
+// Story is a session with what rails have reported of it: refused payments, and refunds.
 type Story struct {
 	Session session.Session
+	// Refunds are those of the payment that completed the session.
+	Refunds []Refund
 	// Refused are the payments that it did not take, in the order of PaidAt.
 	Refused []RefusedPayment
+}
+
+// Refund is money of a payment that went back, as a rail has confirmed.
+type Refund struct {
+	Ref         string
+	AmountCents int64
+	// At is when it was recorded.
+	At time.Time
+}
+
+// SumRefunds adds up refunds of one payment.
+func SumRefunds(refunds []Refund) (cents int64) {
+	for _, refund := range refunds {
+		cents += refund.AmountCents
+	}
+	return cents
 }
 
 // RefusedPayment is money that has moved and that its session does not take.
@@ -31,6 +49,8 @@ type RefusedPayment struct {
 	PaidAt time.Time
 	// Decision says why: session.Late, session.Mismatched or session.MerchantDeleted.
 	Decision session.Decision
+	// Refunds are in the order in which they were recorded.
+	Refunds []Refund
 }
 
 // Story reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
@@ -90,23 +110,63 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 	default:
 		return Story{}, nil, redis.ErrCorrupt
 	}
-	fields, refused := reply.List(), reply.List()
-	story := Story{}
-	if story.Session, err = parseSession(id, &fields); err != nil {
-		return Story{}, nil, err
-	}
-	for refused.More() {
-		payment, ok := parseRefused(refused.Text(), refused.Text(), story.Session.Currency)
-		refused.Break(ok)
-		story.Refused = append(story.Refused, payment)
-	}
-	if reply.Err() != nil || refused.Err() != nil {
+	fields, listed := reply.List(), reply.List()
+	if reply.Err() != nil {
 		return Story{}, nil, redis.ErrCorrupt
+	}
+	story, err := parseStory(id, &fields, &listed)
+	return story, &reply, err
+}
+
+// parseStory decodes the fields in the order of sessionFields, and then all fields by their names, if there is something to list.
+func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
+	read, err := parseSession(id, fields)
+	if err != nil {
+		return Story{}, err
+	}
+	story, refunds, names := Story{Session: read}, map[string][]Refund{}, []string(nil)
+	for listed.More() {
+		name, text := listed.Text(), listed.Text()
+		if payment, is := strings.CutPrefix(name, "l:"); is {
+			refused, ok := parseRefused(payment, text, read.Currency)
+			listed.Break(ok)
+			story.Refused, names = append(story.Refused, refused), append(names, payment)
+		} else if refund, is := strings.CutPrefix(name, "b:"); is {
+			payment, refund, ok := parseRefund(refund, text)
+			listed.Break(ok)
+			refunds[payment] = append(refunds[payment], refund)
+		}
+	}
+	for of := range refunds {
+		slices.SortFunc(refunds[of], func(a, b Refund) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Ref, b.Ref)) })
+	}
+	for i, name := range names {
+		story.Refused[i].Refunds = refunds[name]
+		delete(refunds, name)
+	}
+	if read.Status == session.Completed {
+		taken := read.PaymentRail.Scope(read.PaymentRef)
+		story.Refunds = refunds[taken]
+		delete(refunds, taken)
+	}
+	listed.Break(len(refunds) == 0) // else they are of payments that nobody has reported
+	if listed.Err() != nil {
+		return Story{}, redis.ErrCorrupt
 	}
 	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int {
 		return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Rail, b.Rail))
 	})
-	return story, &reply, nil
+	return story, nil
+}
+
+// parseRefund reads a field b:<refund> of a session.
+func parseRefund(name, text string) (payment string, refund Refund, ok bool) {
+	_, ref, ok := session.ParseScoped(name)
+	amount, rest, _ := strings.Cut(text, " ")
+	at, payment, _ := strings.Cut(rest, " ")
+	cents, err := strconv.ParseInt(amount, 10, 64)
+	recorded, atErr := strconv.ParseInt(at, 10, 64)
+	return payment, Refund{Ref: ref, AmountCents: cents, At: time.UnixMilli(recorded).UTC()}, ok && err == nil && atErr == nil && cents > 0 && payment != ""
 }
 
 // parseRefused reads a field l:<payment> of a session in the currency.

@@ -54,6 +54,7 @@ var bounded = map[string]*regexp.Regexp{
 	"source":    regexp.MustCompile(`^(message|expiry|reread)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|webhook_removed|dead|expired|sent|refused)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
+	"age":       regexp.MustCompile(`^[0-9]+h$`),
 	"use":       regexp.MustCompile(`^(used|unknown)$`),
 	"cause":     regexp.MustCompile(`^(Initial|Trigger|Schedule|API|Recovery|gone|failing|timeout|connection|answer|cancelled)$`),
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|tombstone|digest|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|webhook\.test|)$`),

@@ -11,6 +11,7 @@ if not reply then
       sessions().expire_if_due(session_key, event_key, feed_key, {status, expires_at})
       status, ended_at = 'EXPIRED', expires_at
     end
-    reply = {'OK' .. quota, status, expires_at, record, ended_at}
+    local refunded = status == 'COMPLETED' and call('HGET', session_key, 'g') or nil
+    reply = {'OK' .. quota, status, expires_at, record, ended_at, refunded}
   end
 end

@@ -50,6 +50,15 @@ func TestAlertsAndDashboardAreThoseOfKustomize(t *testing.T) {
 	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
 		t.Errorf("alerts (-config/prometheus +chart):\n%s", diff)
 	}
+	var optional monitoringv1.PrometheusRule
+	if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config", "prometheus", "refunds", "rules.yaml")), &optional); err != nil {
+		t.Fatal(err)
+	}
+	want.Spec.Groups = append(want.Spec.Groups, optional.Spec.Groups...)
+	confirmed := objects(t, render(t, monitored, "monitoring: {prometheusRule: {refundsConfirmed: true}}").stream())
+	if diff := cmp.Diff(want.Spec, get[monitoringv1.PrometheusRule](t, confirmed, "PrometheusRule/merchant-operator").Spec); diff != "" {
+		t.Errorf("alerts where rails confirm refunds (-config/prometheus +chart):\n%s", diff)
+	}
 	shown := get[corev1.ConfigMap](t, all, "ConfigMap/merchant-operator-dashboard")
 	dashboard := strings.TrimSpace(repository.Read(t, "config", "prometheus", "dashboard.json"))
 	if diff := cmp.Diff(dashboard, shown.Data["merchant-operator.json"]); diff != "" || shown.Labels["grafana_dashboard"] != "1" {

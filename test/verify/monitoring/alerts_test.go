@@ -20,14 +20,18 @@ import (
 
 const runbooks = "https://github.com/merchant-operator/merchant-operator/blob/main/docs/runbooks/"
 
-// rules is the PrometheusRule; a field that its type does not have fails t.
+// rules is the PrometheusRule with the optional one; a field that their type does not have fails t.
 func rules(t *testing.T) monitoringv1.PrometheusRule {
 	t.Helper()
-	var rule monitoringv1.PrometheusRule
-	if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config", "prometheus", "rules.yaml")), &rule); err != nil {
-		t.Fatal(err)
+	var all monitoringv1.PrometheusRule
+	for _, file := range []string{"rules.yaml", "refunds/rules.yaml"} {
+		var rule monitoringv1.PrometheusRule
+		if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config", "prometheus", file)), &rule); err != nil {
+			t.Fatal(err)
+		}
+		all.Spec.Groups = append(all.Spec.Groups, rule.Spec.Groups...)
 	}
-	return rule
+	return all
 }
 
 func alerts(t *testing.T) map[string]monitoringv1.Rule {

@@ -26,7 +26,7 @@ func kustomized(t *testing.T) map[string][]byte {
 		}
 		return relative
 	}
-	text := "resources: [" + path("default") + "]\ncomponents: [" + path("console") + ", " + path("prometheus") + "]\n"
+	text := "resources: [" + path("default") + "]\ncomponents: [" + path("console") + ", " + path("prometheus") + ", " + path("prometheus/refunds") + "]\n"
 	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestKustomizeWatchesAllPorts(t *testing.T) {
 			t.Errorf("the ServiceMonitor does not find the Service of the ops ports by %s=%s", label, value)
 		}
 	}
-	for _, key := range []string{"PrometheusRule/merchant-operator", "ConfigMap/merchant-operator-dashboard", "ClusterRole/merchant-operator-metrics-reader"} {
+	for _, key := range []string{"PrometheusRule/merchant-operator", "PrometheusRule/merchant-operator-refunds", "ConfigMap/merchant-operator-dashboard", "ClusterRole/merchant-operator-metrics-reader"} {
 		if objects[key] == nil {
 			t.Errorf("there is no %s", key)
 		}

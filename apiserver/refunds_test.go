@@ -1,0 +1,225 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+)
+
+const refundRefRule = "refundRef must be a string of 1 to 128 visible ASCII characters"
+
+// refund has a rail confirm a refund, and checks the answer against its document.
+func (r *replica) refund(sessionID, token, body string) result {
+	r.t.Helper()
+	return r.internally(http.MethodPost, "/internal/v1/sessions/"+sessionID+"/refunds", token, body)
+}
+
+func refundOf(payment, refund string, cents int) string {
+	return `{"paymentRef":"` + payment + `","refundRef":"` + refund + `","amountCents":` + strconv.Itoa(cents) + `}`
+}
+
+// A rail confirms refunds of the payment that paid and of one that was refused, and everybody who may know learns of it.
+func TestRefund(t *testing.T) {
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	replicas := []*replica{f.start(), f.start()}
+	r := replicas[0]
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated).text("sessionId")
+	r.report(id, rail, report("bank-1", "COMPLETED", 1250)).want(t, http.StatusOK)
+	if before := r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK); before.body["payments"] != nil {
+		t.Errorf("a payment without more to say of it: %s", before.raw)
+	}
+	r.report(id, rail, report("bank-2", "COMPLETED", 1250)).want(t, http.StatusOK)
+	first := r.refund(id, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK)
+	if at, _ := first.body["refundedAt"].(float64); at == 0 {
+		t.Errorf("the answer is %s", first.raw)
+	}
+	delete(first.body, "refundedAt")
+	want := map[string]any{"sessionId": id, "paymentRef": "bank-1", "refundRef": "back-1", "amountCents": 500.0}
+	if diff := cmp.Diff(want, first.body); diff != "" {
+		t.Errorf("the answer (-want +got):\n%s", diff)
+	}
+	r.refund(id, rail, refundOf("bank-2", "back-2", 1250)).want(t, http.StatusOK)
+	if again := replicas[1].refund(id, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK); string(again.raw) != string(first.raw) {
+		t.Errorf("a repeat is answered with %s, first with %s", again.raw, first.raw)
+	}
+
+	for _, r := range replicas {
+		read := r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
+		var wanted any
+		if err := json.Unmarshal([]byte(`[
+			{"paymentRef": "bank-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500}]},
+			{"paymentRef": "bank-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 1250, "refunds": [{"refundRef": "back-2", "amountCents": 1250}]}
+		]`), &wanted); err != nil {
+			t.Fatal(err)
+		}
+		when := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return name == "refundedAt" })
+		if diff := cmp.Diff(wanted, read.body["payments"], when); diff != "" || read.text("status") != "COMPLETED" {
+			t.Errorf("the merchant reads %s (-want +got):\n%s", read.text("status"), diff)
+		}
+		payments, _ := r.railRead(t, id, rail)["payments"].([]any)
+		for i, refunded := range []float64{500, 1250} {
+			payment, _ := payments[i].(map[string]any)
+			if payment["refundedCents"] != refunded || payment["action"] != nil {
+				t.Errorf("the rail reads %v", payment)
+			}
+		}
+		if page := r.payerPage(t, id); !strings.Contains(page, "<h1>Paid</h1>") || !strings.Contains(page, "<dt>Refunded</dt><dd><bdi>€5.00</bdi>") {
+			t.Errorf("the payer sees %s", page)
+		}
+	}
+	r.refund(id, rail, refundOf("bank-1", "back-3", 750)).want(t, http.StatusOK)
+	if page := r.payerPage(t, id); !strings.Contains(page, "<h1>Refunded</h1>") || !strings.Contains(page, "€12.50") {
+		t.Errorf("after all went back the payer sees %s", page)
+	}
+	events := r.call(http.MethodGet, "/api/v1/events", key, "").want(t, http.StatusOK)
+	if n := strings.Count(string(events.raw), `"session.payment_refunded"`); n != 3 {
+		t.Errorf("%d events of refunds, want 3: %s", n, events.raw)
+	}
+	// The list of a day is not netted.
+	if day := r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK); strings.Count(string(day.raw), id+`","status":"COMPLETED","amountCents":1250`) != 1 || strings.Contains(string(day.raw), "refund") {
+		t.Errorf("the day is %s", day.raw)
+	}
+}
+
+// create creates a session of 12.50.
+func (r *replica) create(key string) (id string) {
+	r.t.Helper()
+	return r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId")
+}
+
+// payerPage is what a payer sees.
+func (r *replica) payerPage(t *testing.T, id string) string {
+	t.Helper()
+	return string(r.call(http.MethodGet, "/pay/"+id, "", "", "Accept-Language", "en").want(t, http.StatusOK).raw)
+}
+
+// What is not so is refused, with a word for each reason.
+func TestRefund_Refused(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, rail, other := f.key("till", acme), f.rail("bank"), f.rail("cards")
+	test := f.testKey("test", acme)
+	r := f.start()
+	paid := func() string {
+		id := r.create(key)
+		r.report(id, rail, report("bank-1", "COMPLETED", 1250)).want(t, http.StatusOK)
+		return id
+	}
+	played := r.create(test)
+	full := paid()
+	for i := range 100 {
+		r.refund(full, rail, refundOf("bank-1", strconv.Itoa(i), 1)).want(t, http.StatusOK)
+	}
+	known := paid()
+	r.refund(known, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK)
+	for name, test := range map[string]struct {
+		id, rail, body string
+		status         int
+		code           string
+	}{
+		"another amount":    {known, rail, refundOf("bank-1", "back-1", 501), http.StatusConflict, "refund_conflict"},
+		"another payment":   {known, rail, refundOf("bank-2", "back-1", 500), http.StatusConflict, "refund_conflict"},
+		"too much":          {known, rail, refundOf("bank-1", "back-2", 751), http.StatusConflict, "refund_exceeds_payment"},
+		"too many":          {full, rail, refundOf("bank-1", "100", 1), http.StatusConflict, "too_many_refunds"},
+		"unknown payment":   {known, rail, refundOf("bank-2", "back-2", 1), http.StatusNotFound, "payment_not_found"},
+		"another's payment": {known, other, refundOf("bank-1", "back-1", 500), http.StatusNotFound, "payment_not_found"},
+		"pending":           {r.create(key), rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "payment_not_found"},
+		"unknown session":   {"ps_" + acme.MerchantID + "aaaaaaaaaaaaaaaaaa", rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"malformed session": {"ps_1", rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"session of a test": {played, rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"no right to do so": {known, f.account("nobody"), refundOf("bank-1", "back-2", 1), http.StatusForbidden, "account_not_allowed"},
+		"a merchant's key":  {known, key, refundOf("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
+		"no token":          {known, "", refundOf("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := r.refund(test.id, test.rail, test.body); got.status != test.status || got.header.Get("Error-Code") != test.code {
+				t.Errorf("%d %s %s, want %d %s", got.status, got.header.Get("Error-Code"), got.raw, test.status, test.code)
+			}
+		})
+	}
+	if events := r.call(http.MethodGet, "/api/v1/events?limit=200", key, "").want(t, http.StatusOK); strings.Count(string(events.raw), `"session.payment_refunded"`) != 101 {
+		t.Error("a refund that was refused has an event")
+	}
+}
+
+// The message names the field, and nothing is recorded.
+func TestRefund_BadBodies(t *testing.T) {
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
+	id := r.charge(key, 1)[0]
+	r.report(id, rail, report("bank-1", "COMPLETED", 1)).want(t, http.StatusOK)
+	long := strings.Repeat("r", 129)
+	for name, test := range map[string]struct{ body, message string }{
+		"nothing":                 {``, notAnObject},
+		"not JSON":                {`paymentRef=bank-1`, notJSON},
+		"the refund twice":        {`{"paymentRef":"bank-1","refundRef":"a","refundRef":"b","amountCents":1}`, `duplicate field "refundRef"`},
+		"no payment":              {`{"refundRef":"a","amountCents":1}`, paymentRefRule},
+		"payment a number":        {`{"paymentRef":1,"refundRef":"a","amountCents":1}`, paymentRefRule},
+		"payment too long":        {refundOf(long, "a", 1), paymentRefRule},
+		"no refund":               {`{"paymentRef":"bank-1","amountCents":1}`, refundRefRule},
+		"refund empty":            {refundOf("bank-1", "", 1), refundRefRule},
+		"refund null":             {`{"paymentRef":"bank-1","refundRef":null,"amountCents":1}`, refundRefRule},
+		"refund an object":        {`{"paymentRef":"bank-1","refundRef":{},"amountCents":1}`, refundRefRule},
+		"refund with a blank":     {refundOf("bank-1", "a b", 1), refundRefRule},
+		"refund with an umlaut":   {refundOf("bank-1", "zurück", 1), refundRefRule},
+		"refund too long":         {refundOf("bank-1", long, 1), refundRefRule},
+		"no amount":               {`{"paymentRef":"bank-1","refundRef":"a"}`, amountRule},
+		"amount null":             {`{"paymentRef":"bank-1","refundRef":"a","amountCents":null}`, amountRule},
+		"amount a string":         {`{"paymentRef":"bank-1","refundRef":"a","amountCents":"1"}`, amountRule},
+		"amount a fraction":       {`{"paymentRef":"bank-1","refundRef":"a","amountCents":0.5}`, amountRule},
+		"amount zero":             {refundOf("bank-1", "a", 0), amountRule},
+		"amount negative":         {refundOf("bank-1", "a", -1), amountRule},
+		"amount over the maximum": {refundOf("bank-1", "a", 10_000_001), amountRule},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.refund(id, rail, test.body).wantError(t, http.StatusBadRequest, test.message)
+		})
+	}
+	got := r.refund(id, rail, `{"paymentRef":"bank-1","refundRef":"a","amountCents":1,"reason":"x"}`).want(t, http.StatusOK)
+	if got.header.Get("Ignored-Fields") != "reason" {
+		t.Errorf("ignored fields: %s", got.header)
+	}
+}
+
+// Nobody could hear of it, but the money is accounted for.
+func TestRefund_DeletedMerchant(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key, rail := f.key("till", acme), f.rail("bank")
+	r := f.start()
+	id := r.create(key)
+	f.withdraw(acme)
+	eventually(t, "the payment is to be refunded", func() bool {
+		return r.report(id, rail, report("bank-1", "COMPLETED", 1250)).body["action"] == "REFUND_REQUIRED"
+	})
+	r.refund(id, rail, refundOf("bank-1", "back-1", 1250)).want(t, http.StatusOK)
+	payments, _ := r.railRead(t, id, rail)["payments"].([]any)
+	if payment, _ := payments[0].(map[string]any); payment["refundedCents"] != 1250.0 || payment["action"] != nil {
+		t.Errorf("the rail reads %v", payments)
+	}
+}
+
+// A confirmation of which nobody knows whether it was recorded is sent again.
+func TestRefund_RedisDown(t *testing.T) {
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	redis := redistest.Start(t)
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = redis.URL() })
+	id := r.create(key)
+	r.report(id, rail, report("bank-1", "COMPLETED", 1250)).want(t, http.StatusOK)
+	redis.Stop()
+	got := r.refund(id, rail, refundOf("bank-1", "back-1", 1250)).want(t, http.StatusServiceUnavailable)
+	if got.header.Get("Error-Code") != "report_unknown" || got.header.Get("Retry-After") == "" {
+		t.Errorf("%s %s", got.header, got.raw)
+	}
+}

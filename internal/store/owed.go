@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// A payment that its session does not take is owed to its payer until rails have confirmed refunds of all of it. The script that refuses it lists it
+// in owedKey, and the one that records the last refund removes it. The list is an index for a metric only: what the session itself says counts.
+
+// Owed counts the payments of all buckets that are to be refunded and that have waited for at least each of these ages, which are given from
+// the highest on. It takes one round trip; in a Redis Cluster, one to each server. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (s *Store) Owed(ctx context.Context, ages []time.Duration) ([]int64, error) {
+	buckets, each := make([]session.Bucket, session.Buckets), session.Buckets
+	for i := range buckets {
+		buckets[i] = session.Bucket(i)
+	}
+	if s.redis.Clustered() { // they are in slots of their own
+		each = 1
+	}
+	groups := slices.Collect(slices.Chunk(buckets, each))
+	calls := make([]*redis.Call, len(groups))
+	for i, group := range groups {
+		call := redis.NewCall(pollOwedScript)
+		for _, bucket := range group {
+			call.MoreKey(redis.KeyspaceOf(bucket), owedKey)
+		}
+		call.Millis("keep", s.keepReported())
+		for _, age := range ages {
+			call.MoreInt(age.Milliseconds())
+		}
+		calls[i] = &call
+	}
+	replies, errs := s.redis.RunEach(ctx, calls)
+	counts := make([]int64, len(ages))
+	for i, group := range groups {
+		if errs[i] != nil {
+			continue
+		}
+		reply := &replies[i]
+		reply.OK()
+		for range group {
+			for age := range ages {
+				counts[age] += reply.Int()
+			}
+		}
+		errs[i] = reply.Err()
+	}
+	if err := errors.Join(errs...); err != nil { // a part would look as if something had been refunded
+		return nil, fmt.Errorf("count the payments to be refunded: %w", err)
+	}
+	return counts, nil
+}

@@ -1,0 +1,13 @@
+local keep = unpack(ARGV, 1, 1)
+
+-- Counts the payments of each bucket that are to be refunded. KEYS are those of the buckets. Behind keep, how long a payment is listed in ms, are ages
+-- in ms, the highest first; of each bucket it counts those that have waited for so long. What cannot be read has none.
+
+local counts, oldest = {'OK'}, format('(%d', now_ms - keep)
+for _, owed_key in ipairs(KEYS) do
+  for i = 2, #ARGV do
+    local count = redis.pcall('ZCOUNT', owed_key, oldest, format('%d', now_ms - ARGV[i]))
+    counts[#counts + 1] = type(count) == 'number' and count or 0
+  end
+end
+return counts

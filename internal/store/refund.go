@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+)
+
+// What a rail is told of a refund that is not recorded.
+var (
+	// ErrNoPayment says that the session knows no payment of this reference and rail whose money has moved.
+	ErrNoPayment = errors.New("no such payment")
+	// ErrRefundConflict says that a refund of this reference was confirmed before, of another payment or with another amount.
+	ErrRefundConflict = errors.New("the refund was confirmed otherwise before")
+	// ErrRefundExceedsPayment says that more would have gone back than the payment was.
+	ErrRefundExceedsPayment = errors.New("the refunds would exceed the payment")
+	// ErrTooManyRefunds says that the session keeps no more refunds of this rail.
+	ErrTooManyRefunds = errors.New("the session keeps no more refunds of the rail")
+)
+
+// maxRefunds is how many refunds a session keeps of each rail, so that none takes the room of another. Each is money that a rail has moved, so it is
+// told about the bound.
+const maxRefunds = 100
+
+// Refunded is a refund that was recorded.
+type Refunded struct {
+	// At is when it was recorded first.
+	At time.Time
+	// Repeated: the same confirmation had been given before, and nothing has changed.
+	Repeated bool
+}
+
+// Refund records that a rail has paid back money of a payment that it has reported. The confirmation has been validated; the same one gets the same
+// answer, however often it is given. Errors: ErrNotFound, also for the zero ID and sessions of test mode; ErrNoPayment, ErrRefundConflict,
+// ErrRefundExceedsPayment, ErrTooManyRefunds; redis.ErrCorrupt, redis.ErrUnavailable. After the last one it may have been recorded: give it again. It
+// is also the error when fewer replicas than redis.Options.Replicas have acknowledged it.
+func (s *Store) Refund(ctx context.Context, id session.ID, refund session.Refund) (Refunded, error) {
+	return s.refund(ctx, id, refund, false)
+}
+
+// RefundDeleted is Refund for a session whose merchant was deleted: nobody could receive the event.
+func (s *Store) RefundDeleted(ctx context.Context, id session.ID, refund session.Refund) (Refunded, error) {
+	return s.refund(ctx, id, refund, true)
+}
+
+func (s *Store) refund(ctx context.Context, id session.ID, refund session.Refund, merchantDeleted bool) (Refunded, error) {
+	if id.TestMode() {
+		return Refunded{}, ErrNotFound
+	}
+	space := redis.KeyspaceOf(id.Bucket())
+	call := redis.NewCall(refundScript)
+	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
+	call.Key("refund_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkRefund(refund.Rail, refund.Ref)))
+	call.Key("queue_key", space, outbox.QueueKey)
+	call.Key("due_key", space, outbox.DueKey)
+	call.Key("feed_key", space, outbox.FeedKey, id.Account())
+	call.Key("owed_key", space, owedKey)
+	call.Flag("merchant_deleted", merchantDeleted)
+	call.Text("payment_ref", refund.Rail.Scope(refund.PaymentRef))
+	call.Text("refund_ref", refund.Rail.Scope(refund.Ref))
+	call.Int("cents", refund.AmountCents)
+	call.Millis("keep", s.keepReported())
+	call.Int("max_refunds", maxRefunds)
+	call.Flag("replicated", s.redis.Replicated())
+	call.Text("history", s.trimming)
+	reply, err := s.redis.RunReplicated(ctx, &call)
+	if err != nil {
+		return Refunded{}, fmt.Errorf("record a refund: %w", err)
+	}
+	switch reply.Text() {
+	case "OK":
+		return parseRefunded(&reply)
+	case "NOT_FOUND":
+		return Refunded{}, ErrNotFound
+	default: // "CORRUPT" among them
+		return Refunded{}, redis.ErrCorrupt
+	}
+}
+
+func parseRefunded(reply *redis.Reply) (Refunded, error) {
+	decision, refunded := session.Decision(reply.Text()), Refunded{At: reply.Millis()}
+	if reply.Err() != nil {
+		return Refunded{}, redis.ErrCorrupt
+	}
+	switch decision {
+	case session.Applied:
+		return refunded, nil
+	case session.Repeated:
+		refunded.Repeated = true
+		return refunded, nil
+	case session.Conflict:
+		return Refunded{}, ErrRefundConflict
+	case session.NoPayment:
+		return Refunded{}, ErrNoPayment
+	case session.ExceedsPayment:
+		return Refunded{}, ErrRefundExceedsPayment
+	case session.TooManyRefunds:
+		return Refunded{}, ErrTooManyRefunds
+	default:
+		return Refunded{}, redis.ErrCorrupt
+	}
+}
+
+// keepReported is how long a session is kept from a rail's report on.
+func (s *Store) keepReported() time.Duration { return max(reportRetention, maxLifetime+s.retention) }
