@@ -460,8 +460,7 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 	if payment.TipCents != nil {
 		amount += ", tip " + session.FormatAmount(*payment.TipCents, payment.Currency)
 	}
-	table := newTable(to)
-	for _, line := range [][2]string{
+	lines := [][2]string{
 		{"Session", payment.SessionID},
 		{"Status", string(payment.Status)},
 		{"Amount", amount},
@@ -472,7 +471,20 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 		{"Ended", shopTime(payment.Ended(), zone)},
 		{"Key", payment.Key},
 		{"Key id", payment.KeyID},
-	} {
+	}
+	for _, part := range payment.Payments {
+		money := func(cents int64) string { return session.FormatAmount(cents, part.Currency) + " " + part.Currency }
+		if part.Refused {
+			lines = append(lines, [2]string{"Refused", money(part.AmountCents) + ", payment " + printable(part.PaymentRef) + ", to refund: " + money(part.AmountCents-part.RefundedCents)})
+		}
+		for _, refund := range part.Refunds {
+			lines = append(lines, [2]string{
+				"Refunded", money(refund.AmountCents) + " of payment " + printable(part.PaymentRef) + ", refund " + printable(refund.RefundRef) + ", " + shopTime(refund.Refunded(), zone),
+			})
+		}
+	}
+	table := newTable(to)
+	for _, line := range lines {
 		if line[1] != "" {
 			row(table, line[0], line[1])
 		}

@@ -260,3 +260,26 @@ func TestPayments_FollowNoRedirect(t *testing.T) {
 		t.Error("it followed")
 	}
 }
+
+// What was refused and what went back is shown with each payment.
+func TestWritePayment_Refunds(t *testing.T) {
+	const body = `{"sessionId": "ps_1", "status": "COMPLETED", "amountCents": 1250, "currency": "EUR", "createdAt": 1795246260000, "endedAt": 1795246300000, "payments": [
+		{"paymentRef": "card-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500, "refundedAt": 1795246400000}]},
+		{"paymentRef": "card-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 0, "refunds": []}]}`
+	var payment payments.Payment
+	if err := json.Unmarshal([]byte(body), &payment); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := writePayment(&text, payment, time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"Refunded   5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
+		"Refused    12.50 EUR, payment card-2, to refund: 12.50 EUR",
+	} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("no line %q in\n%s", line, text.String())
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -35,7 +36,10 @@ type paymentPage struct {
 	Expires     template.HTML
 	Ended       template.HTML // empty: it has not
 	PaidAt      template.HTML // as the rail says; empty: it did not
+	Refunded    string        // how much of the payment went back; empty: nothing
+	Refunds     []refund      // of the payment that settled it
 	Refused     []refusedPayment
+	Owed        int // how many of these are still to be refunded
 	// Removed: the session is not kept any more, and what is shown is its end.
 	Removed bool
 }
@@ -49,6 +53,23 @@ type refusedPayment struct {
 	Why       string
 	Reference string
 	PaidAt    template.HTML // empty: the rail did not say
+	// Returned: all of it went back. Refunds are what did.
+	Returned bool
+	Refunds  []refund
+}
+
+// refund is money that went back to the payer.
+type refund struct {
+	Amount    string
+	Reference string
+	At        template.HTML
+}
+
+func (c *console) refunds(all []store.Refund, currency string, zone *time.Location) (refunds []refund) {
+	for _, one := range all {
+		refunds = append(refunds, refund{c.amounts.Format(one.AmountCents, currency), one.Ref, shopTime(one.At, zone, toTheSecond)})
+	}
+	return refunds
 }
 
 // statusExplanations are for who reads one payment.
@@ -122,9 +143,17 @@ func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		if refused.Decision == session.Mismatched && refused.Currency != s.Currency {
 			why = "It was not the currency that was asked for."
 		}
+		returned := store.SumRefunds(refused.Refunds) >= refused.AmountCents
+		if !returned {
+			page.Owed++
+		}
 		page.Refused = append(page.Refused, refusedPayment{
 			Amount: c.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
+			Returned: returned, Refunds: c.refunds(refused.Refunds, refused.Currency, zone),
 		})
+	}
+	if page.Refunds = c.refunds(story.Refunds, s.Currency, zone); len(page.Refunds) > 0 {
+		page.Refunded = c.amounts.Format(store.SumRefunds(story.Refunds), s.Currency)
 	}
 	var err error
 	page.Key, err = c.keyName(ctx, merchant, s.KeyID)

@@ -71,6 +71,17 @@ func TestShowPayment(t *testing.T) {
 	f.settle(id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: 1250})
 	f.settle(id, session.Payment{Ref: "card-2", Outcome: session.Completed, AmountCents: 1250})
 	want("paid twice", "Paid", "card-1", "The order was paid already.", "card-2", ">2</span>")
+	refund := func(payment, ref string, cents int64) {
+		t.Helper()
+		if _, err := f.store.Refund(t.Context(), id, session.Refund{Ref: ref, PaymentRef: payment, AmountCents: cents}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refund("card-2", "back-1", 1250)
+	want("one refunded", "To be refunded", ">1</span>", ">Refunded</span>", "€12.50 refunded", "back-1")
+	refund("card-0", "back-2", 7)
+	refund("card-1", "back-3", 500)
+	want("all refunded", "Refused and refunded", "It went back to the payer.", "back-2", "<dt>Refunded</dt><dd>€5.00</dd>", "back-3", "The totals of the day do not change.")
 
 	failed := f.charge(m, "gone", session.Charge{AmountCents: 5})
 	f.settle(failed, session.Payment{Ref: "card-3", Outcome: session.Failed, AmountCents: 5, Reason: "no funds <b>"})

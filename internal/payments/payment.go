@@ -25,9 +25,32 @@ type Payment struct {
 	KeyID       string         `json:"keyId,omitempty"`
 	// Key is the name of the ApiKey with KeyID; empty: unknown here. The API does not know it.
 	Key string `json:"key,omitempty"`
+	// Payments are those whose money has moved, if one was refused or refunded; only a read of one session has them.
+	Payments []Part `json:"payments,omitempty"`
 	// Livemode is absent from live sessions.
 	Livemode *bool `json:"livemode,omitempty"`
 }
+
+// Part is one payment of a session.
+type Part struct {
+	PaymentRef  string `json:"paymentRef"`
+	AmountCents int64  `json:"amountCents"`
+	Currency    string `json:"currency"`
+	// Refused: the session did not take it, so all of it is to be refunded.
+	Refused       bool     `json:"refused"`
+	RefundedCents int64    `json:"refundedCents"`
+	Refunds       []Refund `json:"refunds"`
+}
+
+// Refund is money of a payment that went back.
+type Refund struct {
+	RefundRef   string `json:"refundRef"`
+	AmountCents int64  `json:"amountCents"`
+	RefundedAt  int64  `json:"refundedAt"`
+}
+
+// Refunded is when it was recorded.
+func (r Refund) Refunded() time.Time { return at(r.RefundedAt) }
 
 // Amount is the amount as a decimal number.
 func (p Payment) Amount() string { return session.FormatAmount(p.AmountCents, p.Currency) }

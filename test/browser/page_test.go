@@ -281,6 +281,36 @@ func TestPage_Receipt(t *testing.T) {
 	}
 }
 
+// A payer who returns to the page of a payment that was refunded meanwhile sees that, and how much.
+func TestPage_Refunded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
+	page.Open(pageURL(id))
+	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+	s.end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+	const shown = "document.querySelector('section[data-state=COMPLETED]').innerText"
+	page.Until("the receipt has its time", shown+".includes('UTC')")
+	for _, refund := range []struct {
+		ref   string
+		cents int
+		want  string
+	}{{"back-1", 500, "€5.00"}, {"back-2", 750, "€12.50"}} {
+		body := fmt.Sprintf(`{"paymentRef": "bank-%s", "refundRef": %q, "amountCents": %d}`, id, refund.ref, refund.cents)
+		if answer := call(t, shared.replicas[0].Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/refunds", s.rail, body); answer.Status != http.StatusOK {
+			t.Fatalf("a refund got %d %s", answer.Status, answer.Raw)
+		}
+		page.Do("document.dispatchEvent(new Event('visibilitychange'))")
+		page.Until("it says "+refund.want, shown+".includes('Refunded') && "+shown+".includes('"+refund.want+"')")
+	}
+	page.Until("it is refunded as a whole", "document.title.startsWith('Refunded') && document.querySelector('section[data-state=COMPLETED] h1').innerText === 'Refunded'")
+	if said := browsertest.Eval[[]string](page, "said"); len(said) != 2 || said[1] != "Refunded" {
+		t.Errorf("it said %q", said)
+	}
+}
+
 // A page about an error asks by itself until there is another answer, also after the phone was without a network.
 func TestPage_ErrorThatPasses(t *testing.T) {
 	t.Parallel()

@@ -33,20 +33,33 @@ function show(status) {
     hide("offline", true);
   }
   if (status === "COMPLETED") {
-    completeReceipt(next);
+    followReceipt(next);
   }
 }
 
-// The receipt of a session that ends while the page is open lacks its time, which only the page of the paid session has.
-async function completeReceipt(shown) {
-  for (const pause of [0, 2e3, 8e3, 30e3]) {
+// The receipt of a session that ends while the page is open lacks its time, and that of one that is paid may be refunded later. Only the page of
+// the paid session has both, so it is read again: at once, ever less often, and whenever the payer returns to it.
+async function followReceipt(shown, pauses = [0, 2e3, 8e3, 30e3, 60e3, 120e3, 240e3, 480e3, 900e3]) {
+  addEventListener("visibilitychange", () => document.hidden || readReceipt(shown), { capture: true });
+  addEventListener("pageshow", ({ persisted }) => persisted && readReceipt(shown));
+  for (const pause of pauses) {
     await new Promise((done) => setTimeout(done, pause));
-    const text = await fetch(location.pathname, { cache: "no-store", credentials: "omit" })
-      .then((answer) => answer.ok ? answer.text() : "").catch(() => "");
-    const receipt = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"] dl`);
-    if (receipt) {
-      shown.querySelector("dl").replaceWith(receipt);
-      return;
+    if (!document.hidden) {
+      await readReceipt(shown);
+    }
+  }
+}
+
+async function readReceipt(shown) {
+  const text = await fetch(location.pathname, { cache: "no-store", credentials: "omit" })
+    .then((answer) => answer.ok ? answer.text() : "").catch(() => "");
+  const news = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"]`);
+  if (news?.querySelector("dl") && news.innerHTML !== shown.innerHTML) {
+    const heading = shown.querySelector("h1").textContent;
+    shown.replaceChildren(...news.childNodes);
+    document.title = shown.dataset.title = news.dataset.title;
+    if (shown.querySelector("h1").textContent !== heading) {
+      announce(shown.querySelector("h1").textContent);
     }
   }
 }
@@ -91,6 +104,9 @@ function tick() {
 
 let client;
 let ticking;
+if (payment.dataset.status === "COMPLETED") {
+  followReceipt(section("COMPLETED"), [60e3, 120e3, 240e3, 480e3, 900e3]);
+}
 if (payment.dataset.status === "PENDING") {
   setExpiresIn(Number(payment.dataset.expiresIn));
   ticking = setInterval(tick, 500);
