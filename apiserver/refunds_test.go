@@ -22,7 +22,7 @@ func (r *replica) refund(sessionID, token, body string) result {
 	return r.internally(http.MethodPost, "/internal/v1/sessions/"+sessionID+"/refunds", token, body)
 }
 
-func refundOf(payment, refund string, cents int) string {
+func refundBody(payment, refund string, cents int) string {
 	return `{"paymentRef":"` + payment + `","refundRef":"` + refund + `","amountCents":` + strconv.Itoa(cents) + `}`
 }
 
@@ -38,7 +38,7 @@ func TestRefund(t *testing.T) {
 		t.Errorf("a payment without more to say of it: %s", before.raw)
 	}
 	r.report(id, rail, report("bank-2", "COMPLETED", 1250)).want(t, http.StatusOK)
-	first := r.refund(id, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK)
+	first := r.refund(id, rail, refundBody("bank-1", "back-1", 500)).want(t, http.StatusOK)
 	if at, _ := first.body["refundedAt"].(float64); at == 0 {
 		t.Errorf("the answer is %s", first.raw)
 	}
@@ -47,8 +47,8 @@ func TestRefund(t *testing.T) {
 	if diff := cmp.Diff(want, first.body); diff != "" {
 		t.Errorf("the answer (-want +got):\n%s", diff)
 	}
-	r.refund(id, rail, refundOf("bank-2", "back-2", 1250)).want(t, http.StatusOK)
-	if again := replicas[1].refund(id, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK); string(again.raw) != string(first.raw) {
+	r.refund(id, rail, refundBody("bank-2", "back-2", 1250)).want(t, http.StatusOK)
+	if again := replicas[1].refund(id, rail, refundBody("bank-1", "back-1", 500)).want(t, http.StatusOK); string(again.raw) != string(first.raw) {
 		t.Errorf("a repeat is answered with %s, first with %s", again.raw, first.raw)
 	}
 
@@ -76,7 +76,7 @@ func TestRefund(t *testing.T) {
 			t.Errorf("the payer sees %s", page)
 		}
 	}
-	r.refund(id, rail, refundOf("bank-1", "back-3", 750)).want(t, http.StatusOK)
+	r.refund(id, rail, refundBody("bank-1", "back-3", 750)).want(t, http.StatusOK)
 	if page := r.payerPage(t, id); !strings.Contains(page, "<h1>Refunded</h1>") || !strings.Contains(page, "€12.50") {
 		t.Errorf("after all went back the payer sees %s", page)
 	}
@@ -117,28 +117,28 @@ func TestRefund_Refused(t *testing.T) {
 	played := r.create(test)
 	full := paid()
 	for i := range 100 {
-		r.refund(full, rail, refundOf("bank-1", strconv.Itoa(i), 1)).want(t, http.StatusOK)
+		r.refund(full, rail, refundBody("bank-1", strconv.Itoa(i), 1)).want(t, http.StatusOK)
 	}
 	known := paid()
-	r.refund(known, rail, refundOf("bank-1", "back-1", 500)).want(t, http.StatusOK)
+	r.refund(known, rail, refundBody("bank-1", "back-1", 500)).want(t, http.StatusOK)
 	for name, test := range map[string]struct {
 		id, rail, body string
 		status         int
 		code           string
 	}{
-		"another amount":    {known, rail, refundOf("bank-1", "back-1", 501), http.StatusConflict, "refund_conflict"},
-		"another payment":   {known, rail, refundOf("bank-2", "back-1", 500), http.StatusConflict, "refund_conflict"},
-		"too much":          {known, rail, refundOf("bank-1", "back-2", 751), http.StatusConflict, "refund_exceeds_payment"},
-		"too many":          {full, rail, refundOf("bank-1", "100", 1), http.StatusConflict, "too_many_refunds"},
-		"unknown payment":   {known, rail, refundOf("bank-2", "back-2", 1), http.StatusNotFound, "payment_not_found"},
-		"another's payment": {known, other, refundOf("bank-1", "back-1", 500), http.StatusNotFound, "payment_not_found"},
-		"pending":           {r.create(key), rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "payment_not_found"},
-		"unknown session":   {"ps_" + acme.MerchantID + "aaaaaaaaaaaaaaaaaa", rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
-		"malformed session": {"ps_1", rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
-		"session of a test": {played, rail, refundOf("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
-		"no right to do so": {known, f.account("nobody"), refundOf("bank-1", "back-2", 1), http.StatusForbidden, "account_not_allowed"},
-		"a merchant's key":  {known, key, refundOf("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
-		"no token":          {known, "", refundOf("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
+		"another amount":    {known, rail, refundBody("bank-1", "back-1", 501), http.StatusConflict, "refund_conflict"},
+		"another payment":   {known, rail, refundBody("bank-2", "back-1", 500), http.StatusConflict, "refund_conflict"},
+		"too much":          {known, rail, refundBody("bank-1", "back-2", 751), http.StatusConflict, "refund_exceeds_payment"},
+		"too many":          {full, rail, refundBody("bank-1", "100", 1), http.StatusConflict, "too_many_refunds"},
+		"unknown payment":   {known, rail, refundBody("bank-2", "back-2", 1), http.StatusNotFound, "payment_not_found"},
+		"another's payment": {known, other, refundBody("bank-1", "back-1", 500), http.StatusNotFound, "payment_not_found"},
+		"pending":           {r.create(key), rail, refundBody("bank-1", "back-1", 1), http.StatusNotFound, "payment_not_found"},
+		"unknown session":   {"ps_" + acme.MerchantID + "aaaaaaaaaaaaaaaaaa", rail, refundBody("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"malformed session": {"ps_1", rail, refundBody("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"session of a test": {played, rail, refundBody("bank-1", "back-1", 1), http.StatusNotFound, "session_not_found"},
+		"no right to do so": {known, f.account("nobody"), refundBody("bank-1", "back-2", 1), http.StatusForbidden, "account_not_allowed"},
+		"a merchant's key":  {known, key, refundBody("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
+		"no token":          {known, "", refundBody("bank-1", "back-2", 1), http.StatusUnauthorized, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := r.refund(test.id, test.rail, test.body); got.status != test.status || got.header.Get("Error-Code") != test.code {
@@ -165,21 +165,21 @@ func TestRefund_BadBodies(t *testing.T) {
 		"the refund twice":        {`{"paymentRef":"bank-1","refundRef":"a","refundRef":"b","amountCents":1}`, `duplicate field "refundRef"`},
 		"no payment":              {`{"refundRef":"a","amountCents":1}`, paymentRefRule},
 		"payment a number":        {`{"paymentRef":1,"refundRef":"a","amountCents":1}`, paymentRefRule},
-		"payment too long":        {refundOf(long, "a", 1), paymentRefRule},
+		"payment too long":        {refundBody(long, "a", 1), paymentRefRule},
 		"no refund":               {`{"paymentRef":"bank-1","amountCents":1}`, refundRefRule},
-		"refund empty":            {refundOf("bank-1", "", 1), refundRefRule},
+		"refund empty":            {refundBody("bank-1", "", 1), refundRefRule},
 		"refund null":             {`{"paymentRef":"bank-1","refundRef":null,"amountCents":1}`, refundRefRule},
 		"refund an object":        {`{"paymentRef":"bank-1","refundRef":{},"amountCents":1}`, refundRefRule},
-		"refund with a blank":     {refundOf("bank-1", "a b", 1), refundRefRule},
-		"refund with an umlaut":   {refundOf("bank-1", "zurück", 1), refundRefRule},
-		"refund too long":         {refundOf("bank-1", long, 1), refundRefRule},
+		"refund with a blank":     {refundBody("bank-1", "a b", 1), refundRefRule},
+		"refund with an umlaut":   {refundBody("bank-1", "zurück", 1), refundRefRule},
+		"refund too long":         {refundBody("bank-1", long, 1), refundRefRule},
 		"no amount":               {`{"paymentRef":"bank-1","refundRef":"a"}`, amountRule},
 		"amount null":             {`{"paymentRef":"bank-1","refundRef":"a","amountCents":null}`, amountRule},
 		"amount a string":         {`{"paymentRef":"bank-1","refundRef":"a","amountCents":"1"}`, amountRule},
 		"amount a fraction":       {`{"paymentRef":"bank-1","refundRef":"a","amountCents":0.5}`, amountRule},
-		"amount zero":             {refundOf("bank-1", "a", 0), amountRule},
-		"amount negative":         {refundOf("bank-1", "a", -1), amountRule},
-		"amount over the maximum": {refundOf("bank-1", "a", 10_000_001), amountRule},
+		"amount zero":             {refundBody("bank-1", "a", 0), amountRule},
+		"amount negative":         {refundBody("bank-1", "a", -1), amountRule},
+		"amount over the maximum": {refundBody("bank-1", "a", 10_000_001), amountRule},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.refund(id, rail, test.body).wantError(t, http.StatusBadRequest, test.message)
@@ -202,7 +202,7 @@ func TestRefund_DeletedMerchant(t *testing.T) {
 	eventually(t, "the payment is to be refunded", func() bool {
 		return r.report(id, rail, report("bank-1", "COMPLETED", 1250)).body["action"] == "REFUND_REQUIRED"
 	})
-	r.refund(id, rail, refundOf("bank-1", "back-1", 1250)).want(t, http.StatusOK)
+	r.refund(id, rail, refundBody("bank-1", "back-1", 1250)).want(t, http.StatusOK)
 	payments, _ := r.railRead(t, id, rail)["payments"].([]any)
 	if payment, _ := payments[0].(map[string]any); payment["refundedCents"] != 1250.0 || payment["action"] != nil {
 		t.Errorf("the rail reads %v", payments)
@@ -218,7 +218,7 @@ func TestRefund_RedisDown(t *testing.T) {
 	id := r.create(key)
 	r.report(id, rail, report("bank-1", "COMPLETED", 1250)).want(t, http.StatusOK)
 	redis.Stop()
-	got := r.refund(id, rail, refundOf("bank-1", "back-1", 1250)).want(t, http.StatusServiceUnavailable)
+	got := r.refund(id, rail, refundBody("bank-1", "back-1", 1250)).want(t, http.StatusServiceUnavailable)
 	if got.header.Get("Error-Code") != "report_unknown" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%s %s", got.header, got.raw)
 	}

@@ -128,7 +128,7 @@ func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
 	r.report(id, rail, paid(1)).want(t, http.StatusOK)
 	r.railGet(id, rail).want(t, http.StatusOK)
 	r.hold(id, rail, `{"paymentRef":"a","seconds":1}`).want(t, http.StatusConflict)
-	r.refund(id, rail, refundOf("bank-1", "back-1", 1)).want(t, http.StatusOK)
+	r.refund(id, rail, refundBody("bank-1", "back-1", 1)).want(t, http.StatusOK)
 	all := asked()
 	if !strings.Contains(all, "subjectaccessreviews") || strings.Contains(all, id[5:]) {
 		t.Errorf("the Kubernetes API was asked:\n%s", all)

@@ -78,7 +78,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		"POST " + refundsRoute: {
 			func(_, id string) result {
 				r.report(id, rail, paid(1250))
-				return r.refund(id, rail, refundOf("bank-1", "back-1", 1))
+				return r.refund(id, rail, refundBody("bank-1", "back-1", 1))
 			},
 			answers{ok, missing, missing, ok},
 		},

@@ -73,7 +73,7 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 }
 
 // A person's test event is tried once, also at a disabled endpoint, and its answer is kept for them. The endpoint stays as it is.
-func TestATestEventIsTriedOnce(t *testing.T) {
+func TestTestEvent_TriedOnce(t *testing.T) {
 	f := newFixture(t)
 	var answers atomic.Int32
 	answers.Store(http.StatusInternalServerError)

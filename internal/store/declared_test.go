@@ -106,8 +106,8 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		func(session.ID) { must(t, second(s.Ended(ctx, accountOf(asks), store.EndedQuery{Limit: 1}))) },
 		func(session.ID) { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); must(t, err) },
 		func(id session.ID) { _, _, _ = s.Cancel(ctx, asks, id) },
-		func(id session.ID) { _, _ = s.Refund(ctx, id, refundOf("none", "r", 1)) }, // no such payment
-		func(id session.ID) { must(t, second(s.Settle(ctx, id, paid("a")))) },      // too late
+		func(id session.ID) { _, _ = s.Refund(ctx, id, refunding("none", "r", 1)) }, // no such payment
+		func(id session.ID) { must(t, second(s.Settle(ctx, id, paid("a")))) },       // too late
 		func(id session.ID) { must(t, second(s.Settle(ctx, id, failed("a")))) },
 	} {
 		read(create().ID)
@@ -118,15 +118,15 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, second(s.Settle(ctx, refunded, by(rail, paid("a")))))
 	must(t, second(s.Settle(ctx, refunded, by(rail, paid("b")))))
 	for _, ref := range []string{"a", "b", "b"} { // the last one again
-		must(t, second(s.Refund(ctx, refunded, refundOf(ref, ref, 1250))))
+		must(t, second(s.Refund(ctx, refunded, refunding(ref, ref, 1250))))
 	}
 	must(t, second(s.Settle(ctx, refunded, by(rail, paid("c")))))
-	must(t, second(s.RefundDeleted(ctx, refunded, refundOf("c", "c", 1))))
+	must(t, second(s.RefundDeleted(ctx, refunded, refunding("c", "c", 1))))
 	must(t, second(s.Owed(ctx, []time.Duration{0})))
 	copied := open(t, server.URL(), copied(1, time.Millisecond)) // nobody follows
 	for range 2 {
 		_, _ = copied.Settle(ctx, original.ID, paid("b"))
-		_, _ = copied.Refund(ctx, original.ID, refundOf("b", "b", 1250))
+		_, _ = copied.Refund(ctx, original.ID, refunding("b", "b", 1250))
 	}
 
 	expired()

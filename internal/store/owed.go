@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // A payment that its session does not take is owed to its payer until rails have confirmed refunds of all of it. The script that refuses it lists it
@@ -17,14 +15,7 @@ import (
 // Owed counts the payments of all buckets that are to be refunded and that have waited for at least each of these ages, which are given from
 // the highest on. It takes one round trip; in a Redis Cluster, one to each server. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (s *Store) Owed(ctx context.Context, ages []time.Duration) ([]int64, error) {
-	buckets, each := make([]session.Bucket, session.Buckets), session.Buckets
-	for i := range buckets {
-		buckets[i] = session.Bucket(i)
-	}
-	if s.redis.Clustered() { // they are in slots of their own
-		each = 1
-	}
-	groups := slices.Collect(slices.Chunk(buckets, each))
+	groups := s.bucketGroups()
 	calls := make([]*redis.Call, len(groups))
 	for i, group := range groups {
 		call := redis.NewCall(pollOwedScript)

@@ -55,10 +55,10 @@ func TestOwed(t *testing.T) {
 		c.ZAdd(t.Context(), key, goredis.Z{Score: float64(now.Add(-2 * time.Hour).UnixMilli()), Member: member})
 	}
 	owed("all of them", 0, 3, 4)
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-1", "r0", 1250))))
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-2", "r1", 1249))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-1", "r0", 1250))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-2", "r1", 1249))))
 	owed("a part went back", 0, 3, 4)
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-2", "r2", 1))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-2", "r2", 1))))
 	owed("all of it went back", 0, 2, 3)
 	if ttl := c.PTTL(t.Context(), key).Val(); ttl < 29*24*time.Hour {
 		t.Errorf("the list ends in %s", ttl)
@@ -74,7 +74,7 @@ func TestOwed_Garbled(t *testing.T) {
 	for _, payment := range []session.Payment{paid("card-1"), paid("card-2")} {
 		must(t, second(s.Settle(t.Context(), id, by(rail, payment))))
 	}
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-2", "r1", 1250))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-2", "r1", 1250))))
 	if got, err := s.Owed(t.Context(), []time.Duration{0}); err != nil || got[0] != 0 {
 		t.Errorf("owed: %v, %v", got, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -27,14 +26,7 @@ type PendingReceipts struct {
 // PendingReceipts counts the receipts of all buckets in one round trip; in a Redis Cluster, it takes one to each server, and what those return
 // that answered is returned beside the error of the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (s *Store) PendingReceipts(ctx context.Context) ([]PendingReceipts, error) {
-	buckets, each := make([]session.Bucket, session.Buckets), session.Buckets
-	for i := range buckets {
-		buckets[i] = session.Bucket(i)
-	}
-	if s.redis.Clustered() { // they are in slots of their own
-		each = 1
-	}
-	groups := slices.Collect(slices.Chunk(buckets, each))
+	groups := s.bucketGroups()
 	calls := make([]*redis.Call, len(groups))
 	for i, group := range groups {
 		call := redis.NewCall(pollReceiptsScript)

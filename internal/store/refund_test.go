@@ -21,12 +21,12 @@ import (
 // rail is the account of a rail.
 var rail = session.NewRail("system:serviceaccount:payments:card-network")
 
-func refundOf(payment, refund string, cents int64) session.Refund {
+func refunding(payment, refund string, cents int64) session.Refund {
 	return session.Refund{Rail: rail, Ref: refund, PaymentRef: payment, AmountCents: cents}
 }
 
-// refundsOf returns what events tell of the refunds of a session.
-func refundsOf(events []feed.Event) (refunds []feed.Refund) {
+// refundEvents returns what events tell of the refunds of a session.
+func refundEvents(events []feed.Event) (refunds []feed.Refund) {
 	for _, event := range events {
 		if event.Session.Refund != nil {
 			refunds = append(refunds, *event.Session.Refund)
@@ -48,18 +48,18 @@ func TestRefund(t *testing.T) {
 		events   []feed.Refund
 	}{
 		"whole": {
-			[]step{{refundOf("card-1", "r1", 1250), nil}, {refundOf("card-1", "r2", 1), store.ErrRefundExceedsPayment}}, 1250,
+			[]step{{refunding("card-1", "r1", 1250), nil}, {refunding("card-1", "r2", 1), store.ErrRefundExceedsPayment}}, 1250,
 			[]feed.Refund{{Rail: rail, Ref: "r1", PaymentRef: "card-1", AmountCents: 1250, Currency: "EUR", PaymentCents: 1250, RefundedCents: 1250}},
 		},
 		"in parts": {
-			[]step{{refundOf("card-1", "r1", 500), nil}, {refundOf("card-1", "r2", 751), store.ErrRefundExceedsPayment}, {refundOf("card-1", "r2", 750), nil}}, 1250,
+			[]step{{refunding("card-1", "r1", 500), nil}, {refunding("card-1", "r2", 751), store.ErrRefundExceedsPayment}, {refunding("card-1", "r2", 750), nil}}, 1250,
 			[]feed.Refund{
 				{Rail: rail, Ref: "r1", PaymentRef: "card-1", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 500},
 				{Rail: rail, Ref: "r2", PaymentRef: "card-1", AmountCents: 750, Currency: "EUR", PaymentCents: 1250, RefundedCents: 1250},
 			},
 		},
 		"repeated": {
-			[]step{{refundOf("card-1", "r1", 500), nil}, {refundOf("card-1", "r1", 500), errRepeated}, {refundOf("card-1", "r2", 750), nil}, {refundOf("card-1", "r1", 500), errRepeated}}, 1250,
+			[]step{{refunding("card-1", "r1", 500), nil}, {refunding("card-1", "r1", 500), errRepeated}, {refunding("card-1", "r2", 750), nil}, {refunding("card-1", "r1", 500), errRepeated}}, 1250,
 			[]feed.Refund{
 				{Rail: rail, Ref: "r1", PaymentRef: "card-1", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 500},
 				{Rail: rail, Ref: "r2", PaymentRef: "card-1", AmountCents: 750, Currency: "EUR", PaymentCents: 1250, RefundedCents: 1250},
@@ -67,19 +67,19 @@ func TestRefund(t *testing.T) {
 		},
 		"another content": {
 			[]step{
-				{refundOf("card-1", "r1", 500), nil}, {refundOf("card-1", "r1", 501), store.ErrRefundConflict},
-				{refundOf("card-2", "r1", 500), store.ErrRefundConflict}, {refundOf("none", "r1", 500), store.ErrRefundConflict},
+				{refunding("card-1", "r1", 500), nil}, {refunding("card-1", "r1", 501), store.ErrRefundConflict},
+				{refunding("card-2", "r1", 500), store.ErrRefundConflict}, {refunding("none", "r1", 500), store.ErrRefundConflict},
 			}, 500,
 			[]feed.Refund{{Rail: rail, Ref: "r1", PaymentRef: "card-1", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 500}},
 		},
 		"refused payments": {
-			[]step{{refundOf("card-2", "r1", 1250), nil}, {refundOf("card-3", "r2", 8), store.ErrRefundExceedsPayment}, {refundOf("card-3", "r2", 7), nil}, {refundOf("card-2", "r1", 1250), errRepeated}}, 0,
+			[]step{{refunding("card-2", "r1", 1250), nil}, {refunding("card-3", "r2", 8), store.ErrRefundExceedsPayment}, {refunding("card-3", "r2", 7), nil}, {refunding("card-2", "r1", 1250), errRepeated}}, 0,
 			[]feed.Refund{
 				{Rail: rail, Ref: "r1", PaymentRef: "card-2", AmountCents: 1250, Currency: "EUR", PaymentCents: 1250, RefundedCents: 1250},
 				{Rail: rail, Ref: "r2", PaymentRef: "card-3", AmountCents: 7, Currency: "EUR", PaymentCents: 7, RefundedCents: 7},
 			},
 		},
-		"unknown payment": {[]step{{refundOf("card-4", "r1", 1), store.ErrNoPayment}, {refundOf("card-1", "r1", 1), nil}}, 1, []feed.Refund{
+		"unknown payment": {[]step{{refunding("card-4", "r1", 1), store.ErrNoPayment}, {refunding("card-1", "r1", 1), nil}}, 1, []feed.Refund{
 			{Rail: rail, Ref: "r1", PaymentRef: "card-1", AmountCents: 1, Currency: "EUR", PaymentCents: 1250, RefundedCents: 1},
 		}},
 	} {
@@ -108,7 +108,7 @@ func TestRefund(t *testing.T) {
 					t.Errorf("step %d: recorded at %s, and before at %s", i, got.At, at)
 				}
 			}
-			if diff := cmp.Diff(test.events, refundsOf(eventsOf(t, client(t, shared), id))); diff != "" {
+			if diff := cmp.Diff(test.events, refundEvents(eventsOf(t, client(t, shared), id))); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			_, after, err := replicas[1].Session(t.Context(), asks, id)
@@ -147,13 +147,13 @@ func TestRefund_NothingMoved(t *testing.T) {
 		"zero":         {session.ID{}, rail, store.ErrNotFound},
 		"test mode":    {test, rail, store.ErrNotFound},
 	} {
-		refund := refundOf("card-1", "r1", 1)
+		refund := refunding("card-1", "r1", 1)
 		refund.Rail = test.rail
 		if got, err := s.Refund(t.Context(), test.id, refund); !errors.Is(err, test.want) {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, test.want)
 		}
 	}
-	if _, err := s.Refund(t.Context(), created(failed("card-1"), of(99, paid("card-1"))), refundOf("card-1", "r1", 99)); err != nil {
+	if _, err := s.Refund(t.Context(), created(failed("card-1"), of(99, paid("card-1"))), refunding("card-1", "r1", 99)); err != nil {
 		t.Errorf("a payment that failed and then moved money: %v", err)
 	}
 }
@@ -164,16 +164,16 @@ func TestRefund_Bounded(t *testing.T) {
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	must(t, second(s.Settle(t.Context(), id, by(rail, paid("card-1")))))
 	for i := range 100 {
-		must(t, second(s.Refund(t.Context(), id, refundOf("card-1", fmt.Sprint(i), 1))))
+		must(t, second(s.Refund(t.Context(), id, refunding("card-1", fmt.Sprint(i), 1))))
 	}
-	if _, err := s.Refund(t.Context(), id, refundOf("card-1", "100", 1)); !errors.Is(err, store.ErrTooManyRefunds) {
+	if _, err := s.Refund(t.Context(), id, refunding("card-1", "100", 1)); !errors.Is(err, store.ErrTooManyRefunds) {
 		t.Errorf("one more: %v", err)
 	}
-	if got, err := s.Refund(t.Context(), id, refundOf("card-1", "99", 1)); err != nil || !got.Repeated {
+	if got, err := s.Refund(t.Context(), id, refunding("card-1", "99", 1)); err != nil || !got.Repeated {
 		t.Errorf("the last one again: %+v, %v", got, err)
 	}
 	must(t, second(s.Settle(t.Context(), id, by(bank, paid("card-1")))))
-	refund := refundOf("card-1", "1", 1250)
+	refund := refunding("card-1", "1", 1250)
 	refund.Rail = bank
 	if got, err := s.Refund(t.Context(), id, refund); err != nil || got.Repeated {
 		t.Errorf("one of another rail: %+v, %v", got, err)
@@ -187,7 +187,7 @@ func TestRefund_Story(t *testing.T) {
 	for _, payment := range []session.Payment{paid("card-1"), paid("card-2"), paid("card-3")} {
 		must(t, second(s.Settle(t.Context(), id, by(rail, payment))))
 	}
-	for _, refund := range []session.Refund{refundOf("card-1", "r1", 500), refundOf("card-2", "r2", 1250), refundOf("card-1", "r3", 1)} {
+	for _, refund := range []session.Refund{refunding("card-1", "r1", 500), refunding("card-2", "r2", 1250), refunding("card-1", "r3", 1)} {
 		must(t, second(s.Refund(t.Context(), id, refund)))
 	}
 	ignoreTimes := cmpopts.IgnoreFields(store.Refund{}, "At")
@@ -218,7 +218,7 @@ func TestRefund_Story(t *testing.T) {
 		}
 	}
 	must(t, c.HSet(t.Context(), key, field, "").Err())
-	if _, err := s.Refund(t.Context(), id, refundOf("card-1", "r4", 1)); !errors.Is(err, redis.ErrCorrupt) {
+	if _, err := s.Refund(t.Context(), id, refunding("card-1", "r4", 1)); !errors.Is(err, redis.ErrCorrupt) {
 		t.Errorf("a refund beside one that is garbled: %v", err)
 	}
 }
@@ -232,7 +232,7 @@ func TestRefund_HeldSession(t *testing.T) {
 	for _, payment := range []session.Payment{failed("card-2"), of(7, paid("card-3"))} {
 		must(t, second(s.Settle(t.Context(), id, by(rail, payment))))
 	}
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-3", "r1", 7))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-3", "r1", 7))))
 	got, err := s.Payments(t.Context(), id)
 	must(t, err)
 	if !got.HeldUntil.Equal(until) || got.Session.Status != session.Pending {
@@ -252,7 +252,7 @@ func TestRefund_MerchantDeleted(t *testing.T) {
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	must(t, second(s.SettleDeleted(t.Context(), id, by(rail, paid("card-1")))))
 	for _, repeated := range []bool{false, true} {
-		if got, err := s.RefundDeleted(t.Context(), id, refundOf("card-1", "r1", 1250)); err != nil || got.Repeated != repeated {
+		if got, err := s.RefundDeleted(t.Context(), id, refunding("card-1", "r1", 1250)); err != nil || got.Repeated != repeated {
 			t.Errorf("%+v, %v; want repeated %t", got, err, repeated)
 		}
 	}
@@ -276,7 +276,7 @@ func TestRefund_RacesNeverExceedThePayment(t *testing.T) {
 	var confirming sync.WaitGroup
 	for i := range refunds {
 		confirming.Go(func() { // each of 20 refunds twice
-			got[i], errs[i] = replicas[i%2].Refund(t.Context(), id, refundOf("card-1", fmt.Sprint(i/2), cents))
+			got[i], errs[i] = replicas[i%2].Refund(t.Context(), id, refunding("card-1", fmt.Sprint(i/2), cents))
 		})
 	}
 	confirming.Wait()
@@ -307,27 +307,27 @@ func TestRefund_RepeatedAfterFailover(t *testing.T) {
 	s, hasty := open(t, master.URL(), copied(1, patience)), open(t, master.URL(), copied(1, shortly))
 	id := mustCreate(t, s, merchant(), newSession()).Session.ID
 	must(t, second(s.Settle(t.Context(), id, by(rail, paid("card-1")))))
-	must(t, second(s.Refund(t.Context(), id, refundOf("card-1", "r1", 500))))
+	must(t, second(s.Refund(t.Context(), id, refunding("card-1", "r1", 500))))
 
 	replica.Pause()
 	for range 2 { // neither does the repeat promise more
-		if _, err := hasty.Refund(t.Context(), id, refundOf("card-1", "r2", 750)); !errors.Is(err, redis.ErrUnavailable) {
+		if _, err := hasty.Refund(t.Context(), id, refunding("card-1", "r2", 750)); !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("with a replica that is frozen: %v, want ErrUnavailable", err)
 		}
 	}
 	replica.Resume()
-	if got, err := s.Refund(t.Context(), id, refundOf("card-1", "r2", 750)); err != nil || !got.Repeated {
+	if got, err := s.Refund(t.Context(), id, refunding("card-1", "r2", 750)); err != nil || !got.Repeated {
 		t.Errorf("with a replica that follows again: %+v, %v", got, err)
 	}
 	master.Kill()
 	must(t, client(t, replica).ReplicaOf(t.Context(), "no", "one").Err())
 	promoted := open(t, replica.URL())
 	for ref, cents := range map[string]int64{"r1": 500, "r2": 750} {
-		if got, err := promoted.Refund(t.Context(), id, refundOf("card-1", ref, cents)); err != nil || !got.Repeated {
+		if got, err := promoted.Refund(t.Context(), id, refunding("card-1", ref, cents)); err != nil || !got.Repeated {
 			t.Errorf("%s at the replica that took over: %+v, %v", ref, got, err)
 		}
 	}
-	if events := refundsOf(eventsOf(t, client(t, replica), id)); len(events) != 2 {
+	if events := refundEvents(eventsOf(t, client(t, replica), id)); len(events) != 2 {
 		t.Errorf("events: %+v", events)
 	}
 }

@@ -52,7 +52,7 @@ func TestADevelopersFirstDay(t *testing.T) {
 }
 
 // The form of a new key proposes what a till needs: such a key charges, and can neither see the turnover nor replace itself.
-func TestANewKeyIsForATill(t *testing.T) {
+func TestNewKey_ForATill(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
