@@ -2,9 +2,9 @@ package browser
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,21 +82,30 @@ func TestALostMessageOnlyDelays(t *testing.T) { //nolint:tparallel // one loss a
 	}
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestRollingRestartIsNotSeen(t *testing.T) {
 	t.Parallel()
-	var backend atomic.Pointer[url.URL]
+	var serving atomic.Value // the address of the replica that the proxy asks
+	use := func(replica string) { serving.Store(strings.TrimPrefix(replica, "http://")) }
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(backend.Load()) },
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme = "http" },
 		FlushInterval: -1,
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			ask := func() (*http.Response, error) {
+				r.URL.Host = serving.Load().(string)
+				return http.DefaultTransport.RoundTrip(r)
+			}
+			response, err := ask()
+			if err != nil { // the old replica went before it took the request: like other proxies, ask another one
+				response, err = ask()
+			}
+			return response, err
+		}),
 	})
 	t.Cleanup(proxy.Close)
-	use := func(base string) {
-		parsed, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend.Store(parsed)
-	}
 	first, stopFirst := shared.APIServer(t, "old", patient)
 	use(first.Public)
 	page, id := openPage(t, proxy.URL, browsertest.Settings{Script: fast})
