@@ -22,6 +22,7 @@ var (
 	testName  = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]+$`)
 	testFile  = regexp.MustCompile(`^[a-z0-9/_]+_test\.go$`)
 	target    = regexp.MustCompile(`^make ([a-z0-9][a-z0-9-]+)`)
+	quoted    = regexp.MustCompile(`"([a-z][^"]+)"`)
 	declared  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)\(`)
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
@@ -119,6 +120,33 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 	}
 	if named < 50 {
 		t.Errorf("the pages name %d tests; docs/security.md alone should name more", named)
+	}
+}
+
+// Runbooks, and the table of log lines, quote what somebody searches the logs for.
+func TestQuotedLogLinesAreInTheCode(t *testing.T) {
+	var source strings.Builder
+	for _, path := range files(t, "*.go") {
+		if !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "hack/") && !strings.HasSuffix(path, "_test.go") {
+			source.WriteString(repository.Read(t, path))
+		}
+	}
+	found := 0
+	for path, text := range pages(t) {
+		if path == "docs/observability.md" {
+			_, text, _ = strings.Cut(text, "\n## Logs\n")
+		} else if !strings.HasPrefix(path, "docs/runbooks/") {
+			continue
+		}
+		for _, line := range quoted.FindAllStringSubmatch(code.ReplaceAllString(codeBlock.ReplaceAllString(text, ""), ""), -1) {
+			found++
+			if message := strings.Join(strings.Fields(line[1]), " "); !strings.Contains(source.String(), `"`+message) {
+				t.Errorf("%s quotes %q, which no role logs", path, message)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("found %d quoted log lines", found)
 	}
 }
 
