@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/audittest"
 )
 
 // putBack writes an older version of a published Secret, as a backup tool does.
@@ -45,6 +47,25 @@ func (f *fixture) eventuallySuperseded(key string) {
 	})
 }
 
+// wantSupersededLine wants that the audit log says what became of the restored first record of a key.
+func (f *fixture) wantSupersededLine(key string) {
+	f.t.Helper()
+	record, err := published.DecodeKey(f.secretOf(key))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	want := audittest.Line{
+		"change": "superseded", "by": "service", "namespace": record.Source.Namespace, "name": record.Source.Name,
+		"merchantID": record.MerchantID, "keyID": record.KeyID, "generation": 1.0,
+	}
+	for _, line := range audittest.Lines(f.t, f.log.String()) {
+		if line["change"] == "superseded" && cmp.Equal(want, line) {
+			return
+		}
+	}
+	f.t.Errorf("no line of the audit log is %v", want)
+}
+
 // An older record that is put back revives no dead key, not even with a fresh revision, on no replica; it is marked, so that the
 // operator issues a new key, which then works at once.
 func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
@@ -71,6 +92,7 @@ func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
 					replicas = append(replicas, first)
 				}
 				f.eventuallySuperseded(old)
+				f.wantSupersededLine(old)
 				for _, r := range replicas {
 					r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
 					r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK) // as long as the override lives

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/audittest"
 )
 
 var _ = Describe("A published key restored from a backup", func() {
@@ -96,6 +97,7 @@ var _ = Describe("A published key of an earlier generation that is put back", fu
 		f.rewrite(key, func(r *published.KeyRecord) { *r = backup })
 		Eventually(func() bool { return f.record(key).Superseded }).Should(BeTrue())
 		Expect(f.live(f.record(key), revoked)).To(BeFalse())
+		f.awaitAudited(audittest.Line{"change": "superseded", "by": "service", "keyID": published.ID(key.UID), "generation": 1.0})
 	})
 
 	It("does not bring back an externally generated key that was replaced over HTTP", func() {

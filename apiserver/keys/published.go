@@ -114,8 +114,9 @@ const (
 )
 
 // supersede marks the published record of the key id as superseded if it is older than newer, so that the operator issues a
-// new key. An error wraps ErrKubernetes unless the record has changed in between.
-func (p Published) supersede(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
+// new key. The audit log has that before: whoever comes after an interruption finds it marked. An error wraps ErrKubernetes unless the
+// record has changed in between.
+func (p Published) supersede(ctx context.Context, keyID string, newer published.Order, audit auditlog.Log) (supersedeResult, error) {
 	secret, record, err := p.read(ctx, keyID)
 	switch {
 	case errors.Is(err, ErrNoKey):
@@ -127,8 +128,10 @@ func (p Published) supersede(ctx context.Context, keyID string, newer published.
 	case record.Superseded || record.Order().Compare(newer) >= 0:
 		return keyCurrent, nil
 	}
+	restored := record
 	record.Superseded, record.NewerIssued = true, newer.Issued
 	record.Revision++ // without a clock: it says nothing of when the key was issued
+	audit.Write(ctx, auditlog.Settings(restored, record)...)
 	switch err := p.replace(ctx, secret, record); {
 	case apierrors.IsConflict(err):
 		return keyCurrent, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -31,8 +32,12 @@ type recordVerifier struct {
 }
 
 func newRecordVerifier(overrides *store.Store, keys Published, log *slog.Logger) *recordVerifier {
+	audit := auditlog.New(log)
 	return &recordVerifier{
-		read: overrides.Overrides, revoke: overrides.RevokeGone, supersede: keys.supersede, log: log,
+		read: overrides.Overrides, revoke: overrides.RevokeGone, log: log,
+		supersede: func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
+			return keys.supersede(ctx, keyID, newer, audit)
+		},
 		pending: map[store.KeyRef]published.Order{},
 	}
 }

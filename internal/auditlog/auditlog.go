@@ -20,6 +20,7 @@ const (
 	Expired       Change = "expired"        // its end has come
 	Permissions   Change = "permissions"    // what it may do is something else
 	Allowlist     Change = "allowlist"      // other addresses may use it
+	Superseded    Change = "superseded"     // its record was restored from a backup, and a newer key exists: what the record has is refused
 	Deleted       Change = "deleted"        // its ApiKey is gone: it is refused permanently
 	SigningSecret Change = "signing secret" // the webhook of a merchant has another one, or none
 )

@@ -62,9 +62,13 @@ func rotatedBy(last published.RotationEvent) By {
 	return Spec
 }
 
-// Settings returns a line for each setting of a key that differs. The record after has the time of the change.
+// Settings returns a line for each setting of a key that differs, and one if the record after is superseded now. The record after has the
+// time of the change; a superseded one has that of a backup.
 func Settings(before, after published.KeyRecord) []Line {
 	var lines []Line
+	if after.Superseded && !before.Superseded {
+		lines = append(lines, About(after, Superseded, Service))
+	}
 	for _, setting := range []struct {
 		change   Change
 		from, to string

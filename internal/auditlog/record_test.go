@@ -94,12 +94,17 @@ func TestSettings(t *testing.T) {
 		"no allowlist":         {listed, same, lines{"allowlist": "any"}},
 		"several at once": {expires, func(r *published.KeyRecord) { disabled(r); listed(r) },
 			lines{"disabled": "", "expiry": "never", "allowlist": "203.0.113.0/24,2001:db8::1"}},
-		"a rotation alone": {same, func(r *published.KeyRecord) { r.Generation, r.Revision = 3, r.Revision+1 }, lines{}},
+		"restored from a backup": {same, func(r *published.KeyRecord) { r.Superseded = true }, lines{"superseded": ""}},
+		"replaced after that":    {func(r *published.KeyRecord) { r.Superseded = true }, same, lines{}},
+		"a rotation alone":       {same, func(r *published.KeyRecord) { r.Generation, r.Revision = 3, r.Revision+1 }, lines{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := lines{}
 			for _, line := range auditlog.Settings(record(row.before), record(row.after)) {
 				got[line.Change] = line.To
+				if line.Change == auditlog.Superseded {
+					line.By, line.ChangedAt = auditlog.Spec, at
+				}
 				line.Change, line.To = "", ""
 				want := auditlog.Line{
 					Origin: auditlog.Origin{By: auditlog.Spec}, Namespace: "shops", Name: "till", MerchantID: "merchant2345",
