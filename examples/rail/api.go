@@ -28,65 +28,65 @@ type session struct {
 	} `json:"merchant"`
 }
 
-// refusal is an answer that says no: the request has changed nothing, and the same one will be refused again.
-type refusal struct {
-	code    string // Error-Code: for programs
-	message string // for people
-}
+// refusal is the Error-Code of an answer that says no: the request has changed nothing, and the same one will be refused again.
+type refusal string
 
-func (r *refusal) Error() string { return r.code + ": " + r.message }
+func (r refusal) Error() string { return string(r) }
 
 // api is the internal port of merchant-operator.
 type api struct {
-	url       string
-	tokenFile string
-	client    *http.Client
+	url, tokenFile string
+	client         *http.Client
 }
 
 // read says what is to be paid.
 func (a *api) read(ctx context.Context, id string) (s session, err error) {
-	_, err = a.send(ctx, http.MethodGet, id, nil, &s)
+	err = a.call(ctx, http.MethodGet, id, nil, &s)
 	return s, err
 }
 
-// hold keeps everybody else from paying the session for some seconds; 0 releases it. To ask again for the same payment is safe.
+// hold keeps everybody else from paying the session for some seconds; 0 releases it.
 func (a *api) hold(ctx context.Context, p payment, seconds int) error {
-	return a.repeat(ctx, p.Session+"/hold", map[string]any{"paymentRef": p.Ref, "seconds": seconds}, new(struct{}))
+	return a.call(ctx, http.MethodPost, p.Session.ID+"/hold", map[string]any{"paymentRef": p.Ref, "seconds": seconds}, new(any))
 }
 
-// settle reports how a payment ended, and whether its money must go back.
-func (a *api) settle(ctx context.Context, p payment, outcome, reason string) (refund bool, err error) {
+// settle reports how a payment ended, and says whether its money must go back.
+func (a *api) settle(ctx context.Context, p payment, outcome string) (refund bool, err error) {
 	var answer struct {
 		Action string `json:"action"`
 	}
-	err = a.repeat(ctx, p.Session+"/settlement", map[string]any{
-		"paymentRef": p.Ref, "outcome": outcome, "amountCents": p.AmountCents, "currency": p.Currency, "paidAt": p.At.UnixMilli(), "reason": reason,
+	err = a.call(ctx, http.MethodPost, p.Session.ID+"/settlement", map[string]any{
+		"paymentRef": p.Ref, "outcome": outcome, "amountCents": p.Session.AmountCents, "currency": p.Session.Currency, "paidAt": p.At.UnixMilli(),
 	}, &answer)
 	return answer.Action == "REFUND_REQUIRED", err
 }
 
-// The pauses between repeated requests. They grow, and a rail goes on for days: its journal remembers what was not answered.
-const firstPause, longestPause = time.Second, time.Minute
+// confirm reports that the money of a payment has gone back, under a name for this movement of money that is always the same.
+func (a *api) confirm(ctx context.Context, p payment) error {
+	return a.call(ctx, http.MethodPost, p.Session.ID+"/refunds", map[string]any{
+		"paymentRef": p.Ref, "refundRef": "back-" + p.Ref, "amountCents": p.Session.AmountCents,
+	}, new(any))
+}
 
-// repeat sends a request until it is answered or refused: one whose answer was lost may have been applied, and the same one again gets the
-// answer of the first.
-func (a *api) repeat(ctx context.Context, path string, body, answer any) error {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		retryAfter, err := a.send(ctx, http.MethodPost, path, body, answer)
-		if err == nil || errors.As(err, new(*refusal)) {
+// call sends a request until it is answered or refused. One whose answer was lost may have been applied: the same one again gets the answer of
+// the first. The pauses grow, and a rail goes on for days.
+func (a *api) call(ctx context.Context, method, path string, body, answer any) error {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		retryAfter, err := a.send(ctx, method, path, body, answer)
+		if err == nil || errors.As(err, new(refusal)) {
 			return err
 		}
 		wait := max(pause, retryAfter)
 		log.Printf("%s: %v; the same request again in %s", path, err, wait)
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return err
 		case <-time.After(wait):
 		}
 	}
 }
 
-// send sends one request. After an error that is no *refusal nobody knows whether it was received: send the same one again.
+// send sends a request once. After an error that is no refusal nobody knows whether it was received.
 func (a *api) send(ctx context.Context, method, path string, body, answer any) (retryAfter time.Duration, err error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -110,28 +110,16 @@ func (a *api) send(ctx context.Context, method, path string, body, answer any) (
 	if err != nil {
 		return 0, err
 	}
-	if response.StatusCode == http.StatusOK {
+	switch code := response.Header.Get("Error-Code"); response.StatusCode {
+	case http.StatusOK:
 		return 0, json.Unmarshal(text, answer)
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict:
+		if code != "" && code != "path_not_found" {
+			return 0, fmt.Errorf("%w: %s", refusal(code), text)
+		}
 	}
-	var problem struct {
-		Error string `json:"error"`
-	}
-	_ = json.Unmarshal(text, &problem)
-	if code := response.Header.Get("Error-Code"); refuses(response.StatusCode, code) {
-		return 0, &refusal{code, problem.Error}
-	}
+	// Any other answer may become another one: a token that has ended (401), a right that is missing (403), a wrong address or a proxy in between
+	// (404 without a code), too many requests, and 5xx.
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	return time.Duration(seconds) * time.Second, fmt.Errorf("%s %s", response.Status, problem.Error)
-}
-
-// refuses: the API says no to this very request. Any other answer may become another one: a token that has ended (401), a right that is missing
-// (403), a wrong address or a proxy in between (404 without this code), too many requests, and 5xx.
-func refuses(status int, code string) bool {
-	switch status {
-	case http.StatusBadRequest, http.StatusConflict:
-		return code != ""
-	case http.StatusNotFound:
-		return code == "session_not_found"
-	}
-	return false
+	return time.Duration(seconds) * time.Second, fmt.Errorf("%s %s", response.Status, text)
 }

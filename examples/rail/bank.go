@@ -15,92 +15,78 @@ type bank struct {
 }
 
 func newPayment(s session) payment {
-	return payment{
-		Ref: "bank-" + rand.Text(), Session: s.ID, Merchant: s.Merchant.ID, AmountCents: s.AmountCents, Currency: s.Currency, At: time.Now(), Step: stepMoved,
-	}
+	return payment{Ref: "bank-" + rand.Text(), Session: s, At: time.Now(), Step: stepMoved}
 }
 
-// holdSeconds is longer than the payer's money takes to move. A hold ends with the report, or by itself if this program is killed.
-const holdSeconds = 30
+// holdSeconds is longer than the payer's money takes to move. A hold ends with the report, or without it after this time.
+const holdSeconds = 20
 
-// pay pays a session. After an error no money has moved. The channel has the payment when it is finished, which may be days later.
-func (b *bank) pay(ctx context.Context, s session) (<-chan payment, error) {
+// pay pays a session, and returns its payment when it is finished or ctx ends. After an error no money has moved.
+func (b *bank) pay(ctx context.Context, s session) (payment, error) {
 	p := newPayment(s)
-	asking, cancel := context.WithTimeout(ctx, patienceOfPayer)
-	defer cancel()
 	// Ask before money moves: who else has scanned this code is refused meanwhile, and nothing has to go back.
-	err := b.api.hold(asking, p, holdSeconds)
-	if errors.As(err, new(*refusal)) {
-		return nil, err
+	err := b.api.hold(ctx, p, holdSeconds)
+	if errors.As(err, new(refusal)) {
+		return payment{}, err
 	}
 	if err == nil { // in this bank, the line in the journal is the movement of money
 		err = b.journal.write(p)
 	}
-	if err != nil { // let others pay, also if nobody knows whether it is held
+	if err != nil { // nobody knows whether it is held: let others pay
 		go b.release(context.WithoutCancel(ctx), p)
-		return nil, err
+		return payment{}, err
 	}
-	finished := make(chan payment, 1)
+	finished := make(chan struct{})
 	go func() { // the payer may leave; the report may not
-		finished <- b.finish(context.WithoutCancel(ctx), p)
+		b.finish(context.WithoutCancel(ctx), p)
+		close(finished)
 	}()
-	return finished, nil
+	select {
+	case <-finished:
+	case <-ctx.Done():
+	}
+	p, _ = b.journal.find(s.ID)
+	return p, nil
 }
 
 // release ends the hold of a payment that has moved no money. Without an answer the hold ends by itself.
 func (b *bank) release(ctx context.Context, p payment) {
-	releasing, cancel := context.WithTimeout(ctx, holdSeconds*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, holdSeconds*time.Second)
 	defer cancel()
-	if err := b.api.hold(releasing, p, 0); err != nil {
-		log.Printf("release session %s: %v", p.Session, err)
+	if err := b.api.hold(ctx, p, 0); err != nil {
+		log.Printf("release session %s: %v", p.Session.ID, err)
 	}
 }
 
-// decline reports that the payer does not pay: no money has moved, and none will under this reference.
-func (b *bank) decline(ctx context.Context, s session) error {
-	_, err := b.api.settle(ctx, newPayment(s), "FAILED", "declined by the payer")
-	return err // without an answer the session expires
-}
-
-// resume finishes what an earlier run of this program has begun.
-func (b *bank) resume(ctx context.Context) {
-	for _, p := range b.journal.list() {
-		go b.finish(ctx, p)
-	}
-}
-
-// finish does what is left of a payment after its money has moved: the report, and the refund if the session does not take it.
-func (b *bank) finish(ctx context.Context, p payment) payment {
-	for p.unfinished() {
-		next, err := b.next(ctx, p)
-		if err == nil {
-			err = b.journal.write(next)
+// finish does what is left of a payment after its money has moved. A crash repeats a step, under the same references.
+func (b *bank) finish(ctx context.Context, p payment) {
+	for p.Problem == "" && p.Step != stepSettled && p.Step != stepConfirmed {
+		step, err := b.next(ctx, p)
+		if err != nil { // the API has refused it
+			p.Problem = err.Error()
+		} else {
+			p.Step = step
 		}
-		if err != nil {
-			log.Printf("payment %s of session %s: %v: it goes on at the next start", p.Ref, p.Session, err)
-			return p
+		if err := b.journal.write(p); err != nil {
+			log.Printf("payment %s: %v", p.Ref, err)
+			return
 		}
-		p = next
+		log.Printf("payment %s: %s %s", p.Ref, p.Step, p.Problem)
 	}
-	return p
 }
 
-// next takes a payment one step on, and may be repeated after a crash.
-func (b *bank) next(ctx context.Context, p payment) (payment, error) {
-	if p.Step == stepOwed { // send the money back, by its reference once; here the next line of the journal does it
-		p.Step = stepBack
-		return p, nil
-	}
-	refund, err := b.api.settle(ctx, p, "COMPLETED", "")
-	switch {
-	case errors.As(err, new(*refusal)):
-		log.Printf("payment %s of session %s: %v: a person must look", p.Ref, p.Session, err)
-		p.Step, p.Note = stepCheck, err.Error()
-		return p, nil
-	case refund:
-		p.Step = stepOwed
+// next takes a step, and says which.
+func (b *bank) next(ctx context.Context, p payment) (step string, err error) {
+	switch p.Step {
+	case stepMoved:
+		refund, err := b.api.settle(ctx, p, "COMPLETED")
+		if refund {
+			return stepOwed, err
+		}
+		return stepSettled, err
+	case stepOwed:
+		return stepBack, nil // in this bank, the line in the journal gives the money back
 	default:
-		p.Step = stepSettled
+		return stepConfirmed, b.api.confirm(ctx, p)
 	}
-	return p, err
 }

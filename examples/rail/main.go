@@ -21,10 +21,10 @@ func main() {
 	address := flag.String("address", "127.0.0.1:8086", "host:port to listen on; payers come to /pay/SESSION")
 	internalURL := flag.String("internal-api", "http://merchant-operator-apiserver-internal.merchant-operator-system:8081", "URL of the internal port")
 	tokenFile := flag.String("token-file", "/var/run/secrets/merchant-operator/token", "file with the token of this program's service account")
-	journalFile := flag.String("journal", "payments.jsonl", "file that remembers payments")
+	journalPath := flag.String("journal", "payments.jsonl", "file that remembers payments")
 	returnURL := flag.String("return-url", "", "address of the payer's page, with {sessionId}; empty: the bank's page links to none")
 	flag.Parse()
-	journal, err := openJournal(*journalFile)
+	journal, err := openJournal(*journalPath)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +33,9 @@ func main() {
 		api:     &api{strings.TrimSuffix(*internalURL, "/"), *tokenFile, &http.Client{Timeout: 10 * time.Second}},
 		journal: journal,
 	}
-	b.resume(context.Background())
+	for _, p := range journal.list() {
+		go b.finish(context.Background(), p) // what an earlier run has left
+	}
 	const patience = 30 * time.Second
 	server := &http.Server{Addr: *address, Handler: b.routes(*returnURL), ReadTimeout: patience, WriteTimeout: patience}
 	log.Printf("paying at http://%s/pay/SESSION", *address)

@@ -8,7 +8,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,20 +21,19 @@ import (
 // reportFault is what happens to a request of the bank instead of its answer; forward lets it through.
 type reportFault func(w http.ResponseWriter, forward func(http.ResponseWriter))
 
-// internalProxy stands between the bank and the internal port. The faults meet the requests to a path that ends with path, one each.
-func internalProxy(t *testing.T, path string, faults ...reportFault) string {
+// internalProxy stands between the bank and the internal port. A fault meets each request to a path that ends with its key.
+func internalProxy(t *testing.T, faults map[string]reportFault) string {
 	t.Helper()
 	backend, err := url.Parse(api.Internal)
 	if err != nil {
 		t.Fatal(err)
 	}
 	forward := httputil.NewSingleHostReverseProxy(backend)
-	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pass := func(w http.ResponseWriter) { forward.ServeHTTP(w, r) }
-		if strings.HasSuffix(r.URL.Path, path) {
-			if n := int(requests.Add(1)) - 1; n < len(faults) {
-				faults[n](w, pass)
+		for path, fault := range faults {
+			if strings.HasSuffix(r.URL.Path, path) {
+				fault(w, pass)
 				return
 			}
 		}
@@ -43,6 +41,29 @@ func internalProxy(t *testing.T, path string, faults ...reportFault) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// inTurn has one fault for each request, and none for those after them.
+func inTurn(faults ...reportFault) reportFault {
+	var requests atomic.Int32
+	return func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+		if n := int(requests.Add(1)) - 1; n < len(faults) {
+			faults[n](w, forward)
+			return
+		}
+		forward(w)
+	}
+}
+
+// until has a fault for each request until the switch is on.
+func until(working *atomic.Bool, fault reportFault) reportFault {
+	return func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+		if working.Load() {
+			forward(w)
+			return
+		}
+		fault(w, forward)
+	}
 }
 
 // answerLost lets a request through and closes the connection instead of answering.
@@ -90,8 +111,8 @@ func heading(page string) string {
 	return found[1]
 }
 
-// awaitStep waits until the bank's only payment is at a step.
-func awaitStep(t *testing.T, bank *fixture.Bank, step string) fixture.BankPayment {
+// awaitStep waits until the bank's only payment is at a step, and goes on by itself or waits for a person.
+func awaitStep(t *testing.T, bank *fixture.Bank, step string, person bool) fixture.BankPayment {
 	t.Helper()
 	var payment fixture.BankPayment
 	await.Seeing(t, fixture.Patience, "the payment is "+step, func() (string, bool) {
@@ -100,7 +121,7 @@ func awaitStep(t *testing.T, bank *fixture.Bank, step string) fixture.BankPaymen
 			return fmt.Sprint(payments), false
 		}
 		payment = payments[0]
-		return fmt.Sprintf("%+v\n%s", payment, &bank.Output), payment.Step == step
+		return fmt.Sprintf("%+v\n%s", payment, &bank.Output), payment.Step == step && (payment.Problem != "") == person
 	})
 	return payment
 }
@@ -122,22 +143,22 @@ func (s shop) wantPaidOnce(id string) {
 func TestRail_Pay(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		path   string
-		faults []reportFault
+		path  string
+		fault reportFault
 	}{
-		"all goes well":           {"/settlement", nil},
-		"answers to reports lost": {"/settlement", []reportFault{answerLost, unavailable, answerLost}},
-		"answers to holds lost":   {"/hold", []reportFault{answerLost, unavailable}},
+		"all goes well":           {"/settlement", inTurn()},
+		"answers to reports lost": {"/settlement", inTurn(answerLost, unavailable, answerLost)},
+		"answers to holds lost":   {"/hold", inTurn(answerLost, unavailable)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
-			bank := fixture.StartBank(t, internalProxy(t, test.path, test.faults...), s.rail, "")
+			bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{test.path: test.fault}), s.rail, "")
 			if got := pay(t, bank, id); got != "Paid" && got != "We are telling the shop" {
 				t.Fatalf("the bank says %q\n%s", got, &bank.Output)
 			}
-			awaitStep(t, bank, "settled")
+			awaitStep(t, bank, "settled", false)
 			s.wantPaidOnce(id)
 			if got := press(t, bank, id, "pay"); got != "Nothing to pay" || len(bank.Payments()) != 1 {
 				t.Errorf("of a paid session the bank says %q, and has %v", got, bank.Payments())
@@ -170,11 +191,11 @@ func TestRail_Misconfigured(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
-			bank := fixture.StartBank(t, internalProxy(t, "/settlement", fault, fault), s.rail, "")
+			bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": inTurn(fault, fault)}), s.rail, "")
 			if got := pay(t, bank, id); got != "Paid" && got != "We are telling the shop" {
 				t.Errorf("the bank says %q\n%s", got, &bank.Output)
 			}
-			awaitStep(t, bank, "settled")
+			awaitStep(t, bank, "settled", false)
 			s.wantPaidOnce(id)
 		})
 	}
@@ -185,13 +206,13 @@ func TestRail_ReportRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.create("1001")
-	bank := fixture.StartBank(t, internalProxy(t, "/settlement", answer(http.StatusNotFound, "session_not_found")), s.rail, "")
+	bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": answer(http.StatusNotFound, "session_not_found")}), s.rail, "")
 	const checking = "We are checking this payment"
 	if got := pay(t, bank, id); got != checking && got != "We are telling the shop" {
 		t.Errorf("the bank says %q\n%s", got, &bank.Output)
 	}
 	for range 2 {
-		awaitStep(t, bank, "check")
+		awaitStep(t, bank, "moved", true)
 		if got := press(t, bank, id, "pay"); got != checking {
 			t.Errorf("to who presses again, the bank says %q", got)
 		}
@@ -201,7 +222,7 @@ func TestRail_ReportRefused(t *testing.T) {
 		bank.Kill()
 		bank.Start()
 	}
-	awaitStep(t, bank, "check")
+	awaitStep(t, bank, "moved", true)
 }
 
 // Who presses twice pays once.
@@ -216,7 +237,7 @@ func TestRail_PressedTwice(t *testing.T) {
 	}
 	presses.Wait()
 	pay(t, bank, id)
-	awaitStep(t, bank, "settled")
+	awaitStep(t, bank, "settled", false)
 	s.wantPaidOnce(id)
 }
 
@@ -228,26 +249,107 @@ func TestRail_Killed(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
-			var down atomic.Bool
-			down.Store(true)
-			fault := func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
-				if !down.Load() {
-					forward(w)
-					return
-				}
-				report(w, forward)
-			}
-			bank := fixture.StartBank(t, internalProxy(t, "/settlement", slices.Repeat([]reportFault{fault}, 1000)...), s.rail, "")
+			var working atomic.Bool
+			bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": until(&working, report)}), s.rail, "")
 			if got := pay(t, bank, id); got != "We are telling the shop" {
 				t.Errorf("the bank says %q", got)
 			}
-			awaitStep(t, bank, "moved")
+			awaitStep(t, bank, "moved", false)
 			bank.Kill()
-			down.Store(false)
+			working.Store(true)
 			bank.Start()
-			awaitStep(t, bank, "settled")
+			awaitStep(t, bank, "settled", false)
 			s.wantPaidOnce(id)
 		})
+	}
+}
+
+// payLate pays at a bank whose reports arrive after those of another payment, which had not asked first: the money goes back.
+func (s shop) payLate(id string, refunds reportFault) *fixture.Bank {
+	t := s.T.(*testing.T)
+	t.Helper()
+	var settling atomic.Bool
+	bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": until(&settling, unavailable), "/refunds": refunds}), s.rail, "")
+	if got := pay(t, bank, id); got != "We are telling the shop" {
+		t.Errorf("the bank says %q\n%s", got, &bank.Output)
+	}
+	s.settle(id, "COMPLETED")
+	settling.Store(true)
+	return bank
+}
+
+// wantPaidBack: the bank has given the money back once, and the merchant and the payer know.
+func (s shop) wantPaidBack(bank *fixture.Bank, id string) {
+	s.T.Helper()
+	if output := bank.Output.String(); strings.Count(output, ": back") != 1 {
+		s.T.Errorf("the bank has given the money back %d times:\n%s", strings.Count(output, ": back"), output)
+	}
+	read := s.send(api.Internal, http.MethodGet, "/internal/v1/sessions/"+id, s.rail, "")
+	want := fmt.Sprintf(`"paymentRef":%q,"own":true,"outcome":"COMPLETED","amountCents":1250,`, bank.Payments()[0].Ref)
+	if text := string(read.Raw); !strings.Contains(text, want) || strings.Count(text, `"refundedCents":1250`) != 1 || strings.Contains(text, "REFUND_REQUIRED") {
+		s.T.Errorf("the rail reads %s", text)
+	}
+	if got := press(s.T.(*testing.T), bank, id, "pay"); got != "Sent back" {
+		s.T.Errorf("the bank says %q", got)
+	}
+}
+
+// Money that came too late goes back once, and is confirmed once, whatever is lost between the bank and the API.
+func TestRail_Refund(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]reportFault{
+		"all goes well": inTurn(), "answers lost": inTurn(answerLost, unavailable, answerLost), "right missing": inTurn(answer(http.StatusForbidden, "account_not_allowed")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			bank := s.payLate(id, fault)
+			awaitStep(t, bank, "confirmed", false)
+			s.wantPaidBack(bank, id)
+		})
+	}
+}
+
+// A bank that is killed after it gave the money back does not give it back again, and confirms it.
+func TestRail_RefundKilled(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]reportFault{"confirmation not received": unavailable, "answer lost": answerLost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := s.create("1001")
+			var working atomic.Bool
+			bank := s.payLate(id, until(&working, fault))
+			await.Seeing(t, fixture.Patience, "the money is back", func() (string, bool) {
+				return bank.Output.String(), strings.Contains(bank.Output.String(), ": back")
+			})
+			bank.Kill()
+			working.Store(true)
+			bank.Start()
+			awaitStep(t, bank, "confirmed", false)
+			s.wantPaidBack(bank, id)
+		})
+	}
+}
+
+// A confirmation that the API refuses is for a person. The payer has the money, and does not get it again, also after a restart of the bank.
+func TestRail_RefundRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := s.payLate(id, answer(http.StatusConflict, "refund_conflict"))
+	for range 2 {
+		awaitStep(t, bank, "back", true)
+		if got := press(t, bank, id, "pay"); got != "Sent back" {
+			t.Errorf("the bank says %q", got)
+		}
+		bank.Kill()
+		bank.Start()
+	}
+	awaitStep(t, bank, "back", true)
+	if output := bank.Output.String(); strings.Count(output, ": back") != 2 { // the step, and its problem
+		t.Errorf("the bank's log:\n%s", output)
 	}
 }
 
@@ -278,7 +380,7 @@ func TestRail_TwoPayers(t *testing.T) {
 	if len(both) != 1 {
 		t.Fatalf("%d banks have moved money; their payers see %q", len(both), headings)
 	}
-	awaitStep(t, banks[both[0]], "settled")
+	awaitStep(t, banks[both[0]], "settled", false)
 	if other := headings[1-both[0]]; other == "Paid" {
 		t.Errorf("to who does not pay the bank says %q", other)
 	}
@@ -307,8 +409,23 @@ func TestRail_Held(t *testing.T) {
 		t.Fatalf("the release gets %d: %s", released.Status, released.Raw)
 	}
 	pay(t, bank, id)
-	awaitStep(t, bank, "settled")
+	awaitStep(t, bank, "settled", false)
 	s.wantPaidOnce(id)
+}
+
+// A code that expires before the money has moved is not paid, and its payer reads why.
+func TestRail_TooLate(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/hold": answer(http.StatusConflict, "expires_too_soon")}), s.rail, "")
+	await.Seeing(t, fixture.Patience, "the bank refuses its payer", func() (string, bool) {
+		got := press(t, bank, id, "pay")
+		return got + "\n" + bank.Output.String(), got == "Too late"
+	})
+	if len(bank.Payments()) > 0 {
+		t.Errorf("the bank has moved money: %v", bank.Payments())
+	}
 }
 
 // A payer who gets no answer in time has not paid, and the shop may cancel: the bank has released what it may hold.
@@ -317,15 +434,14 @@ func TestRail_HoldUnanswered(t *testing.T) {
 	s := newShop(t)
 	id := s.create("1001")
 	var working, answered atomic.Bool
-	lost := func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
-		if !working.Load() {
-			answerLost(w, forward)
-			return
-		}
-		forward(w)
-		answered.Store(true)
+	lost := until(&working, answerLost)
+	hold := func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+		lost(w, func(w http.ResponseWriter) {
+			forward(w)
+			answered.Store(working.Load())
+		})
 	}
-	bank := fixture.StartBank(t, internalProxy(t, "/hold", slices.Repeat([]reportFault{lost}, 1000)...), s.rail, "")
+	bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/hold": hold}), s.rail, "")
 	if got := press(t, bank, id, "pay"); got == "Paid" || len(bank.Payments()) > 0 {
 		t.Errorf("the bank says %q, and has %v\n%s", got, bank.Payments(), &bank.Output)
 	}
