@@ -78,7 +78,7 @@ var answers = []struct {
 	{is(store.ErrNotHoldable), http.StatusConflict, "session_ended", "session has ended"},
 	{is(store.ErrPayeeInactive), http.StatusConflict, "merchant_not_active", "merchant is not active"},
 	{is(store.ErrExpiresTooSoon), http.StatusConflict, "expires_too_soon", "session expires before the end of the hold"},
-	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", "a payment can hold a session for 10 minutes at most"},
+	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", "your account can hold a session for 10 minutes in all"},
 	{is(store.ErrRefundConflict), http.StatusConflict, "refund_conflict", "an earlier refund with the same refundRef has another paymentRef or amountCents"},
 	{is(store.ErrRefundExceedsPayment), http.StatusConflict, "refund_exceeds_payment", "the refunds of a payment must not exceed its amount"},
 	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},

@@ -80,7 +80,7 @@ func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (ra
 	}
 	merchant := h.directory.Merchant(read.MerchantID)
 	switch {
-	case h.directory.MerchantDeleted(read.MerchantID): // whatever a stale watch has left of it
+	case payments.MerchantDeleted, h.directory.MerchantDeleted(read.MerchantID): // whatever a stale watch has left of it
 		view.Merchant.State = stateDeleted
 	case merchant == nil:
 		return railSession{}, ErrMerchantUnknown

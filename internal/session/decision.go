@@ -50,7 +50,8 @@ const (
 	PaymentSettled PaymentState = "settled"
 	// PaymentRefused is one whose money was recorded as to be refunded.
 	PaymentRefused PaymentState = "refused"
-	// PaymentExcluded is one that was not reported before, while another one holds the session.
+	// PaymentExcluded is one that was not reported before, while another one holds the session; or that may have been then, as the session
+	// keeps no more failures of its rail.
 	PaymentExcluded PaymentState = "excluded"
 	// PaymentFailed is one whose failure was recorded while another one held the session.
 	PaymentFailed PaymentState = "failed"

@@ -13,10 +13,7 @@ local fields = s.read(session_key, event_key, feed_key, 'h')
 if not fields[RECORD] then
   return 'NOT_FOUND' .. quota
 end
-local holder, ends = 'nobody', 0
-if fields[#{SESSION_FIELDS} + 1] then
-  holder, ends = read_hold(fields[#{SESSION_FIELDS} + 1])
-end
+local holder, ends = read_hold(fields[#{SESSION_FIELDS} + 1])
 local by_holder = decisions[s.status(fields)]
 if not by_holder then
   return 'CORRUPT' .. quota

@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// longestHold is how long one payment may hold a session, with its renewals.
+// longestHold is how long one rail may hold a session, all its payments taken together.
 const longestHold = 10 * time.Minute
 
 // Why a payment does not hold a session.
@@ -23,8 +23,8 @@ var (
 	ErrPayeeInactive = errors.New("the merchant of the session is not active")
 	// ErrExpiresTooSoon says that the session would expire before the end of the hold.
 	ErrExpiresTooSoon = errors.New("the session expires before the end of the hold")
-	// ErrHoldTooLong says that the payment would hold the session for more than longestHold.
-	ErrHoldTooLong = errors.New("a payment holds a session for 10 minutes at most")
+	// ErrHoldTooLong says that the rail would hold the session for more than longestHold.
+	ErrHoldTooLong = errors.New("a rail holds a session for 10 minutes in all")
 )
 
 // HeldError says that another payment holds the session.
@@ -45,8 +45,8 @@ type Hold struct {
 	MerchantInactive bool
 }
 
-// Hold holds a pending session for a payment until the time that it returns; zero: it is released. The same hold again renews it, for 10 minutes at
-// most since the first one. To release what nobody holds is no error. Errors: ErrNotFound, also for the zero ID and sessions of test mode; HeldError;
+// Hold holds a pending session for a payment until the time that it returns; zero: it is released. The same hold again renews it. To release
+// what nobody holds is no error. Errors: ErrNotFound, also for the zero ID and sessions of test mode; HeldError;
 // ErrReferenceUsed, ErrNotHoldable, ErrPayeeInactive, ErrExpiresTooSoon, ErrHoldTooLong; redis.ErrCorrupt, redis.ErrUnavailable. After the last
 // one the payment may hold the session: hold it again, or release it. It is also the error when fewer replicas than redis.Options.Replicas have
 // acknowledged it.

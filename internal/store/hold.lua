@@ -1,23 +1,24 @@
 local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
 local payment, hold_ms, longest_ms, merchant_inactive, history = unpack(ARGV)
 
--- Holds a session for a payment, '<rail> <reference>', for hold_ms from now on, or releases it if that is 0. A payment holds a session for
--- longest_ms at most, since it did so first. event_key is the event of the session's end, history that of the feed.
+-- Holds a session for a payment, '<rail> <reference>', for hold_ms from now on, or releases it if that is 0. Each rail holds a session for
+-- longest_ms at most, all its payments taken together. event_key is the event of the session's end, history that of the feed.
 
 local s = sessions()
-local fields = s.read(session_key, event_key, feed_key, 'h', 'l:' .. payment, 'k')
+local rail, ref = string.match(payment, '^([^ ]*) (.*)$')
+local held_field = 'h:' .. rail
+local fields = s.read(session_key, event_key, feed_key, 'l:' .. payment, 'k:' .. rail, 'h', held_field, 'd')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
-local hold, refused, failures = unpack(fields, #{SESSION_FIELDS} + 1)
-local holder, ends, since = 'nobody', 0, nil
-if hold then
-  holder, ends, since = read_hold(hold, payment)
-end
+local refused, failures, hold, held, merchant_deleted = unpack(fields, #{SESSION_FIELDS} + 1)
+local holder, ends = read_hold(hold, payment)
+-- How long the rail has held it, without what is left of this hold.
+held = (tonumber(held) or 0) - (holder == 'self' and ends - now_ms or 0)
 local case = 'new'
 if hold_ms == '0' then
   case = 'release'
-elseif fields[PAYMENT_REF] == payment or refused or failures and string.find(failures, '\n' .. payment .. '\n', 1, true) then
+elseif fields[PAYMENT_REF] == payment or refused or failures and string.find(failures, '\n' .. ref .. '\n', 1, true) then
   case = 'reported'
 end
 local by_holder = decisions[s.status(fields)]
@@ -27,20 +28,21 @@ end
 local decision = by_holder[holder][case]
 if case == 'release' then
   if decision == 'applied' then
-    call('HSET', session_key, 'h', format('0 %d ', since) .. payment) -- if it holds the session again, the time that it has held it counts
+    call('HDEL', session_key, 'h')
+    call('HSET', session_key, held_field, format('%d', held))
   end
   decision = decision == 'in_progress' and decision or 'released'
-elseif merchant_inactive == '1' and (decision == 'applied' or decision == 'in_progress') then
+elseif (merchant_inactive == '1' or merchant_deleted) and (decision == 'applied' or decision == 'in_progress') then
   decision = 'merchant_not_active'
 elseif decision == 'applied' then
-  ends, since = now_ms + hold_ms, since or now_ms
+  ends, held = now_ms + hold_ms, held + hold_ms
   if ends > tonumber(fields[EXPIRES_AT]) then
     decision = 'expires_too_soon'
-  elseif ends - since > tonumber(longest_ms) then
+  elseif held > tonumber(longest_ms) then
     decision = 'hold_too_long'
   else
     decision = 'held'
-    call('HSET', session_key, 'h', format('%d %d ', ends, since) .. payment)
+    call('HSET', session_key, 'h', format('%d ', ends) .. payment, held_field, format('%d', held))
   end
 end
 return {'OK', decision, format('%d', ends), format('%d', now_ms)}

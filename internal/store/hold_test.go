@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -159,8 +160,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A hold that is over lets others pay; its payment's ten minutes do not begin anew, neither then nor after a release. Who reads sees holds that
-// are in force.
+// A hold that is over, or cannot be read, lets others pay. Who reads sees holds that are in force.
 func TestHold_Over(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -170,21 +170,13 @@ func TestHold_Over(t *testing.T) {
 	if read, err := s.Payments(t.Context(), id); err != nil || !read.HeldUntil.Equal(until) {
 		t.Errorf("a rail reads that it is held until %s, %v; want %s", read.HeldUntil, err, until)
 	}
-	for name, hold := range map[string]string{"over": "1 0 ", "released": "0 0 ", "of no time": "x y "} {
-		must(t, c.HSet(t.Context(), key, "h", hold+bank.Scope("1")).Err())
+	for i, hold := range []string{"1 " + bank.Scope("1"), "x " + bank.Scope("1"), "x"} {
+		must(t, c.HSet(t.Context(), key, "h", hold).Err())
 		if read, err := s.Payments(t.Context(), id); err != nil || !read.HeldUntil.IsZero() {
-			t.Errorf("%s: a rail reads that it is held until %s, %v", name, read.HeldUntil, err)
+			t.Errorf("%q: a rail reads that it is held until %s, %v", hold, read.HeldUntil, err)
 		}
-		if name == "of no time" {
-			continue
-		}
-		if _, err := s.Hold(t.Context(), id, holding(bank, "1")); !errors.Is(err, store.ErrHoldTooLong) {
-			t.Errorf("%s: a payment that has held it for long: %v", name, err)
-		}
+		must(t, second(s.Hold(t.Context(), id, holding(card, fmt.Sprint(i)))))
 	}
-	must(t, second(s.Hold(t.Context(), id, holding(bank, "2"))))
-	must(t, second(s.Hold(t.Context(), id, releasing(bank, "2"))))
-	must(t, second(s.Hold(t.Context(), id, holding(bank, "1"))))
 }
 
 // Time passes for a session that is held, as for any: nobody can hold it beyond its expiry.
@@ -211,15 +203,16 @@ func TestHold_NotFound(t *testing.T) {
 	}
 }
 
-// A rail that reports failures without end gets the same answer for each; Redis keeps some of them.
+// A rail that reports failures without end gets the same answer for each, and Redis keeps some of them. It ends nobody's session, and
+// takes no room from others.
 func TestHold_FailuresAreBounded(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	must(t, second(s.Hold(t.Context(), id, holding(bank, "1"))))
-	const reports = 200
+	const reports = 600
 	stored := 0
 	for i := range reports {
-		got, err := s.Settle(t.Context(), id, failed(fmt.Sprint("failure-", i)))
+		got, err := s.Settle(t.Context(), id, by(card, failed(fmt.Sprint("failure-", i))))
 		if err != nil || got.Applied || got.RefundRequired || got.Session.Status != session.Pending {
 			t.Fatalf("failure %d: %+v, %v", i, got, err)
 		}
@@ -227,10 +220,64 @@ func TestHold_FailuresAreBounded(t *testing.T) {
 			stored++
 		}
 	}
+	if got, err := s.Settle(t.Context(), id, by("third", failed("1"))); err != nil || got.Unstored {
+		t.Errorf("the failure of another rail: %+v, %v", got, err)
+	}
 	read, err := s.Payments(t.Context(), id)
-	if err != nil || len(read.Failed) != stored || stored < 50 || stored == reports {
+	if err != nil || len(read.Failed) != stored+1 || stored < 50 || stored == reports {
 		t.Errorf("%d of %d failures are stored, a rail reads %d, %v", stored, reports, len(read.Failed), err)
 	}
+	must(t, second(s.Hold(t.Context(), id, releasing(bank, "1"))))
+	for _, ref := range []string{"failure-0", fmt.Sprint("failure-", reports-1)} {
+		if got, err := s.Settle(t.Context(), id, by(card, failed(ref))); err != nil || got.Applied || got.Session.Status != session.Pending {
+			t.Errorf("%s, repeated after the hold: %+v, %v", ref, got, err)
+		}
+	}
+	must(t, second(s.Hold(t.Context(), id, holding(card, "2"))))
+	if got, err := s.Settle(t.Context(), id, by(card, failed("2"))); err != nil || !got.Applied {
+		t.Errorf("the holder fails: %+v, %v", got, err)
+	}
+}
+
+// A rail holds a session for 10 minutes in all, be it for one payment or for many. What it releases and what others hold does not count.
+func TestHold_TenMinutesOfEachRail(t *testing.T) {
+	for name, refs := range map[string]int{"one payment": 1, "two in turn": 2} {
+		t.Run(name, func(t *testing.T) {
+			s, asks := open(t, shared.URL()), merchant()
+			id := mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.Lifetime = 24 * time.Hour })).Session.ID
+			hold := func(rail session.Rail, n int, d time.Duration) error {
+				return second(s.Hold(t.Context(), id, store.Hold{Rail: rail, Ref: fmt.Sprint(n % refs), Duration: d}))
+			}
+			for n := range 20 {
+				must(t, hold(card, n, 2*time.Minute))
+				must(t, hold(card, n, 2*time.Minute)) // renewed at once: two minutes from now on
+				must(t, hold(card, n, 0))
+			}
+			for n := range 4 {
+				must(t, hold(card, n, 2*time.Minute))
+				endHold(t, id)
+			}
+			if err := hold(card, 0, 2*time.Minute+time.Millisecond); !errors.Is(err, store.ErrHoldTooLong) {
+				t.Errorf("for more than 10 minutes: %v", err)
+			}
+			must(t, hold(card, 0, time.Minute)) // the machine may be slow
+			endHold(t, id)
+			must(t, hold(bank, 0, 2*time.Minute))
+			if got, err := s.Settle(t.Context(), id, by(card, paid("0"))); err != nil || !got.Applied {
+				t.Errorf("money has moved: %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// endHold has the time of a hold pass.
+func endHold(t *testing.T, id session.ID) {
+	t.Helper()
+	c, key := client(t, shared), bucketTagOf(id.Bucket())+"session:"+id.String()
+	hold, err := c.HGet(t.Context(), key, "h").Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(hold, " ")
+	must(t, c.HSet(t.Context(), key, "h", "1 "+rest).Err())
 }
 
 // Of all who want to pay at once one may; then nobody can cancel, and no money goes back.

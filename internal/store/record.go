@@ -20,11 +20,13 @@ import (
 //	q  sequence of the last event, if there was one
 //	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
 //	        that is not the session's
-//	n  how many of them there are; also there, maybe as 0, if there are refunds
+//	n  how many of them there are; also there, maybe as 0, if there are refunds or failures
+//	d  if one of them was refused as merchant_deleted: the session takes no payment any more
 //	b:<refund>  a refund, "<rail> <refundRef>": "<amountCents> <when it was recorded, ms> <payment>"
 //	g  how much of the payment that completed the session was refunded, if any
-//	h  who holds it: "<until, ms; 0 if released> <since, ms> <payment>"
-//	k  payments that failed while another one held it, of the session's amount: "\n<payment>\n<payment>\n"
+//	h  who holds it: "<until, ms> <payment>"
+//	h:<rail>  how long a rail has held it, ms: the whole of each hold that was not released
+//	k:<rail>  payments of a rail that failed while another one held it, of the session's amount: "\n<paymentRef>\n<paymentRef>\n"
 
 // sessionFields are those of a whole session, in the order in which parseSession decodes them.
 var sessionFields = redis.NewFields("SESSION_FIELDS",

@@ -4,12 +4,13 @@ local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, 
 -- Settles a session with a payment, for a rail.
 -- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment.
 -- paid_at is in ms; currency, paid_at and reason are empty if not given. keep is how long to keep the session from a report on in ms, empty: no
--- longer than it is. max_refused is how many refused payments a session keeps. receipts_key lists the receipts to send, owed_key the payments to
+-- longer than it is. max_refused is how many refused payments of each rail a session keeps. receipts_key lists the receipts to send, owed_key the payments to
 -- be refunded. replicated is '1' if the answer waits for replicas. history is that of the feed.
 
 local s = sessions()
-local refused_field = 'l:' .. payment_ref
-local fields = s.read(session_key, ended_key, feed_key, refused_field, 'n', 'h', 'k')
+local rail, ref = string.match(payment_ref, '^([^ ]*) (.*)$')
+local refused_field, failures_field = 'l:' .. payment_ref, 'k:' .. rail
+local fields = s.read(session_key, ended_key, feed_key, refused_field, failures_field, 'n', 'h', 'd')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
 end
@@ -24,18 +25,22 @@ end
 
 -- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency if that is another one. One that
 -- had failed before, and settled the session by that or was recorded, has both: a report is compared with the one of its own outcome.
-local earlier, kept, hold, failures = unpack(fields, #{SESSION_FIELDS} + 1)
-kept = tonumber(kept) or 0
+local earlier, failures, kept, hold, deleted = unpack(fields, #{SESSION_FIELDS} + 1)
+kept, failures = tonumber(kept) or 0, failures or '\n'
+local full = #failures >= MAX_FAILURES
+if deleted then
+  merchant_deleted = '1' -- whether this replica knows it or not
+end
 local settled = fields[PAYMENT_REF] == payment_ref
 local payment, known_currency, known_cents = 'unknown', '', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
 local holder = hold and read_hold(hold, payment_ref)
-if failures and outcome == 'FAILED' and string.find(failures, '\n' .. payment_ref .. '\n', 1, true) then
+if outcome == 'FAILED' and string.find(failures, '\n' .. ref .. '\n', 1, true) then
   payment = 'failed'
 elseif earlier and not (settled and outcome == 'FAILED') then
   payment, known_cents, known_currency = 'refused', string.match(earlier, '^[%a_]+ (%d+) %d+ ?(%u*)$')
 elseif settled then
   payment = 'settled'
-elseif holder == 'other' then
+elseif holder == 'other' or full and holder ~= 'self' then -- one that was not stored must not end the session when it is repeated
   payment = 'excluded'
 end
 local decision = known_cents and decide(payment, s.status(fields), known_cents == cents and known_currency == currency)
@@ -45,11 +50,20 @@ end
 
 local event = decision == 'late' and {'session.late_payment', late_key} or decision == 'mismatched' and {'session.payment_mismatch', mismatch_key}
 local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: nobody could receive it
--- Beyond the bound too while the session is pending: else a replica that has not seen the deletion takes the repeated payment.
-local stored = not refund or kept < tonumber(max_refused) or decision == 'merchant_deleted' and not fields[STATUS]
+local stored = true
 if decision == 'recorded' then
-  failures = failures or '\n'
-  stored = #failures < MAX_FAILURES
+  stored = not full
+elseif refund and kept >= tonumber(max_refused) then -- among those of all rails; but none takes the room of another
+  local own, all, count = 'l:' .. rail .. ' ', call('HGETALL', session_key), 0
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, #own) == own then
+      count = count + 1
+    end
+  end
+  stored = count < tonumber(max_refused)
+end
+if decision == 'merchant_deleted' and not deleted then
+  call('HSET', session_key, 'd', '1') -- from now on it takes nothing, also at a replica that has not seen the deletion
 end
 if decision == 'applied' then
   if outcome == 'COMPLETED' and fields[EMAIL] and keep ~= '' then -- a test session sends none
@@ -79,7 +93,7 @@ elseif refund and stored then
   end
 end
 if decision == 'recorded' and stored then
-  call('HSET', session_key, 'k', failures .. payment_ref .. '\n') -- its amount is the session's
+  call('HSET', session_key, failures_field, failures .. ref .. '\n', 'n', kept) -- its amount is the session's
 end
 if holder == 'self' then
   call('HDEL', session_key, 'h') -- whatever was reported of it

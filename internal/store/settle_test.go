@@ -198,6 +198,31 @@ func TestSettle_MerchantDeletedAndManyRefused(t *testing.T) {
 	}
 }
 
+// Payments for a deleted merchant are bounded as all refused ones are. A session that had one takes nothing any more, whatever a replica knows.
+func TestSettle_MerchantDeletedIsBounded(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	id := mustCreate(t, s, asks, newSession()).Session.ID
+	for i := range 120 {
+		if got, err := s.SettleDeleted(t.Context(), id, paid(fmt.Sprint(i))); err != nil || !got.MerchantDeleted || got.Unstored != (i >= 100) {
+			t.Fatalf("payment %d: %+v, %v", i, got, err)
+		}
+	}
+	for name, payment := range map[string]session.Payment{"stored": paid("0"), "not stored": paid("119"), "new": paid("new"), "of another rail": by(card, paid("0"))} {
+		if got, err := s.Settle(t.Context(), id, payment); err != nil || !got.RefundRequired || got.Applied {
+			t.Errorf("a replica that has not seen the deletion, %s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := s.Hold(t.Context(), id, holding(bank, "held")); !errors.Is(err, store.ErrPayeeInactive) {
+		t.Errorf("a replica that has not seen the deletion, hold: %v", err)
+	}
+	if read, err := s.Payments(t.Context(), id); err != nil || len(read.Refused) != 101 || !read.MerchantDeleted {
+		t.Errorf("a rail reads %d refused payments, deleted %v, %v", len(read.Refused), read.MerchantDeleted, err)
+	}
+	if got, err := s.Settle(t.Context(), id, failed("failed")); err != nil || !got.Applied {
+		t.Errorf("a failure: %+v, %v", got, err)
+	}
+}
+
 // New money for a merchant that was deleted is refunded, and no event is recorded of it. A report that was answered before gets the same
 // answer, whatever this replica knows of the deletion by now.
 func TestSettle_MerchantDeleted(t *testing.T) {
@@ -395,6 +420,11 @@ func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
 			}
 			if again, err := test.settle(t.Context(), id, paid("a")); err != nil || !again.Applied || !again.Repeated {
 				t.Errorf("the payment that settled it, reported again: %+v, %v", again, err)
+			}
+			if name == "live" {
+				if got, err := s.Settle(t.Context(), id, by(card, paid("late"))); err != nil || got.Unstored {
+					t.Errorf("the payment of another rail: %+v, %v", got, err)
+				}
 			}
 		})
 	}

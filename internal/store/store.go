@@ -64,13 +64,14 @@ const (
 	testRetention = idempotencyRetention
 )
 
-// How many refused payments a session keeps. Further ones get the same answer, but nothing is stored and no event is recorded.
+// How many refused payments of each rail a session keeps. Further ones get the same answer, but nothing is stored and no event is recorded.
 const (
 	maxRefusedPayments     = 100
 	maxRefusedTestPayments = 5
 )
 
-// maxFailures is the bytes from which on a session keeps no more failures of payments that did not hold it.
+// maxFailures is the bytes from which on a session keeps no more failures of a rail's payments that did not hold it. Further ones of that rail
+// end the session only if they hold it.
 const maxFailures = 4096
 
 // OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have

@@ -20,6 +20,8 @@ type Story struct {
 	Refunds []Refund
 	// Refused are the payments that it did not take, in the order of PaidAt.
 	Refused []RefusedPayment
+	// Failed are the payments that failed while another one held it.
+	Failed []session.Payment
 }
 
 // Refund is money of a payment that went back, as a rail has confirmed.
@@ -65,10 +67,10 @@ func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
 // Payments is what a rail may know of a session.
 type Payments struct {
 	Story
+	// MerchantDeleted: a payment was refused because the merchant was deleted.
+	MerchantDeleted bool
 	// HeldUntil is zero if no payment holds the session.
 	HeldUntil time.Time
-	// Failed are the payments that failed while another one held the session.
-	Failed []session.Payment
 }
 
 // Payments is Story for a rail: a session that is due expires. Sessions of test mode are ErrNotFound.
@@ -83,14 +85,7 @@ func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 	if err != nil {
 		return Payments{}, err
 	}
-	payments := Payments{Story: story, HeldUntil: reply.OptionalMillis()}
-	for name := range strings.FieldsFuncSeq(reply.OptionalText(), func(r rune) bool { return r == '\n' }) {
-		rail, ref, ok := session.ParseScoped(name)
-		reply.Break(ok)
-		payments.Failed = append(payments.Failed, session.Payment{
-			Rail: rail, Ref: ref, Outcome: session.Failed, AmountCents: story.Session.Charge.AmountCents, Currency: story.Session.Currency,
-		})
-	}
+	payments := Payments{Story: story, HeldUntil: reply.OptionalMillis(), MerchantDeleted: reply.Int() == 1}
 	if reply.Err() != nil {
 		return Payments{}, redis.ErrCorrupt
 	}
@@ -135,6 +130,12 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 			payment, refund, ok := parseRefund(refund, text)
 			listed.Break(ok)
 			refunds[payment] = append(refunds[payment], refund)
+		} else if rail, is := strings.CutPrefix(name, "k:"); is {
+			for ref := range strings.FieldsSeq(text) {
+				story.Failed = append(story.Failed, session.Payment{
+					Rail: session.Rail(rail), Ref: ref, Outcome: session.Failed, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
+				})
+			}
 		}
 	}
 	for of := range refunds {

@@ -1,11 +1,11 @@
 -- Expects clock. Defines read_hold(), which takes field h of a session and a payment, '<rail> <reference>', and returns who holds the session as
--- seen by that payment, 'nobody', 'self' or 'other', until when in ms, and since when if the payment was the last to hold it, maybe no longer.
+-- seen by that payment, 'nobody', 'self' or 'other', and until when in ms.
 
 local function read_hold(hold, payment)
-  local ends, since, holder = string.match(hold, '^(%d+) (%d+) (.+)$')
-  ends, since = tonumber(ends), holder == payment and tonumber(since)
+  local ends, holder = string.match(hold or '', '^(%d+) (.+)$')
+  ends = tonumber(ends)
   if not ends or ends <= now_ms then
-    return 'nobody', 0, since
+    return 'nobody', 0
   end
-  return holder == payment and 'self' or 'other', ends, since
+  return holder == payment and 'self' or 'other', ends
 end
