@@ -16,9 +16,14 @@ import (
 )
 
 func payerFaults() []fault {
-	const promised = "one payment completes the session, each other is to be refunded; the rails hear so each time they report it or read the session"
+	const (
+		kills    = ": kill -9 of an API replica, of Redis, and of both"
+		promised = "one payment completes the session, each other is to be refunded; the rails hear so each time they report it or read the session"
+		held     = "one payment of each code moves money and completes the session, and no refund is owed"
+	)
 	return []fault{
-		{"P14", "two payers, one code: kill -9 of an API replica, of Redis, and of both", promised, tryTwoPayers},
+		{"P14", "two payers, one code" + kills, promised, tryTwoPayers(false)},
+		{"P14", "two payers, one code, rails hold it before they charge" + kills, held, tryTwoPayers(true)},
 	}
 }
 
@@ -29,16 +34,17 @@ type payers struct {
 	ctx   context.Context // ends the race when the test fails
 	key   string
 	rails []string // their tokens
+	hold  bool     // rails hold a session before money moves
 
 	unanswered atomic.Int64
 	mu         sync.Mutex
 	codes      []scannedCode
 }
 
-// scannedCode is a session that two payers have paid.
+// scannedCode is a session that two payers want to pay.
 type scannedCode struct {
 	id       string
-	payments []movedPayment
+	payments []movedPayment // whose money has moved
 }
 
 // movedPayment is money that a rail has moved.
@@ -51,10 +57,17 @@ type movedPayment struct {
 
 const priceOfCode = 1250
 
-func tryTwoPayers(t *testing.T) (tried int, seen string) {
+func tryTwoPayers(hold bool) func(t *testing.T) (tried int, seen string) {
+	return func(t *testing.T) (int, string) {
+		t.Helper()
+		return tryPayers(t, hold)
+	}
+}
+
+func tryPayers(t *testing.T, hold bool) (tried int, seen string) {
 	t.Helper()
 	ctx, giveUp := context.WithCancel(t.Context())
-	p := &payers{deployment: deploy(t, 2, 0, durable...), ctx: ctx}
+	p := &payers{deployment: deploy(t, 2, 0, durable...), ctx: ctx, hold: hold}
 	p.Tenant.Merchant("coffee")
 	p.key = p.apiKey("till", "coffee")
 	p.rails = []string{p.railToken(), shared.secret(fixture.NewTenant(t, shared.Client).RailToken())}
@@ -116,7 +129,7 @@ func (p *payers) killBoth(n int) {
 	victim.restart(p.t)
 }
 
-// scan creates a session, and has two payers pay it at once. Rails do not agree on references.
+// scan creates a session, and has two payers pay it at once.
 func (p *payers) scan(c caller, n, step int) {
 	created, ok := p.insist(c, n, func(r *replica) (fixture.Answer, error) {
 		return c.call(r.public, http.MethodPost, fixture.Sessions, p.key, fmt.Sprintf(`{"amountCents":%d}`, priceOfCode))
@@ -124,29 +137,83 @@ func (p *payers) scan(c caller, n, step int) {
 	if !ok {
 		return
 	}
-	code := scannedCode{id: created.Text("sessionId")}
-	switch step % 4 {
-	case 0: // two payments by one rail
-		code.payments = []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 0, ref: "2", cents: priceOfCode}}
-	case 1: // two rails with equal references
-		code.payments = []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "1", cents: priceOfCode}}
-	case 2: // another amount
-		code.payments = []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "2", cents: priceOfCode + 1}}
-	default: // three, one of them with another amount under a reference that the other rail uses, too
-		code.payments = []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "1", cents: priceOfCode - 1}, {rail: 1, ref: "2", cents: priceOfCode}}
-	}
-	answered := make([]bool, len(code.payments))
+	code, wanted := scannedCode{id: created.Text("sessionId")}, p.payments(step)
+	answered, moved := make([]bool, len(wanted)), make([]bool, len(wanted))
 	var phones sync.WaitGroup
-	for i := range code.payments {
-		phones.Go(func() { answered[i] = p.report(code.id, &code.payments[i], n+i) })
+	for i := range wanted {
+		phones.Go(func() {
+			if p.hold {
+				// Of three payers the first one does not like the price, and lets others pay.
+				if moved[i], answered[i] = p.holds(code.id, wanted[i], len(wanted) == 3 && i == 0, n+i); !moved[i] {
+					return
+				}
+			}
+			moved[i], answered[i] = true, p.report(code.id, &wanted[i], n+i)
+		})
 	}
 	phones.Wait()
 	if slices.Contains(answered, false) {
 		return // the test has failed
 	}
+	for i, m := range wanted {
+		if moved[i] {
+			code.payments = append(code.payments, m)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.codes = append(p.codes, code)
+}
+
+// payments are what the payers of a code want to pay. Rails do not agree on references. One that holds a session has read its amount.
+func (p *payers) payments(step int) []movedPayment {
+	other := 0
+	if !p.hold {
+		other = 1
+	}
+	switch step % 4 {
+	case 0: // two payments by one rail
+		return []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 0, ref: "2", cents: priceOfCode}}
+	case 1: // two rails with equal references
+		return []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "1", cents: priceOfCode}}
+	case 2: // another amount
+		return []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "2", cents: priceOfCode + other}}
+	default: // three, one of them with another amount under a reference that the other rail uses, too
+		return []movedPayment{{rail: 0, ref: "1", cents: priceOfCode}, {rail: 1, ref: "1", cents: priceOfCode - other}, {rail: 1, ref: "2", cents: priceOfCode}}
+	}
+}
+
+// holds has a payment hold a session as soon as no other one does, and reports whether its money may move then. A payer who leaves has it released.
+func (p *payers) holds(id string, payment movedPayment, leaves bool, n int) (held, answered bool) {
+	c := newCaller()
+	defer c.http.CloseIdleConnections()
+	hold := func(seconds int) (fixture.Answer, bool) {
+		return p.insist(c, n, func(r *replica) (fixture.Answer, error) {
+			return c.call(r.internal, http.MethodPost, "/internal/v1/sessions/"+id+"/hold", p.rails[payment.rail], fmt.Sprintf(`{"paymentRef":"%s","seconds":%d}`, payment.ref, seconds))
+		}, http.StatusConflict)
+	}
+	for {
+		got, ok := hold(120)
+		switch code := got.Header.Get("Error-Code"); {
+		case !ok:
+			return false, false
+		case got.Status == http.StatusOK && leaves:
+			_, ok := hold(0)
+			return false, ok
+		case got.Status == http.StatusOK:
+			return true, true
+		case code == "session_ended":
+			return false, true
+		case code != "held":
+			p.t.Errorf("the hold of %+v gets %d: %s", payment, got.Status, got.Raw)
+			return false, false
+		}
+		select {
+		case <-p.ctx.Done():
+			return false, false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // report reports a payment until there is an answer, and once more.
@@ -173,12 +240,12 @@ func (p *payers) report(id string, moved *movedPayment, n int) bool {
 	return true
 }
 
-// insist calls one replica after the other until one answers. false: the test has failed.
-func (p *payers) insist(c caller, n int, call func(*replica) (fixture.Answer, error)) (fixture.Answer, bool) {
+// insist calls one replica after the other until one answers with 200, 201 or one of these. false: the test has failed.
+func (p *payers) insist(c caller, n int, call func(*replica) (fixture.Answer, error), also ...int) (fixture.Answer, bool) {
 	for ; ; n++ {
 		got, err := call(p.replicas[n%len(p.replicas)])
 		if err == nil && !unavailable(got) {
-			if got.Status != http.StatusOK && got.Status != http.StatusCreated {
+			if got.Status != http.StatusOK && got.Status != http.StatusCreated && !slices.Contains(also, got.Status) {
 				p.t.Errorf("a request gets %d: %s", got.Status, got.Raw)
 				return got, false
 			}
@@ -233,9 +300,9 @@ func (p *payers) audit() (seen string) {
 				p.t.Errorf("%+v has paid %s", m, code.id)
 			}
 		}
-		if applied != 1 {
+		if applied != 1 || p.hold && len(code.payments) != 1 {
 			p.t.Errorf("%s has %d payments that completed it: %+v", code.id, applied, code.payments)
 		}
 	}
-	return fmt.Sprintf("%d codes, %d payments: each code paid once, %d payments to be refunded, read so by both rails; %d requests without an answer", len(p.codes), moved, owed, p.unanswered.Load())
+	return fmt.Sprintf("%d codes, %d payments: each code paid once, %d refunds owed, read so by both rails; %d requests without an answer", len(p.codes), moved, owed, p.unanswered.Load())
 }
