@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -81,6 +82,7 @@ func testStop(t *testing.T, root string) {
 			}
 			if test.redis == server {
 				testRedisThatEnds(t, run, env)
+				t.Run("docs/leaked-key.md", func(t *testing.T) { testLeakedKey(t, run, env) })
 			}
 
 			second := devenvtest.Start(t, root, test.env...)
@@ -127,6 +129,35 @@ func testRedisThatEnds(t *testing.T, run *devenvtest.Run, env map[string]string)
 		t.Errorf("a session of before is answered with %d", status)
 	}
 	chargeAndSettle(t, env)
+}
+
+// testLeakedKey: whoever follows the page ends a key that leaked, on every replica, and the till's new one works.
+func testLeakedKey(t *testing.T, run *devenvtest.Run, env map[string]string) {
+	t.Helper()
+	leaked, replicas := env["API_KEY"], []string{env["API_URL"], env["API_URL_2"]}
+	for _, replica := range replicas {
+		if status := getStatus(t, replica+"/api/v1/merchant/me", leaked); status != http.StatusOK {
+			t.Fatalf("before: %s answers the key with %d", replica, status)
+		}
+	}
+	shell := startShell(t, run.Root)
+	ask := func(commands string) string {
+		return strings.TrimSpace(shell.run(t, "testLeakedKey", command{text: commands}, commands))
+	}
+	signingSecret := func() string {
+		return ask("kubectl get secret acme-coffee-webhook -n shops -o 'jsonpath={.data.secret}'\n")
+	}
+	ask("set -a; . .dev/env; set +a\nexport PATH=\"$PWD/bin:$PATH\"\n")
+	signing := signingSecret()
+	shell.runPage(t, "docs/leaked-key.md", leaked)
+	for key, want := range map[string]int{
+		leaked: http.StatusUnauthorized, ask("kubectl merchant keys reveal acme-till-1 -n shops 2>&-\n"): http.StatusOK,
+	} {
+		for _, replica := range replicas {
+			waitUntil(t, fmt.Sprintf("%s answers %d", replica, want), func() bool { return getStatus(t, replica+"/api/v1/merchant/me", key) == want })
+		}
+	}
+	waitUntil(t, "the webhook has another signing secret", func() bool { return signingSecret() != signing })
 }
 
 // getStatus is 0 when nothing answers.

@@ -33,6 +33,7 @@ type command struct {
 var notRun = map[string]string{
 	"<!-- started by the test itself -->": "git clone https://github.com/merchant-operator/merchant-operator\ncd merchant-operator\nmake run\n",
 	"<!-- needs a cluster -->":            "",
+	"<!-- needs gitleaks -->":             "", // test/verify/scanner runs these
 	"<!-- runs in CI -->":                 "make test\n",
 }
 
@@ -86,16 +87,22 @@ func (c command) matches(output string) bool {
 // runPage runs the commands of a page, in order and in one shell, in the directory of `make run`.
 func runPage(t *testing.T, run *devenvtest.Run, page string) {
 	t.Helper()
-	shell := startShell(t, run.Root)
+	startShell(t, run.Root).runPage(t, page, "")
+}
+
+// runPage runs the commands of a page, in order. typed is what a person types where a command reads a key.
+func (s *shell) runPage(t *testing.T, page, typed string) {
+	t.Helper()
 	for _, c := range commands(t, page) {
+		c.text = strings.ReplaceAll(c.text, "read -rs KEY\n", "read -rs KEY\n"+typed+"\n")
 		if !c.repeat {
-			if output := shell.run(t, page, c, c.text); !c.matches(output) {
+			if output := s.run(t, page, c, c.text); !c.matches(output) {
 				t.Fatalf("%s:%d: the output is\n%s\nwant\n%s", page, c.line, output, c.want)
 			}
 			continue
 		}
 		await.Seeing(t, time.Minute, fmt.Sprintf("%s:%d has the output\n%s\nIt has:", page, c.line, c.want), func() (string, bool) {
-			output := shell.run(t, page, c, "(\n"+c.text+") || true\n")
+			output := s.run(t, page, c, "(\n"+c.text+") || true\n")
 			return output, c.matches(output)
 		})
 	}

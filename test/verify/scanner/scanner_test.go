@@ -134,6 +134,45 @@ func generate(t *testing.T, kind string) string {
 	return key.Reveal()
 }
 
+// TestPage: the commands of docs/leaked-key.md find a key in the history of a repository, and a signing secret in a file.
+func TestPage(t *testing.T) {
+	_, block, found := strings.Cut(repository.Read(t, "docs", "leaked-key.md"), "<!-- needs gitleaks -->\n```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	commands := slices.Collect(strings.Lines(block))
+	if !found || len(commands) != 2 {
+		t.Fatalf("the commands of the page are %q", commands)
+	}
+	program, err := exec.CommandContext(t.Context(), "go", "-C", repository.Path("hack", "release", "tools"), "tool", "-n", "gitleaks").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	shell := func(script string) (string, error) {
+		bash := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		bash.Dir = directory
+		bash.Env = append(os.Environ(), "PATH="+filepath.Dir(string(program))+string(filepath.ListSeparator)+os.Getenv("PATH"),
+			"KEY="+generate(t, "{{key}}"), "SIGNING="+generate(t, "{{signing}}"), "RULES="+repository.Path("config", "gitleaks.toml"),
+			"GIT_AUTHOR_NAME=Ann", "GIT_AUTHOR_EMAIL=ann@shop.example", "GIT_COMMITTER_NAME=Ann", "GIT_COMMITTER_EMAIL=ann@shop.example")
+		output, err := bash.CombinedOutput()
+		return string(output), err
+	}
+	run := func(script string) {
+		t.Helper()
+		if output, err := shell(script); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+	}
+	run(`git init --quiet; cp "$RULES" .; git add .; git commit --quiet -m "rules of gitleaks"`)
+	run(block)
+	run(`echo "API_KEY=$KEY" >till.env; git add .; git commit --quiet -m "add a till"; git rm --quiet till.env; git commit --quiet -m "remove it"`)
+	run(`echo "SECRET=$SIGNING" >hooks.env`)
+	for _, command := range commands {
+		if output, err := shell(command); err == nil || !strings.Contains(output, "leaks found: 1") {
+			t.Errorf("%s%v\n%s", command, err, output)
+		}
+	}
+}
+
 // No file of this repository has a hit, whether it is committed yet or not: its examples are keys that nobody has.
 func TestThisRepository(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
