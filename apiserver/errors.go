@@ -54,7 +54,7 @@ var answers = []struct {
 	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to use this path"},
 	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
 	{as[caller.PermissionError], http.StatusForbidden, "permission_missing", ownMessage},
-	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys are issued over TLS only; start the API with --internal-cert-dir"},
+	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys and signing secrets are issued over TLS only; start the API with --internal-cert-dir"},
 
 	{is(payer.ErrCrossOrigin), http.StatusForbidden, "cross_origin", "the form was sent by a page of another origin"},
 
@@ -65,6 +65,7 @@ var answers = []struct {
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNoPayment), http.StatusNotFound, "payment_not_found", "your account has reported no money with this paymentRef for the session"},
 	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
+	{is(keys.ErrNoSigningSecret), http.StatusNotFound, "signing_secret_not_found", "no new signing secret for this nonce: not yet, or no longer"},
 
 	{is(feed.ErrCursorExpired), http.StatusGone, "cursor_expired", "events after the cursor are not kept any more; read from the beginning, without after"},
 	{as[events.LostError], http.StatusConflict, "events_lost", ownMessage},
@@ -98,6 +99,7 @@ var answers = []struct {
 	{is(redis.ErrCorrupt), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(keys.ErrKubernetes), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(keys.ErrUnreadableKey), http.StatusServiceUnavailable, "unavailable", retryLater},
+	{is(keys.ErrUnreadableSigningSecret), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(caller.ErrStale), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(feed.ErrUnsupported), http.StatusServiceUnavailable, "unavailable", retryLater},
 	{is(rail.ErrMerchantUnknown), http.StatusServiceUnavailable, "unavailable", retryLater},

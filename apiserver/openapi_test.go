@@ -130,7 +130,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "page.WidgetPath": page.WidgetPath}[found[1]]
+			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "signingPath": signingPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))

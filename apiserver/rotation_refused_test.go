@@ -225,13 +225,13 @@ func TestRotate_ListenersHaveABudgetEach(t *testing.T) {
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
-// countReads counts the reads of single Secrets that replicas send to the Kubernetes API from now on.
-func (f *fixture) countReads() *atomic.Int64 {
+// countReads counts the reads of paths with a part, of replicas that start from now on.
+func (f *fixture) countReads(part string) *atomic.Int64 {
 	var reads atomic.Int64
 	f.kubeConfig = rest.CopyConfig(f.kubeConfig)
 	f.kubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/secrets/key-") {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, part) {
 				reads.Add(1)
 			}
 			return next.RoundTrip(r)
@@ -266,7 +266,7 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 			f := newFixture(t)
 			till := f.unissued("till", f.merchant("acme"))
 			console, looping := f.issuer("console"), f.issuer("looping")
-			reads := f.countReads()
+			reads := f.countReads("/secrets/key-")
 			r := f.start()
 			began := time.Now()
 			var loop sync.WaitGroup

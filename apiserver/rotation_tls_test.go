@@ -26,7 +26,7 @@ func TestKeysAreNotIssuedOverPlainHTTP(t *testing.T) {
 	console, rail := f.issuer("console"), f.rail("bank")
 	r := f.start(func(o *apiserver.Options) { o.InternalAddress = ":0" })
 	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusForbidden,
-		"API keys are issued over TLS only; start the API with --internal-cert-dir")
+		"API keys and signing secrets are issued over TLS only; start the API with --internal-cert-dir")
 	r.report("x", rail, "").want(t, http.StatusNotFound) // a settlement has no secret
 	if generation := f.recordOf(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)

@@ -66,6 +66,7 @@ const (
 	settlementPath = sessionPath + "/settlement"
 	refundsPath    = sessionPath + "/refunds"
 	rotationPath   = contract.Path
+	signingPath    = contract.SigningPath
 )
 
 // internalRoutes are those of the internal listener, for rails and for those who issue keys: path, the verb that RBAC must allow, handler.
@@ -77,6 +78,7 @@ func (r *rooms) internalRoutes() web.Routes {
 		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
 		refundsPath:    {http.MethodPost: withToken("post", refundsPath, r.rail.Refund)},
 		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
+		signingPath:    {http.MethodPost: confidentially("post", signingPath, r.keys.ShowSigningSecret)},
 	}
 }
 

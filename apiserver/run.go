@@ -107,7 +107,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		Store: state, Gate: r.gate, Live: r.live, Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout,
 		Log: log, Registerer: registry,
 	})
-	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry})
+	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
 	limit := options.PublicRateLimit
 	r.payer, err = payer.New(payer.Options{

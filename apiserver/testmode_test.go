@@ -111,6 +111,8 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 		"POST /pay/{id}/test", // TestPlayRail
 		// About a key: TestATestKeyStaysOne.
 		"POST /api/v1/keys/rotate", "POST " + rotationPath,
+		// About a merchant: TestShowSigningSecret.
+		"POST " + signingPath,
 		// The same for all.
 		"GET /pay/static/{version}/{file}", "GET " + page.WidgetPath, "GET /openapi.yaml",
 	}

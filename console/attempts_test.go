@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,38 @@ func TestSendTestEvent_Bounded(t *testing.T) {
 	f.merchant("globex")
 	if page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/globex/webhook/test", nil); page.Status != http.StatusNotFound {
 		t.Errorf("without a webhook: %d", page.Status)
+	}
+}
+
+// Four pages of a person, and 64 of all, wait for an answer at once; another one is answered with what is known.
+func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
+	for name, who := range map[string]func(n int) string{
+		"of one person": func(int) string { return "oidc:alice" }, "of all": func(n int) string { return "oidc:somebody-" + strconv.Itoa(n/maxPersonWaits) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.answerTimeout = time.Hour // a page that waits would end as a request that takes too long
+			f.merchant("acme", withWebhook)
+			f.grant(user(alice), []string{"get", "editwebhook"})
+			var ends []func()
+			for n := 0; ; n++ {
+				end, err := f.waits.begin(who(n))
+				if err != nil {
+					break
+				}
+				ends = append(ends, end)
+			}
+			page := f.signedIn(alice).Post(t, f.URL+"/merchants/"+f.namespace+"/acme/webhook/test", nil)
+			if page.Status != http.StatusOK || !strings.Contains(page.Text, "There is no answer yet.") {
+				t.Errorf("%d %s", page.Status, page.Text)
+			}
+			for _, end := range ends {
+				end()
+			}
+			if f.waits.all != 0 || len(f.waits.byPerson) != 0 {
+				t.Errorf("left are %d, %v", f.waits.all, f.waits.byPerson)
+			}
+		})
 	}
 }
 

@@ -35,7 +35,8 @@ type console struct {
 	outbox    *outbox.Outbox // dead letters, health of webhooks
 	payments  paymentReader
 	amounts   money.Formatter
-	exports   *exports
+	exports   *inflight // downloads
+	waits     *inflight // pages that wait for a merchant's server, or for the operator
 	reviewer  *authz.Reviewer
 	merchants client.Reader // Merchants and ApiKeys in memory, without what the list does not need
 	kube      client.Client // reads and writes at the Kubernetes API
@@ -44,7 +45,7 @@ type console struct {
 	limit     *ratelimit.Limiter // of client addresses
 	metrics   *metrics
 	tracer    *tracing.Tracer // of requests; nil: none
-	// answerTimeout is how long a page waits for the answer to a test event.
+	// answerTimeout is how long a page waits for the answer to a test event, or for a new signing secret.
 	answerTimeout time.Duration
 	answers       *singleflight.Group // waits for one, by merchant id
 	now           func() time.Time
@@ -71,7 +72,7 @@ func newConsole(options Options) (*console, error) {
 	}
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newExports(), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), answers: new(singleflight.Group), now: options.Now,
+		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newInflight(maxExports, maxPersonExports, errTooManyExports), waits: newInflight(maxWaits, maxPersonWaits, errTooManyWaits), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), answers: new(singleflight.Group), now: options.Now,
 		answerTimeout: answerTimeout,
 	}, nil
 }

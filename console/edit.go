@@ -59,13 +59,22 @@ func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login
 // changedMessage says that somebody else has changed the Merchant since the person saw it.
 const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the new values are on the merchant's page."
 
-// edit changes the Merchant, or shows the form again and says why not. The API server checks the fields: there is one rule for the
-// console and for kubectl.
+// edit changes the Merchant and leads back to a section of its page, or shows the form again.
 func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Person, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
+	changed, err := c.change(w, r, viewer, action, form, change)
+	if err != nil || !changed {
+		return err
+	}
+	return c.backTo(w, r, form.Merchant, section)
+}
+
+// change changes the Merchant; else it shows the form again, and says why not. The API server checks the fields: there is one rule for the
+// console and for kubectl.
+func (c *console) change(w http.ResponseWriter, r *http.Request, viewer login.Person, action string, form editForm, change func(*v1alpha1.Merchant)) (done bool, err error) {
 	merchant := form.Merchant
-	refuse := func(message string) error {
+	refuse := func(message string) (bool, error) {
 		form.Error, form.Generation = message, merchant.Generation
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+		return false, c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
 	if form.Generation != merchant.Generation {
 		return refuse(changedMessage)
@@ -78,9 +87,9 @@ func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Pers
 	case apierrors.IsInvalid(err):
 		return refuse(invalidReason(err))
 	case err != nil:
-		return kubernetesError(action+" of a Merchant", err)
+		return false, kubernetesError(action+" of a Merchant", err)
 	}
-	return c.backTo(w, r, merchant, section)
+	return true, nil
 }
 
 // patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict.

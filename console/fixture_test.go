@@ -223,6 +223,16 @@ func (f *fixture) create(object client.Object) {
 	}
 }
 
+// stored returns the Merchant as it is now.
+func (f *fixture) stored(merchant *v1alpha1.Merchant) *v1alpha1.Merchant {
+	f.t.Helper()
+	var now v1alpha1.Merchant
+	if err := cluster.Client.Get(f.t.Context(), client.ObjectKeyFromObject(merchant), &now); err != nil {
+		f.t.Fatal(err)
+	}
+	return &now
+}
+
 // grant gives a user or group verbs on Merchants of the namespace, all of them without names, and waits until that is in force.
 func (f *fixture) grant(subject rbacv1.Subject, verbs []string, names ...string) *rbacv1.RoleBinding {
 	f.t.Helper()

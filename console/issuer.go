@@ -18,8 +18,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// issuer rotates keys through the internal port of the API: the only place where the plaintext of a key exists besides the page
-// that shows it.
+// issuer rotates keys, and reads new signing secrets, through the internal port of the API: the only place where the plaintext of a key exists
+// besides the page that shows it.
 type issuer struct {
 	http *http.Client
 	url  string // origin of the internal port
@@ -29,7 +29,7 @@ type issuer struct {
 var (
 	// errGeneration means that the key was rotated since the person saw it. Nothing was rotated now.
 	errGeneration = errors.New("the key was rotated meanwhile")
-	// errNotPublished means that the operator has not published the ApiKey yet.
+	// errNotPublished means that the operator has not published the ApiKey, or made the signing secret, yet.
 	errNotPublished = errors.New("the key is not published yet")
 	// errTooOften means that the ApiKey was rotated too often. Nothing was rotated now.
 	errTooOften = errors.New("the key was rotated too often")
@@ -74,22 +74,11 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+rotation.PathFor(published.ID(key.UID)), bytes.NewReader(body))
-	if err != nil {
-		return rotation.Issued{}, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := i.http.Do(request) //nolint:gosec // the origin is --internal-url, and a key id is letters and digits
+	status, text, err := i.post(ctx, rotation.PathFor(published.ID(key.UID)), body)
 	if err != nil {
 		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	const enough = 16 << 10
-	text, err := io.ReadAll(io.LimitReader(response.Body, enough))
-	if err != nil {
-		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
-	}
-	switch response.StatusCode {
+	switch status {
 	case http.StatusOK:
 		var issued rotation.Issued
 		if err := json.Unmarshal(text, &issued); err != nil || issued.FullKey == "" {
@@ -103,7 +92,48 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	case http.StatusTooManyRequests:
 		return rotation.Issued{}, errTooOften
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return rotation.Issued{}, fmt.Errorf("the internal API refuses the console: %s: %s", response.Status, text)
+		return rotation.Issued{}, fmt.Errorf("the internal API refuses the console: %d: %s", status, text)
 	}
-	return rotation.Issued{}, fmt.Errorf("%w: %s", errUnknownOutcome, response.Status)
+	return rotation.Issued{}, fmt.Errorf("%w: %d", errUnknownOutcome, status)
+}
+
+// signingSecret returns the signing secret of a webhook that was rotated with the trigger of the nonce. errNotPublished: the operator has not
+// made it yet.
+func (i *issuer) signingSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce, actor string) (shown rotation.SigningSecret, err error) {
+	body, err := json.Marshal(rotation.SigningRequest{Namespace: merchant.Namespace, Name: merchant.Name, UID: merchant.UID, Nonce: nonce, Actor: actor})
+	if err != nil {
+		return shown, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
+	defer cancel()
+	status, text, err := i.post(ctx, rotation.SigningPathFor(published.ID(merchant.UID)), body)
+	switch {
+	case err != nil:
+		return shown, err
+	case status == http.StatusNotFound:
+		return shown, errNotPublished
+	case status != http.StatusOK:
+		return shown, fmt.Errorf("the internal API answers the console: %d: %s", status, text)
+	}
+	if err := json.Unmarshal(text, &shown); err != nil || shown.Secret == "" {
+		return shown, errors.New("the answer of the internal API is not understood") // never quote it
+	}
+	return shown, nil
+}
+
+// post sends a JSON body, and returns status and body of the answer.
+func (i *issuer) post(ctx context.Context, path string, body []byte) (status int, answer []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := i.http.Do(request) //nolint:gosec // the origin is --internal-url, and an id is letters and digits
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	const enough = 16 << 10
+	answer, err = io.ReadAll(io.LimitReader(response.Body, enough))
+	return response.StatusCode, answer, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -17,47 +16,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-const (
-	// exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
-	exportTimeout = 20 * time.Second
-	// maxExports bounds the downloads at once, and maxPersonExports those of one person.
-	maxExports, maxPersonExports = 32, 2
-)
+// exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
+const exportTimeout = 20 * time.Second
 
 var (
-	errNoDay          = errors.New("not a day")
-	errNotKept        = errors.New("not all payments of the day are kept any more")
-	errTooManyExports = errors.New("too many downloads at once")
+	errNoDay   = errors.New("not a day")
+	errNotKept = errors.New("not all payments of the day are kept any more")
 )
-
-// exports counts the downloads in progress. It is safe for concurrent use.
-type exports struct {
-	mu       sync.Mutex
-	all      int
-	byPerson map[string]int // no entry: none
-}
-
-func newExports() *exports { return &exports{byPerson: map[string]int{}} }
-
-// begin admits a download, which ends with end. The error is errTooManyExports.
-func (e *exports) begin(person string) (end func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.all >= maxExports || e.byPerson[person] >= maxPersonExports {
-		return nil, errTooManyExports
-	}
-	e.all++
-	e.byPerson[person]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.all--
-		e.byPerson[person]--
-		if e.byPerson[person] == 0 {
-			delete(e.byPerson, person)
-		}
-	}, nil
-}
 
 // exportPayments sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
 // connection is aborted, so that no browser takes it for a whole one.

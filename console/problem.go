@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -64,56 +65,67 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *l
 	}
 }
 
+// errorPage is the page of an error. Its words are error.<words>.title and error.<words>.
+type errorPage struct {
+	match         func(error) bool
+	status        int
+	words         string
+	signIn, again bool
+}
+
+// errorPages has the page of each error: the first row that matches.
+var errorPages = []errorPage{
+	{match: as[limitedError], status: http.StatusTooManyRequests, words: "toomany"},
+	{match: is(authz.ErrReviewBudget), status: http.StatusTooManyRequests, words: "budget"},
+	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
+	{match: as[*gitManagedError], status: http.StatusConflict, words: "git"},
+	{match: as[*notIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
+	{match: as[*secretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
+	{match: is(errGeneration), status: http.StatusConflict, words: "rotated"},
+	{match: is(errUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
+	{match: is(errTooOften), status: http.StatusTooManyRequests, words: "toooften"},
+	{match: is(errNotPublished), status: http.StatusConflict, words: "unpublished"},
+	{match: is(errNoRight), status: http.StatusForbidden, words: "noright"},
+	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
+	{match: is(errNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
+	{match: is(errNoPayment), status: http.StatusNotFound, words: "nopayment"},
+	{match: is(errNoDay), status: http.StatusBadRequest, words: "noday"},
+	{match: is(errNotKept), status: http.StatusGone, words: "notkept"},
+	{match: is(errTooManyExports), status: http.StatusTooManyRequests, words: "downloads"},
+	{match: is(errTooManyWaits), status: http.StatusTooManyRequests, words: "waits"},
+	{match: is(errNotFound), status: http.StatusNotFound, words: "notfound"},
+	{match: is(errCrossOrigin), status: http.StatusForbidden, words: "crossorigin"},
+	{match: is(errHost), status: http.StatusMisdirectedRequest, words: "host"},
+	{match: is(login.ErrProvider), status: http.StatusServiceUnavailable, words: "provider", signIn: true},
+	{match: is(login.ErrAttempt), status: http.StatusBadRequest, words: "signin", signIn: true},
+	{match: is(login.ErrToken), status: http.StatusBadRequest, words: "signin", signIn: true},
+	{match: is(login.ErrClaims), status: http.StatusForbidden, words: "claims"},
+	{match: is(redis.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(authz.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(errKubernetes), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(errNoTime), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(context.DeadlineExceeded), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: func(error) bool { return true }, status: http.StatusInternalServerError, words: "bug"},
+}
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func as[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 func (c *console) newProblem(err error) problem {
-	var git *gitManagedError
-	var half *notIssuedError
-	switch {
-	case errors.As(err, new(limitedError)):
-		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.toomany.title"), Message: c.words.text("error.toomany")}
-	case errors.Is(err, authz.ErrReviewBudget):
-		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.budget.title"), Message: c.words.text("error.budget")}
-	case errors.Is(err, clientaddr.ErrMalformed):
-		return problem{status: http.StatusBadRequest, Title: c.words.text("error.address.title"), Message: c.words.text("error.address")}
-	case errors.As(err, &git):
-		return problem{status: http.StatusConflict, Title: c.words.text("error.git.title"), Message: c.words.text("error.git", git.Error())}
-	case errors.As(err, &half):
-		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.notready.title"), Message: c.words.text("error.notready", half.key)}
-	case errors.Is(err, errGeneration):
-		return problem{status: http.StatusConflict, Title: c.words.text("error.rotated.title"), Message: c.words.text("error.rotated")}
-	case errors.Is(err, errUnknownOutcome):
-		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.unknown.title"), Message: c.words.text("error.unknown")}
-	case errors.Is(err, errTooOften):
-		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.toooften.title"), Message: c.words.text("error.toooften")}
-	case errors.Is(err, errNotPublished):
-		return problem{status: http.StatusConflict, Title: c.words.text("error.unpublished.title"), Message: c.words.text("error.unpublished")}
-	case errors.Is(err, errNoRight):
-		return problem{status: http.StatusForbidden, Title: c.words.text("error.noright.title"), Message: c.words.text("error.noright")}
-	case errors.Is(err, login.ErrSignedOut):
-		return problem{status: http.StatusUnauthorized, Title: c.words.text("error.signedout.title"), Message: c.words.text("error.signedout"), SignIn: true, Again: true}
-	case errors.Is(err, errNoDeadLetter):
-		return problem{status: http.StatusNotFound, Title: c.words.text("error.noletter.title"), Message: c.words.text("error.noletter")}
-	case errors.Is(err, errNoPayment):
-		return problem{status: http.StatusNotFound, Title: c.words.text("error.nopayment.title"), Message: c.words.text("error.nopayment")}
-	case errors.Is(err, errNoDay):
-		return problem{status: http.StatusBadRequest, Title: c.words.text("error.noday.title"), Message: c.words.text("error.noday")}
-	case errors.Is(err, errNotKept):
-		return problem{status: http.StatusGone, Title: c.words.text("error.notkept.title"), Message: c.words.text("error.notkept")}
-	case errors.Is(err, errTooManyExports):
-		return problem{status: http.StatusTooManyRequests, Title: c.words.text("error.downloads.title"), Message: c.words.text("error.downloads")}
-	case errors.Is(err, errNotFound):
-		return problem{status: http.StatusNotFound, Title: c.words.text("error.notfound.title"), Message: c.words.text("error.notfound")}
-	case errors.Is(err, errCrossOrigin):
-		return problem{status: http.StatusForbidden, Title: c.words.text("error.crossorigin.title"), Message: c.words.text("error.crossorigin")}
-	case errors.Is(err, errHost):
-		return problem{status: http.StatusMisdirectedRequest, Title: c.words.text("error.host.title"), Message: c.words.text("error.host", c.origin.String())}
-	case errors.Is(err, login.ErrProvider):
-		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.provider.title"), Message: c.words.text("error.provider"), SignIn: true}
-	case errors.Is(err, login.ErrAttempt), errors.Is(err, login.ErrToken):
-		return problem{status: http.StatusBadRequest, Title: c.words.text("error.signin.title"), Message: c.words.text("error.signin"), SignIn: true}
-	case errors.Is(err, login.ErrClaims):
-		return problem{status: http.StatusForbidden, Title: c.words.text("error.claims.title"), Message: c.words.text("error.claims")}
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, authz.ErrUnavailable), errors.Is(err, errKubernetes), errors.Is(err, errNoTime), errors.Is(err, context.DeadlineExceeded):
-		return problem{status: http.StatusServiceUnavailable, Title: c.words.text("error.unavailable.title"), Message: c.words.text("error.unavailable"), Again: true}
+	var value any = c.origin.String()
+	if git, ok := errors.AsType[*gitManagedError](err); ok {
+		value = git.Error()
 	}
-	return problem{status: http.StatusInternalServerError, Title: c.words.text("error.bug.title"), Message: c.words.text("error.bug")}
+	if half, ok := errors.AsType[*notIssuedError](err); ok {
+		value = half.key
+	}
+	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
+	key := "error." + row.words
+	return problem{status: row.status, Title: c.words.text(key + ".title"), Message: c.words.text(key, value), SignIn: row.signIn, Again: row.again}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -122,7 +121,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer log
 	if form.Removing = form.URL == "" && form.Waiting > 0 && r.PostFormValue("confirmed") == ""; form.Removing {
 		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
-	return c.edit(w, r, viewer, "webhook", actionEditWebhook, form, func(changed *v1alpha1.Merchant) {
+	change := func(changed *v1alpha1.Merchant) {
 		if form.URL == "" {
 			changed.Spec.Webhook = nil
 			return
@@ -131,26 +130,11 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer log
 			changed.Spec.Webhook = &v1alpha1.Webhook{}
 		}
 		changed.Spec.Webhook.URL, changed.Spec.Webhook.Events = form.URL, chosen
-	})
-}
-
-// signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	if merchant.Spec.Webhook == nil {
-		return errNotFound
 	}
-	return c.renderEditForm(w, http.StatusOK, viewer, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
-}
-
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	if merchant.Spec.Webhook == nil {
-		return errNotFound
+	if merchant.Spec.Webhook == nil && form.URL != "" { // nobody here has its secret
+		return c.editAndShowSecret(w, r, viewer, actionEditWebhook, form, change)
 	}
-	form := editForm{page: "signing-secret", Merchant: merchant}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	return c.edit(w, r, viewer, "webhook", actionRotateSigning, form, func(changed *v1alpha1.Merchant) {
-		changed.Spec.Webhook.RotationTrigger = c.now().UTC().Format(time.RFC3339Nano)
-	})
+	return c.edit(w, r, viewer, "webhook", actionEditWebhook, form, change)
 }
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.

@@ -44,6 +44,9 @@ func TestWords_AllAreKnownAndUsed(t *testing.T) {
 	for _, match := range named.FindAllStringSubmatch(strings.Join(sources, "\n"), -1) {
 		used[match[1]+match[2]+match[3]] = true
 	}
+	for _, match := range regexp.MustCompile(`words: "([a-z]+)"`).FindAllStringSubmatch(strings.Join(sources, "\n"), -1) { // of errorPages
+		used["error."+match[1]], used["error."+match[1]+".title"] = true, true
+	}
 	for key := range used {
 		_, known := w.texts[key]
 		_, counted := w.texts[key+".other"]

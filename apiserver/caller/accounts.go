@@ -8,8 +8,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
-// ErrPlainHTTP is the error of a request for an API key while the internal listener has no TLS.
-var ErrPlainHTTP = errors.New("an API key would be sent over plain HTTP")
+// ErrPlainHTTP is the error of a request for a key or secret while the internal listener has no TLS.
+var ErrPlainHTTP = errors.New("a key would be sent over plain HTTP")
 
 // Accounts lets in requests of Kubernetes accounts on the internal listener.
 type Accounts struct {

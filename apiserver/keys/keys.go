@@ -1,12 +1,15 @@
-// Package keys replaces API keys, and lets every replica know of each change of a key: the published Secrets at the Kubernetes API, the
+// Package keys replaces API keys, shows new signing secrets, and lets every replica know of each change of a key: the published Secrets at the Kubernetes API, the
 // overrides in Redis, and the replicas that compare the two.
 package keys
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -18,18 +21,24 @@ type Options struct {
 	Directory  *directory.Directory
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+	Now        func() time.Time
 }
 
-// Handler rotates keys: Rotate for the holder of a key, Issue for a Kubernetes account that manages keys.
+// Handler rotates keys: Rotate for the holder of a key, Issue for a Kubernetes account that manages keys, to which ShowSigningSecret shows new
+// signing secrets.
 type Handler struct {
-	rotator rotator
-	store   *store.Store
-	records *recordReads
+	rotator   rotator
+	store     *store.Store
+	directory *directory.Directory
+	records   *recordReads
+	signing   *coalesce.Reads[published.WebhookRecord]
+	now       func() time.Time
 }
 
 // New returns a Handler.
 func New(o Options) *Handler {
 	return &Handler{
-		rotator: newRotator(o.Published, o.Store, o.Log, o.Registerer), store: o.Store, records: newRecordReads(o.Published, o.Directory),
+		rotator: newRotator(o.Published, o.Store, o.Log, o.Registerer), store: o.Store, directory: o.Directory,
+		records: newRecordReads(o.Published, o.Directory), signing: coalesce.NewReads[published.WebhookRecord](), now: o.Now,
 	}
 }

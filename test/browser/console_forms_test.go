@@ -91,6 +91,38 @@ func TestRefusedFormsLoseNothing(t *testing.T) {
 	}
 }
 
+// A signing secret is shown once: neither the back button nor a reload shows it again.
+func TestASigningSecretIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
+	page.AllowErrors("ERR_CACHE_MISS", "422")
+	page.Click("#webhook a[href$='/webhook']")
+	page.Fill("#url", "https://shop.example/hooks")
+	page.Click("main form button")
+	first := shownKey(page)
+	if !strings.HasPrefix(first, "whsec_") {
+		t.Fatalf("there is no secret:\n%s", page.Text("main"))
+	}
+	checkConsolePage(t, page, "the page of a new signing secret")
+	page.Click("main a.button")
+	s.wantPath(page, s.path)
+	page.Click("#webhook a[href$='/rotate-secret']")
+	page.Click("main form button")
+	second := shownKey(page)
+	if !strings.HasPrefix(second, "whsec_") || second == first {
+		t.Errorf("there is no other secret:\n%s", page.Text("main"))
+	}
+	page.Reload() // a browser asks first, and sends the form again
+	s.wantNowhere("after the form was sent again", page, first, second)
+	page.Open(shared.console + s.path)
+	page.Back()
+	s.wantNowhere("after Back", page, first, second)
+	if s.Delivered("acme-webhook", "secret") != second {
+		t.Error("the form sent again has made another secret")
+	}
+}
+
 // A receiver answers 410, so its endpoint is disabled and the event a dead letter; later it is repaired.
 func TestADeadLetterIsSentAgain(t *testing.T) {
 	t.Parallel()

@@ -108,8 +108,8 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 - apiGroups: [authorization.k8s.io]
   resources: [subjectaccessreviews]
   verbs: [create]
-# Rotate keys on the internal port of the API. The path is literal.
-- nonResourceURLs: ["/internal/v1/keys/{keyID}/rotate"]
+# Rotate keys, and read new signing secrets, on the internal port of the API. The paths are literal.
+- nonResourceURLs: ["/internal/v1/keys/{keyID}/rotate", "/internal/v1/merchants/{merchantID}/signing-secret"]
   verbs: [post]
 {{- end -}}
 

@@ -33,6 +33,7 @@ merchant-operator-console everywhere: create list events.events.k8s.io
 merchant-operator-console everywhere: create subjectaccessreviews.authorization.k8s.io
 merchant-operator-console everywhere: get list patch watch merchants.merchant-operator.io
 merchant-operator-console everywhere: post /internal/v1/keys/{keyID}/rotate
+merchant-operator-console everywhere: post /internal/v1/merchants/{merchantID}/signing-secret
 merchant-operator-dispatcher everywhere: create patch events.events.k8s.io
 merchant-operator-dispatcher everywhere: patch merchants/status.merchant-operator.io
 merchant-operator-dispatcher in merchant-operator-credentials: get list watch configmaps

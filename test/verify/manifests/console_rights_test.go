@@ -17,8 +17,8 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 		{"list create", "events.k8s.io/events", tenant},
 		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
 	})
-	assertMayPost(t, account, true, rotation)
-	assertMayPost(t, account, false, settlement, "/internal/v1/keys/abcdefgh2345/rotate", "/internal/v1/keys", "/internal/v1/other")
+	assertMayPost(t, account, true, rotation, signing)
+	assertMayPost(t, account, false, settlement, "/internal/v1/merchants/abcdefgh2345/signing-secret", "/internal/v1/merchants", "/internal/v1/keys/abcdefgh2345/rotate", "/internal/v1/keys", "/internal/v1/other")
 	for _, namespace := range []string{"", credentials, system, tenant} {
 		assertRights(t, account, false, []right{
 			{allVerbs, "/secrets", namespace},
@@ -45,8 +45,8 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 		{"update patch", "merchant-operator.io/merchants/status", tenant},
 		{"update patch", "merchant-operator.io/apikeys/status", tenant},
 	})
-	assertMayPost(t, "system:serviceaccount:rails:card-rail", false, rotation)
-	assertMayPost(t, serviceAccount("merchant-operator-apiserver"), false, rotation)
+	assertMayPost(t, "system:serviceaccount:rails:card-rail", false, rotation, signing)
+	assertMayPost(t, serviceAccount("merchant-operator-apiserver"), false, rotation, signing)
 }
 
 // The roles for people are bound to groups of the OpenID provider, in a namespace or for one merchant.

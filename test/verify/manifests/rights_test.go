@@ -148,7 +148,10 @@ func TestWhatARailMayDo(t *testing.T) {
 	assertMayPost(t, serviceAccount("merchant-operator-apiserver"), false, settlement)
 }
 
-const rotation = "/internal/v1/keys/{keyID}/rotate"
+const (
+	rotation = "/internal/v1/keys/{keyID}/rotate"
+	signing  = "/internal/v1/merchants/{merchantID}/signing-secret"
+)
 
 // Everybody else, also in the programs' own namespace, is kept out of the credentials namespace.
 func TestWhatOthersMayDo(t *testing.T) {

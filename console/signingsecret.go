@@ -1,0 +1,95 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+)
+
+// secretPage shows a new signing secret, once.
+type secretPage struct {
+	Merchant *v1alpha1.Merchant
+	Secret   string
+	OldUntil time.Time // when events are no longer signed with the former secret too; zero: there is none
+	Clock    clock
+}
+
+// secretNotShownError means that a signing secret was rotated and nobody has seen it.
+type secretNotShownError struct{ cause error }
+
+// Error is for the log.
+func (e *secretNotShownError) Error() string {
+	return "show the new signing secret: " + e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *secretNotShownError) Unwrap() error { return e.cause }
+
+// signingSecretForm asks before the signing secret is replaced.
+func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	if merchant.Spec.Webhook == nil {
+		return errNotFound
+	}
+	return c.renderEditForm(w, http.StatusOK, viewer, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
+}
+
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+	if merchant.Spec.Webhook == nil {
+		return errNotFound
+	}
+	form := editForm{page: "signing-secret", Merchant: merchant}
+	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	return c.editAndShowSecret(w, r, viewer, actionRotateSigning, form, func(*v1alpha1.Merchant) {})
+}
+
+// editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
+// knows the nonce, so nobody can ask for the secret again.
+func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, action string, form editForm, change func(*v1alpha1.Merchant)) error {
+	end, err := c.waits.begin(viewer.User)
+	if err != nil {
+		return err
+	}
+	defer end()
+	nonce := rand.Text()
+	changed, err := c.change(w, r, viewer, action, form, func(merchant *v1alpha1.Merchant) {
+		change(merchant)
+		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
+	})
+	if err != nil || !changed {
+		return err
+	}
+	shown, err := c.awaitSigningSecret(r.Context(), form.Merchant, nonce, viewer)
+	if err != nil {
+		return &secretNotShownError{err}
+	}
+	page := secretPage{Merchant: form.Merchant, Secret: shown.Secret, Clock: c.shopClock(form.Merchant)}
+	if shown.PreviousValidUntil != nil {
+		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
+	}
+	return c.pages.render(w, http.StatusOK, "signing-secret-new", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+}
+
+// awaitSigningSecret waits until the operator has made the secret of the nonce.
+func (c *console) awaitSigningSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce string, viewer login.Person) (rotation.SigningSecret, error) {
+	const interval = 200 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
+	defer cancel()
+	for {
+		shown, err := c.issuer.signingSecret(ctx, merchant, nonce, viewer.User)
+		if !errors.Is(err, errNotPublished) {
+			return shown, err
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return shown, err
+		}
+	}
+}
