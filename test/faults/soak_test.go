@@ -28,7 +28,7 @@ const (
 	soakLifetime = 60
 )
 
-// soak is a busy day of a few shops: tills charge each order twice and then settle it, cancel it or leave it, payers poll or hold a
+// soak is a busy day of a few shops: tills charge each order twice, then a rail is paid, or they cancel or leave it, payers poll or hold a
 // stream, keys are rotated, receivers cut connections off, and the master of Redis is killed.
 type soak struct {
 	*failover
@@ -67,8 +67,8 @@ func TestSoak(t *testing.T) {
 	for n, own := range f.sellers {
 		s.keys[n].Store(&own.key)
 	}
-	rail := s.railToken()
-	s.settlesEverywhere(rail)
+	rail := &soakRail{soak: s, token: s.railToken(), owed: map[refusedPayment]int{}}
+	s.settlesEverywhere(rail.token)
 	s.hooks.die(func(n int) bool { return n%20 == 0 })
 
 	began, done, tillsEnd, payersEnd := time.Now(), make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -116,6 +116,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Log(s.audit())
+	t.Log(rail.audit())
 	t.Log(s.auditDays(began))
 	s.logRedis()
 	for i, role := range roles {
@@ -128,7 +129,7 @@ func TestSoak(t *testing.T) {
 }
 
 // till makes one order after the other.
-func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail string) {
+func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail *soakRail) {
 	c := newCaller()
 	tick := time.NewTicker(soakPause)
 	defer tick.Stop()
@@ -153,9 +154,8 @@ func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail string)
 	}
 }
 
-// end settles seven of ten orders, cancels two and leaves one. The till learns then if the session is lost. What a rail has moved it reports
-// until it has an answer.
-func (s *soak) end(ctx context.Context, done chan struct{}, c caller, o *soakOrder, id string, n, i int, rail string) {
+// end has seven of ten orders paid, cancels two and leaves one. The till learns then if the session is lost.
+func (s *soak) end(ctx context.Context, done chan struct{}, c caller, o *soakOrder, id string, n, i int, rail *soakRail) {
 	switch i % 10 {
 	case 8:
 		o.ends = session.Expired
@@ -167,12 +167,7 @@ func (s *soak) end(ctx context.Context, done chan struct{}, c caller, o *soakOrd
 			o.ends = session.Cancelled
 		}
 	default:
-		s.moved.write(o.seller, id, o.name, o.cents)
-		if s.settle(ctx.Done(), c, &o.failoverOrder, id, n, rail); o.settled != "" {
-			o.ends = session.Completed
-		} else {
-			s.moved.write(o.seller, id, o.name, -o.cents) // sent back
-		}
+		rail.pay(ctx, c, o, id, n, i)
 	}
 }
 
