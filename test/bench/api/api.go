@@ -69,7 +69,7 @@ type bench struct {
 	redis              *fixture.Redis
 	api, floors, naive *fixture.Process
 	merchant           fixture.Merchant
-	key                string // the API key
+	key, rail          string // the API key, and a rail's token
 	session            string // id of the session that is read
 	recorded           recorded
 	kept               map[string]keptKey
@@ -138,6 +138,8 @@ func (r *results) compare() {
 	for _, n := range connections {
 		compare("create_vs_f2", create, createFloor, n, perSecond)
 		compare("public_vs_f2get", publicRead, readFloor, n, perSecond)
+		compare("rail_read_vs_f2get", railRead, readFloor, n, perSecond)
+		compare("hold_vs_f2", hold, createFloor, n, perSecond)
 		compare("create_vs_naive", create, naiveCreate, n, perSecond)
 		compare("cpu_create_vs_f2", create, createFloor, n, func(s sample) float64 { return s.CPUMicros })
 		compare("f1_vs_unauthorized", bareFloor, unauthorized, n, perSecond)
@@ -185,7 +187,7 @@ func (b *bench) start(ctx context.Context) {
 	b.redis = b.StartRedis(ctx)
 	publisher := b.NewPublisher(ctx, fixture.Namespace)
 	b.merchant = fixture.Must(publisher.Merchant(ctx, 0, ""))
-	b.key = fixture.Must(publisher.Key(ctx, 0, 0, 1))
+	b.key, b.rail = fixture.Must(publisher.Key(ctx, 0, 0, 1)), publisher.RailToken(ctx)
 	b.api = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.redis.URL())
 	b.recordAPI(ctx)
 	b.floors = b.startServer(ctx, serverSpec{Floors: b.recorded})

@@ -30,6 +30,8 @@ const (
 	publicRead   = "public"
 	merchantMe   = "merchant_me"
 	unauthorized = "unauthorized"
+	railRead     = "rail_read"
+	hold         = "hold"
 )
 
 // variant is a server with a kind of request.
@@ -43,16 +45,18 @@ type variant struct {
 func (b *bench) variants() []*variant {
 	refused := fixture.CreateSession(fixture.UnknownKeys(1)[0], charge)
 	refused.Status = http.StatusUnauthorized
-	plain, public := fixture.CreateSession(b.key, charge), fixture.PublicSession(b.session)
+	plain, public, rails := fixture.CreateSession(b.key, charge), fixture.PublicSession(b.session), b.api.OnInternal()
 	return []*variant{
 		{bareFloor, b.floors, plain.To(barePath)},
 		{createFloor, b.floors, plain.To(createPath)},
 		{create, b.api, plain},
+		{hold, rails, fixture.HoldSession(b.rail, b.session)},
 		{naiveCreate, b.naive, plain},
 		{createOnce, b.api, fixture.CreateSession(b.key, charge, "Idempotency-Key: "+oncePrefix+"000000000000")},
 		{replay, b.api, replayRequest(b.key)},
 		{readFloor, b.floors, public.To(readPath)},
 		{publicRead, b.api, public},
+		{railRead, rails, fixture.RailRead(b.rail, b.session)},
 		{read, b.api, fixture.ReadSession(b.key, b.session)},
 		{merchantMe, b.api, fixture.ReadProfile(b.key)},
 		{unauthorized, b.api, refused},
