@@ -186,6 +186,24 @@ func (f *fixture) awaitDelivered(key *v1alpha1.ApiKey, reason string) *metav1.Co
 }
 
 var _ = Describe("Delivered", func() {
+	It("is warned of although a tenant wrote it into the status before", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.awaitDelivered(key, v1alpha1.ReasonDelivered)
+		f.forgeStatus(key, map[string]any{"conditions": []any{
+			map[string]any{
+				"type": "Ready", "status": "True", "reason": v1alpha1.ReasonPublished, "message": "forged", "lastTransitionTime": "2026-11-23T12:00:00Z",
+			},
+			map[string]any{
+				"type": v1alpha1.DeliveredCondition, "status": "False", "reason": v1alpha1.ReasonNotDelivered, "message": "forged",
+				"lastTransitionTime": "2026-11-23T12:00:00Z",
+			},
+		}})
+		f.delete(f.secret(f.namespace, "till-key"))
+		f.awaitEvent(key, "Warning NotDelivered: ")
+	})
+
 	It("is False once somebody has deleted the Secret, and True after the rotation it asks for", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
@@ -200,6 +218,8 @@ var _ = Describe("Delivered", func() {
 		f.awaitEvent(key, "Warning NotDelivered: "+deleted.Message)
 		before := len(f.events(key))
 		f.poke(key, "apikey")
+		f.forgeStatus(key, map[string]any{"conditions": nil}) // which starts a pass
+		f.awaitDelivered(key, v1alpha1.ReasonNotDelivered)
 		Expect(f.events(key)).To(HaveLen(before), "it is said once")
 
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 func renamed(f facts) facts {
@@ -73,8 +74,10 @@ func TestDeliveredSecrets(t *testing.T) {
 			want:  decision{Warnings: []string{v1alpha1.ReasonNotDelivered}},
 		},
 		"a removed delivery": {facts: upToDate().with(), want: decision{Warnings: []string{v1alpha1.ReasonNotDelivered}}},
-		"a removed delivery that was reported": {
-			facts: upToDate().with(), edit: func(f *facts) { f.apiKey.Status = statusOf(*f, decide(*f).outcome) },
+		"a removed delivery that people were warned of": {
+			facts: upToDate().with(), edit: func(f *facts) {
+				f.warned = reconciler.Warned{v1alpha1.DeliveredCondition: v1alpha1.ReasonNotDelivered}
+			},
 		},
 
 		"retention that is not over": {facts: retained(upToDate(), 3601)},

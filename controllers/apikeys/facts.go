@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -24,6 +25,8 @@ type facts struct {
 	// clockWrong: nothing is rotated, ended or deleted because of the time.
 	clockWrong bool
 	apiKey     *v1alpha1.ApiKey
+	// warned are the warnings that stand.
+	warned reconciler.Warned
 	// incomplete is true if reading failed. Then nothing is concluded from missing facts.
 	incomplete bool
 	// merchantID is the id of the Merchant; empty: it does not exist, or is being deleted.
@@ -155,6 +158,7 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
 	keyID := published.ID(apiKey.UID)
 	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
+	f.warned = r.Warned(apiKey, apiKey.Status.Conditions)
 	var merchant v1alpha1.Merchant
 	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
 	switch err := from.Get(ctx, merchantKey, &merchant); {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -120,7 +119,7 @@ func oldKeys(record published.KeyRecord) string {
 // warnOfLoss reports a key that replaced a lost one. The loss may have been counted earlier, when no key could be
 // issued.
 func (r *Reconciler) warnOfLoss(p *plan) {
-	if !says(p.facts, metav1.Condition{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonKeyNotReplaced}) {
+	if !p.warned.Has(v1alpha1.KeyLostCondition, v1alpha1.ReasonKeyNotReplaced) {
 		r.Metrics.lost.Inc()
 	}
 	if c := keyLost(p.facts); c != nil {

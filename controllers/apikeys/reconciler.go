@@ -136,6 +136,9 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 			r.Metrics.lost.Inc()
 		}
 		r.Warn(p.apiKey, w.reason, actionDeliver, "%s", w.text)
+		if w.condition != nil {
+			p.warned[w.condition.Type] = w.condition.Reason
+		}
 	}
 	if p.move != nil {
 		if err := r.move(ctx, p); err != nil {

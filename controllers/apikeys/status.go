@@ -46,20 +46,46 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
 	}
-	if !p.outcome.IsReady() && p.outcome.Differs(p.apiKey.Status.Conditions) {
-		r.Warn(p.apiKey, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
-	}
-	for _, u := range newUpcoming(p.facts) {
-		r.Warn(p.apiKey, u.condition, actionPublish, "%s", u.message())
-	}
+	r.warn(p)
 	if !p.incomplete {
-		if c := oldKeyInUse(p.facts); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon && !says(p.facts, *c) {
-			r.Warn(p.apiKey, c.Reason, actionPublish, "%s", c.Message)
-		}
 		r.Metrics.overlapsEnd(p.apiKey.UID, endings(p.facts))
 	}
 	r.auditExpiry(ctx, p)
 	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome)))
+}
+
+// warn emits the warnings that do not stand yet, and remembers which ones stand now. apply has emitted those of the plan.
+func (r *Reconciler) warn(p *plan) {
+	standing := reconciler.Warned{}
+	warn := func(condition, conditionReason, reason, text string) {
+		standing[condition] = conditionReason
+		if !p.warned.Has(condition, conditionReason) {
+			r.Warn(p.apiKey, reason, actionPublish, "%s", text)
+		}
+	}
+	if p.incomplete { // nothing that was not read has ended
+		maps.Copy(standing, p.warned)
+		delete(standing, v1alpha1.ReconcilingCondition)
+		delete(standing, v1alpha1.StalledCondition)
+	} else {
+		for _, u := range upcomingFor(p.facts) {
+			if u.reported(p.now) {
+				warn(u.condition, u.reason, u.condition, u.message())
+			}
+		}
+		if c := oldKeyInUse(p.facts); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon {
+			warn(c.Type, c.Reason, c.Reason, c.Message)
+		}
+		for _, c := range []*metav1.Condition{delivery(p.facts), keyLost(p.facts)} {
+			if c != nil && p.warned.Has(c.Type, c.Reason) {
+				standing[c.Type] = c.Reason
+			}
+		}
+	}
+	if !p.outcome.IsReady() {
+		warn(p.outcome.Abnormal(), p.outcome.Reason, p.outcome.Reason, p.outcome.Message)
+	}
+	r.NoteWarned(p.apiKey, standing)
 }
 
 // statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
@@ -183,30 +209,27 @@ func applied(status v1alpha1.ApiKeyStatus) *v1alpha1ac.ApiKeyStatusApplyConfigur
 	return apply
 }
 
-// warning is an event for a problem that Ready does not report.
-type warning struct{ reason, text string }
+// warning is an event for a problem that Ready does not report. condition has it, if there is one; others are emitted once because the record
+// says that they were.
+type warning struct {
+	reason, text string
+	condition    *metav1.Condition
+}
 
-// warningsFor returns the warnings that the status does not have yet. Each is emitted once: events are written before
-// the status, and facts from a cache are confirmed before.
+// warningsFor returns the warnings that do not stand yet. Each is emitted once; facts from a cache are confirmed before.
 func warningsFor(f facts, blocked bool) []warning {
 	var warnings []warning
 	if !blocked && f.digest != nil && triggerWithoutEffect(f) {
-		warnings = append(warnings, warning{reasonTriggerIgnored,
-			"rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it"})
+		warnings = append(warnings, warning{reason: reasonTriggerIgnored,
+			text: "rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it"})
 	}
-	if c := delivery(f); c != nil && c.Reason == v1alpha1.ReasonNotDelivered && !says(f, *c) {
-		warnings = append(warnings, warning{c.Reason, c.Message})
+	if c := delivery(f); c != nil && c.Reason == v1alpha1.ReasonNotDelivered && !f.warned.Has(c.Type, c.Reason) {
+		warnings = append(warnings, warning{c.Reason, c.Message, c})
 	}
-	if c := keyLost(f); c != nil && c.Reason == v1alpha1.ReasonKeyNotReplaced && !says(f, *c) {
-		warnings = append(warnings, warning{reasonKeyLost, c.Message})
+	if c := keyLost(f); c != nil && c.Reason == v1alpha1.ReasonKeyNotReplaced && !f.warned.Has(c.Type, c.Reason) {
+		warnings = append(warnings, warning{reasonKeyLost, c.Message, c})
 	}
 	return warnings
-}
-
-// says reports whether the status has the condition, with that reason.
-func says(f facts, c metav1.Condition) bool {
-	reported := meta.FindStatusCondition(f.apiKey.Status.Conditions, c.Type)
-	return reported != nil && reported.Status == c.Status && reported.Reason == c.Reason
 }
 
 // triggerWithoutEffect reports whether the trigger changed and rotates nothing: only another digest replaces an
@@ -265,18 +288,4 @@ func (u upcoming) conditionOf(f facts) *metav1.Condition {
 		return nil
 	}
 	return &metav1.Condition{Type: u.condition, Status: metav1.ConditionTrue, Reason: u.reason, Message: u.message()}
-}
-
-// newUpcoming returns those to report that the status does not have yet.
-func newUpcoming(f facts) []upcoming {
-	if f.incomplete {
-		return nil
-	}
-	var unreported []upcoming
-	for _, u := range upcomingFor(f) {
-		if u.reported(f.now) && !meta.IsStatusConditionTrue(f.apiKey.Status.Conditions, u.condition) {
-			unreported = append(unreported, u)
-		}
-	}
-	return unreported
 }

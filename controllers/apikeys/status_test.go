@@ -10,11 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 func TestStatusIsRebuiltFromTheRecord(t *testing.T) {
@@ -122,7 +126,7 @@ func TestAFailureDoesNotShortenTheWait(t *testing.T) {
 	f.merchantID, f.now = "", now.Add(time.Hour)
 	f.apiKey.Status = statusOf(f, decide(f).outcome)
 	f.now = f.now.Add(time.Minute)
-	if outcome := decide(f).outcome; outcome.Differs(f.apiKey.Status.Conditions) {
+	if outcome := decide(f).outcome; outcome.Abnormal() != v1alpha1.ReconcilingCondition {
 		t.Errorf("after a minute: %+v", outcome)
 	}
 }
@@ -219,4 +223,93 @@ func TestKeyLostLastsUntilTheNextRotation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// warner is a Reconciler whose events a test reads.
+type warner struct {
+	Reconciler
+	recorder.EventRecorder
+
+	emitted []string // the reasons
+}
+
+func newWarner() *warner {
+	w := &warner{}
+	w.Base = &reconciler.Base{Events: w, Clock: clocktesting.NewFakePassiveClock(now)}
+	return w
+}
+
+// Eventf implements recorder.EventRecorder.
+func (w *warner) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	w.emitted = append(w.emitted, reason)
+}
+
+// pass reports the facts with an outcome, and returns the reasons of the warnings.
+func (w *warner) pass(f facts, outcome conditions.Outcome) []string {
+	w.emitted = nil
+	f.warned = w.Warned(f.apiKey, f.apiKey.Status.Conditions)
+	w.warn(&plan{facts: f, outcome: outcome})
+	return w.emitted
+}
+
+// What a tenant writes into a status neither silences a warning nor repeats one. Only what it had before the first pass of this operator
+// counts, if the ApiKey is older than that.
+func TestWarn_StatusOfATenant(t *testing.T) {
+	stalled := conditions.Stalled(v1alpha1.ReasonSecretConflict, "taken")
+	forge := func(f facts, outcome conditions.Outcome) facts {
+		f.apiKey = f.apiKey.DeepCopy()
+		f.apiKey.Status.Conditions = outcome.Conditions(nil, 5, now)
+		return f
+	}
+	t.Run("silences nothing", func(t *testing.T) {
+		w, f := newWarner(), upToDate()
+		w.pass(f, conditions.Ready("fine"))
+		if got := w.pass(forge(f, stalled), stalled); !slices.Equal(got, []string{v1alpha1.ReasonSecretConflict}) {
+			t.Errorf("emitted %v", got)
+		}
+	})
+	t.Run("silences nothing of a new ApiKey", func(t *testing.T) {
+		w, f := newWarner(), upToDate()
+		w.pass(f, conditions.Ready("fine"))
+		f.apiKey = f.apiKey.DeepCopy()
+		f.apiKey.UID, f.apiKey.CreationTimestamp = "another", metav1.NewTime(now.Add(time.Second))
+		if got := w.pass(forge(f, stalled), stalled); !slices.Equal(got, []string{v1alpha1.ReasonSecretConflict}) {
+			t.Errorf("emitted %v", got)
+		}
+	})
+	t.Run("repeats nothing", func(t *testing.T) {
+		w, f := newWarner(), upToDate()
+		w.pass(f, stalled)
+		for _, outcome := range []conditions.Outcome{conditions.Ready("forged"), conditions.Stalled("Other", "forged")} {
+			if got := w.pass(forge(f, outcome), stalled); len(got) != 0 {
+				t.Errorf("emitted %v", got)
+			}
+		}
+	})
+	t.Run("of an operator before this one", func(t *testing.T) {
+		if got := newWarner().pass(forge(upToDate(), stalled), stalled); len(got) != 0 {
+			t.Errorf("emitted %v", got)
+		}
+	})
+	t.Run("another reason, and the first one again", func(t *testing.T) {
+		w, f := newWarner(), upToDate()
+		for _, outcome := range []conditions.Outcome{stalled, conditions.Failed(errors.New("away")), stalled} {
+			if got := w.pass(f, outcome); !slices.Equal(got, []string{outcome.Reason}) {
+				t.Errorf("emitted %v, want %s", got, outcome.Reason)
+			}
+		}
+	})
+	t.Run("what was not read has not ended", func(t *testing.T) {
+		w, f := newWarner(), expiring(upToDate(), time.Hour)
+		unread := facts{now: now, apiKey: f.apiKey, incomplete: true}
+		for i, want := range [][]string{{v1alpha1.ExpiringSoonCondition}, {v1alpha1.ReasonFailed}, nil} {
+			facts, outcome := f, conditions.Ready("fine")
+			if i == 1 {
+				facts, outcome = unread, conditions.Failed(errors.New("away"))
+			}
+			if got := w.pass(facts, outcome); !slices.Equal(got, want) {
+				t.Errorf("pass %d emitted %v, want %v", i, got, want)
+			}
+		}
+	})
 }

@@ -29,19 +29,17 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 		"both":                         {day, time.Hour + 5*time.Minute, []string{v1alpha1.ExpiringSoonCondition, v1alpha1.RotatingSoonCondition}},
 	} {
 		t.Run(desc, func(t *testing.T) {
-			f := upToDate()
+			f, w := upToDate(), newWarner()
 			if test.expiresIn != 0 {
 				f.apiKey.Spec.ExpiresAt = &metav1.Time{Time: now.Add(test.expiresIn)}
 			}
 			if test.every != 0 {
 				f.apiKey.Spec.Rotation.EverySeconds = new(int32(test.every / time.Second))
 			}
-			var events []string
-			for _, u := range newUpcoming(f) {
-				events = append(events, u.condition)
-			}
-			if diff := cmp.Diff(test.want, events); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
+			for _, want := range [][]string{test.want, nil} { // it is emitted once
+				if diff := cmp.Diff(want, w.pass(f, conditions.Ready("fine"))); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
 			}
 			f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
 			var types []string
@@ -52,9 +50,6 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, types); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if again := newUpcoming(f); len(again) != 0 {
-				t.Errorf("reported again: %v", again)
 			}
 		})
 	}

@@ -49,6 +49,9 @@ func Failed(err error) Outcome {
 // IsReady reports whether the object is Ready.
 func (o Outcome) IsReady() bool { return o.abnormal == "" }
 
+// Abnormal returns the condition that is true beside Ready=False; empty: the object is Ready.
+func (o Outcome) Abnormal() string { return o.abnormal }
+
 // Conditions returns the existing conditions with the outcome for this generation of the spec: Ready always,
 // Reconciling or Stalled only while true.
 func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
@@ -95,13 +98,6 @@ func Inactive(conditions []metav1.Condition) bool {
 		return true
 	}
 	return false
-}
-
-// Differs reports whether the existing conditions differ in more than the message, which is worth an event.
-func (o Outcome) Differs(existing []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(existing, v1alpha1.ReadyCondition)
-	return ready == nil || ready.Reason != o.Reason || (ready.Status == metav1.ConditionTrue) != o.IsReady() ||
-		!o.IsReady() && !meta.IsStatusConditionTrue(existing, o.abnormal)
 }
 
 // ApplyConfigurations returns conditions in the form of server-side apply.

@@ -76,25 +76,3 @@ func TestWith_CutsALongMessage(t *testing.T) {
 		t.Errorf("a short message became %q", got)
 	}
 }
-
-func TestDiffers(t *testing.T) {
-	ready := Ready("done").Conditions(nil, 1, start)
-	for desc, tc := range map[string]struct {
-		outcome  Outcome
-		existing []metav1.Condition
-		want     bool
-	}{
-		"the first outcome":    {Ready("done"), nil, true},
-		"the same once more":   {Ready("done"), ready, false},
-		"another message":      {Ready("done again"), ready, false},
-		"another reason":       {Waiting("NotYet", "x"), ready, true},
-		"the reason once more": {Failed(errors.New("b")), Failed(errors.New("a")).Conditions(nil, 1, start), false},
-		"stalled, then ready":  {Ready("done"), Stalled(v1alpha1.ReasonPublished, "odd").Conditions(nil, 1, start), true},
-	} {
-		t.Run(desc, func(t *testing.T) {
-			if got := tc.outcome.Differs(tc.existing); got != tc.want {
-				t.Errorf("Differs = %t, want %t", got, tc.want)
-			}
-		})
-	}
-}

@@ -44,9 +44,14 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 	if failure != nil {
 		p.outcome = conditions.Failed(failure)
 	}
-	if !p.outcome.IsReady() && p.outcome.Differs(p.merchant.Status.Conditions) {
-		r.Warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
+	standing := reconciler.Warned{}
+	if condition := p.outcome.Abnormal(); condition != "" {
+		standing[condition] = p.outcome.Reason
+		if !r.Warned(p.merchant, p.merchant.Status.Conditions).Has(condition, p.outcome.Reason) {
+			r.Warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
+		}
 	}
+	r.NoteWarned(p.merchant, standing)
 	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome)))
 }
 

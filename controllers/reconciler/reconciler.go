@@ -40,6 +40,7 @@ type Base struct {
 
 	written  versions
 	failures failures
+	warnings warnings
 }
 
 // Object is a custom resource, as a pointer type.
