@@ -485,6 +485,52 @@ func TestPlan_MissingNamespace(t *testing.T) {
 	}
 }
 
+// A manifest may give an object an owner, which takes it with it.
+func TestPlan_OwnerReferences(t *testing.T) {
+	g := newGit(t)
+	manifest := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata:\n  name: acme\n" +
+		"  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: shop, uid: 0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e}]\nspec: {displayName: Acme}\n"
+	file := filepath.Join(g.dir, "acme.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	warning := func() {
+		run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END", "metadata.ownerReferences has Deployment/shop")
+	}
+	warning()
+	g.Merchant("acme")
+	warning()
+	g.sync()
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "1 unchanged")
+}
+
+// Without the right to list one of the namespaces there is no plan, and no half of one: an error names the namespace and the right.
+func TestPlan_ForbiddenNamespace(t *testing.T) {
+	g := newGit(t)
+	other := kubetest.Namespace(t, installation.Environment.Config, "shops-")
+	g.commit("Merchant", "acme", acme)
+	manifest := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: books, namespace: " + other + "}\nspec: {displayName: Books}\n"
+	if err := os.WriteFile(filepath.Join(g.dir, "books.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := g.Namespace + "-planner"
+	kubeconfig, rules := user(t, name), documented(t)["merchant-planner"]
+	grant(t, name, g.Namespace, rules...)
+	var got result
+	forbidden := func(namespace string) bool {
+		got = runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir)
+		return strings.Contains(got.problems, name+" may not list merchants in namespace "+namespace)
+	}
+	g.Eventually("the rights are in force", func() bool { return !forbidden(g.Namespace) })
+	if !forbidden(other) || got.code != exitError || got.out != "" {
+		t.Errorf("exit code %d\nstdout: %s\nstderr: %s", got.code, got.out, got.problems)
+	}
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 to create")
+	grant(t, name, other, rules...)
+	g.Eventually("the rights are in force", func() bool { return !forbidden(other) && !forbidden(g.Namespace) })
+	got.want(t, exitDone, "2 to create")
+}
+
 // Whatever a merge request calls its objects, the plan is made.
 func TestPlan_StrangeObjects(t *testing.T) {
 	g := newGit(t)

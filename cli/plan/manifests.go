@@ -49,7 +49,7 @@ type Manifests struct {
 }
 
 // Read reads a directory with what is below it, a file, or standard input if the name is "-". Names that begin with a dot hide nothing from
-// GitOps tools; only what belongs to Git and its hosts is left out, as Flux does.
+// GitOps tools; only what Flux leaves out by itself is left out.
 func (m *Manifests) Read(name string, stdin io.Reader) error {
 	if name == "-" {
 		return m.readFile("standard input", stdin)
@@ -86,15 +86,22 @@ func (*Manifests) within(directory string, read func(*os.Root) error) error {
 
 func (m *Manifests) visit(root *os.Root, file string, entry fs.DirEntry) error {
 	switch {
-	case entry.IsDir() && slices.Contains([]string{".git", ".github", ".circleci"}, entry.Name()):
+	case entry.IsDir() && excluded[entry.Name()]:
 		return fs.SkipDir
-	case entry.IsDir():
+	case entry.IsDir() || excluded[entry.Name()]:
 		return nil
 	case kustomizations[entry.Name()]:
 	case !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(file)):
 		return nil
 	}
 	return m.open(root, file)
+}
+
+// excluded are the names that Flux's source-controller leaves out of each artifact, as far as they could be manifests: what belongs to Git
+// and to tools of its hosts, which is no YAML of Kubernetes.
+var excluded = map[string]bool{
+	".git": true, ".github": true, ".circleci": true, ".travis.yml": true, ".gitlab-ci.yml": true, "appveyor.yml": true, ".drone.yml": true,
+	"cloudbuild.yaml": true, "codeship-services.yml": true, "codeship-steps.yml": true, ".goreleaser.yml": true, ".sops.yaml": true, ".flux.yaml": true,
 }
 
 // kustomizations are the names of files that say what to build.

@@ -41,6 +41,8 @@ func TestRead(t *testing.T) {
 	write(t, dir, "README.md", "kind: Merchant")
 	write(t, dir, ".git/d.yaml", merchant("hidden"))
 	write(t, dir, ".github/workflows/d.yaml", merchant("hidden"))
+	write(t, dir, "below/.gitlab-ci.yml", "job: {script: !reference [.setup, script]}\n---\n"+merchant("hidden"))
+	write(t, dir, ".sops.yaml", merchant("hidden"))
 	write(t, dir, ".e.yaml", merchant("dotted"))
 	write(t, dir, "below/.hidden/e.yaml", merchant("below"))
 	outside := t.TempDir()

@@ -106,10 +106,36 @@ func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 	case o.Before != nil && !equality.Semantic.DeepEqual(spec(o.Before), spec(o.After)):
 		c.Action, c.Fields = "change", changedFields(spec(o.Before), spec(o.After))
 	}
+	if o.Refused == "" && o.After != nil {
+		c.Effects = append(c.Effects, owned(o)...)
+	}
 	if o.ByFlux != nil {
 		c.Effects = append(c.Effects, fluxRemoves(changedFields(spec(o.After), spec(o.ByFlux)), o.ByKubectl))
 	}
 	return c
+}
+
+// owned: an owner takes the object with it, and an owner that there is not, such as one of another cluster, does so at once.
+func owned[T any](o Object[T]) []Effect {
+	references := func(object *T) []metav1.OwnerReference {
+		if meta, ok := any(object).(metav1.Object); object != nil && ok {
+			return meta.GetOwnerReferences()
+		}
+		return nil
+	}
+	var owners []string
+	for _, owner := range references(o.After) {
+		if !slices.ContainsFunc(references(o.Before), func(before metav1.OwnerReference) bool { return before.UID == owner.UID }) {
+			owners = append(owners, owner.Kind+"/"+owner.Name)
+		}
+	}
+	if owners == nil {
+		return nil
+	}
+	return []Effect{{
+		Type: "Owned", Severity: May,
+		Message: "metadata.ownerReferences has " + list(owners) + ": Kubernetes deletes this object when they end, or now if none of them exists with its uid.",
+	}}
 }
 
 // fluxRemoves: it depends on who applies the manifests.

@@ -134,15 +134,34 @@ func TestReport_ApiKey(t *testing.T) {
 		"the ninth old key": {
 			before: previous(10*time.Minute, 9*time.Minute, 8*time.Minute, 7*time.Minute, 6*time.Minute, 5*time.Minute, 4*time.Minute, 3*time.Minute), after: trigger, want: []string{"The overlap of 1 old key ends"},
 		},
-		"a schedule that has elapsed":     {after: func(k *v1alpha1.ApiKey) { k.Spec.Rotation.EverySeconds = new(int32(36000)) }, want: []string{"ENDS     spec.rotation.everySeconds has elapsed"}},
-		"a schedule that nearly has":      {after: func(k *v1alpha1.ApiKey) { k.Spec.Rotation.EverySeconds = new(int32(39000)) }, want: []string{"MAY END  spec.rotation.everySeconds elapses by 2026-11-23T12:50:00Z"}},
-		"a trigger that was handled":      {before: func(k *v1alpha1.ApiKey) { k.Status.ObservedTrigger = "b" }, after: trigger, not: "replaced"},
-		"a trigger of a digest":           {before: func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = "00ff" }, after: func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = "00ff"; trigger(k) }, not: "replaced"},
-		"a status of an older spec":       {before: func(k *v1alpha1.ApiKey) { k.Generation = 2 }, after: trigger, want: []string{"MAY END  The operator has not handled the present spec yet"}},
-		"a rotation that waits":           {before: func(k *v1alpha1.ApiKey) { k.Status.Conditions[1].Reason = v1alpha1.ReasonRotationDeferred }, after: trigger, want: []string{"not ready (RotationDeferred)"}},
-		"a reason that a tenant wrote":    {before: func(k *v1alpha1.ApiKey) { k.Status.Conditions[1].Reason = "Evil" }, after: trigger, not: "Evil"},
-		"a retention that is over":        {after: func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: new(int32(3600))} }, want: []string{"Secret till-key is deleted by spec.delivery.retainSeconds at 2026-11-23T03:00:00Z"}},
-		"an expiry instead of a later":    {before: func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = new(at(9 * time.Hour)) }, after: func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = new(at(time.Hour)) }, want: []string{"401 at 2026-11-23T13:00:00Z instead of at 2026-11-23T21:00:00Z. " + lastUsed}},
+		"a schedule that has elapsed":  {after: func(k *v1alpha1.ApiKey) { k.Spec.Rotation.EverySeconds = new(int32(36000)) }, want: []string{"ENDS     spec.rotation.everySeconds has elapsed"}},
+		"a schedule that nearly has":   {after: func(k *v1alpha1.ApiKey) { k.Spec.Rotation.EverySeconds = new(int32(39000)) }, want: []string{"MAY END  spec.rotation.everySeconds elapses by 2026-11-23T12:50:00Z"}},
+		"a trigger that was handled":   {before: func(k *v1alpha1.ApiKey) { k.Status.ObservedTrigger = "b" }, after: trigger, not: "replaced"},
+		"a trigger of a digest":        {before: func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = "00ff" }, after: func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = "00ff"; trigger(k) }, not: "replaced"},
+		"a status of an older spec":    {before: func(k *v1alpha1.ApiKey) { k.Generation = 2 }, after: trigger, want: []string{"MAY END  The operator has not handled the present spec yet"}},
+		"a rotation that waits":        {before: func(k *v1alpha1.ApiKey) { k.Status.Conditions[1].Reason = v1alpha1.ReasonRotationDeferred }, after: trigger, want: []string{"not ready (RotationDeferred)"}},
+		"a reason that a tenant wrote": {before: func(k *v1alpha1.ApiKey) { k.Status.Conditions[1].Reason = "Evil" }, after: trigger, not: "Evil"},
+		"a retention that is over":     {after: func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: new(int32(3600))} }, want: []string{"Secret till-key is deleted by spec.delivery.retainSeconds at 2026-11-23T03:00:00Z"}},
+		"an expiry instead of a later": {before: func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = new(at(9 * time.Hour)) }, after: func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = new(at(time.Hour)) }, want: []string{"401 at 2026-11-23T13:00:00Z instead of at 2026-11-23T21:00:00Z. " + lastUsed}},
+		"a new owner": {
+			before: func(k *v1alpha1.ApiKey) {
+				k.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "till", UID: "old"}}
+			},
+			after: func(k *v1alpha1.ApiKey) {
+				k.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "till", UID: "old"}, {Kind: "Deployment", Name: "shop", UID: "new"}}
+			},
+			want: []string{"MAY END  metadata.ownerReferences has Deployment/shop: Kubernetes deletes this object when they end, or now if none of them exists with its uid."},
+			not:  "ConfigMap/till",
+		},
+		"an owner that it has": {
+			before: func(k *v1alpha1.ApiKey) {
+				k.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "shop", UID: "old"}}
+			},
+			after: func(k *v1alpha1.ApiKey) {
+				k.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "shop", UID: "old"}}
+			},
+			not: "MAY END",
+		},
 		"an object that is being deleted": {before: func(k *v1alpha1.ApiKey) { k.DeletionTimestamp = new(at(-time.Minute)) }, want: []string{"ENDS     This ApiKey is being deleted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
