@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -42,20 +43,26 @@ type index interface {
 // dispatcher is one of any number that share a Redis. Every field of the first group is required; prepare fills the others.
 type dispatcher struct {
 	*deliverer
-	store     *store.Store // to sweep
+	redis     *redis.Client // to hear of new events
+	store     *store.Store  // to sweep
 	index     index
 	rotations *rotations
 	identity  string // names this dispatcher in its leases
+	pollEvery time.Duration
 
-	queues *endpointQueues
-	held   holds
+	queues   *endpointQueues
+	held     holds
+	recorded *recorded
 	// leasing and sweeping are the buckets with such work in progress.
-	leasing, sweeping [session.Buckets]atomic.Bool
+	leasing, sweeping [session.Buckets]work
 	workers           sync.WaitGroup
 	polls             int
+	pause             time.Duration // until the next poll
+	resting           atomic.Bool   // that is longer than usual
 }
 
 func (d *dispatcher) prepare() {
+	d.recorded = newRecorded()
 	d.queues = newEndpointQueues(d.deliverer, queueLimits{
 		endpointAttempts: d.options.Concurrency,
 		attempts:         d.options.MaxInFlight,
@@ -86,8 +93,23 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // loops run until ctx ends. Attempts end with a context of their own.
 func (d *dispatcher) loops(ctx, attempts context.Context) {
+	subscription := d.redis.Subscribe(store.EndedChannel, d.recorded)
+	defer subscription.Close()
+	for bucket := range session.Buckets {
+		subscription.Add(session.Bucket(bucket)) //nolint:contextcheck // it ends with Close
+	}
 	loop.Run(ctx, d.log,
-		loop.Loop{Interval: pollInterval, Wake: d.queues.drained, Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) }},
+		loop.Loop{
+			Interval: d.pollEvery, Pause: func() time.Duration { return d.pause }, Wake: d.queues.drained,
+			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) },
+		},
+		loop.Loop{
+			Interval: backlogInterval, Wake: d.recorded.changed,
+			Step: func(ctx context.Context) (bool, error) {
+				d.leaseRecorded(ctx, attempts)
+				return false, nil
+			},
+		},
 		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
 		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
 		loop.Loop{Interval: backlogInterval, Step: d.countOwed},

@@ -135,6 +135,13 @@ func (q *endpointQueues) room(bucket session.Bucket) (room map[string]int, each 
 	return room, 0
 }
 
+// idle: no attempt is in progress, and no event waits for one.
+func (q *endpointQueues) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting == 0 && q.inFlight == 0
+}
+
 // queue returns the queue of the job's account, which may be a new one.
 func (q *endpointQueues) queue(j job) *endpointQueue {
 	bucket, account, namespace := j.lease.Event.Bucket(), j.lease.Event.Account(), j.endpoint.Merchant.Namespace

@@ -59,10 +59,10 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 			options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: time.Now,
 			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 		},
-		store: f.Store, index: f.Index, rotations: newRotations(), identity: "test",
+		redis: f.Client, store: f.Store, index: f.Index, rotations: newRotations(), identity: "test", pollEvery: pollInterval,
 	}
 	reporter := status.New(status.Options{
-		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: changes, HealthChanged: d.healthChanged,
+		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
 		LastUseInterval: options.LastUseInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
 	})
 	return &testDispatcher{d, reporter, changes, registry}

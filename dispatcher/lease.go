@@ -36,6 +36,9 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 		d.metrics.expiredEvents(leased.Expired)
 		d.log.Error("lost events that were not delivered within 30 days", "bucket", bucket, "events", leased.Expired)
 	}
+	if len(leased.Leases) > 0 {
+		d.wake()
+	}
 	var deferrals []outbox.Deferral
 	dropped := map[string]int{} // after they had waited for another webhook, by merchant id
 	for _, lease := range leased.Leases {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -14,36 +15,86 @@ import (
 // less often costs less.
 const pollsPerSweep = 2
 
+// restInterval is no longer than the first retry takes, so a poll in a rest finds each in time.
+const restInterval = 4 * time.Second
+
 // poll starts a lease or a sweep of each bucket in which something is due, and does not wait for them: a bucket whose
 // Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
+//
+// If nothing is due or in progress, and events are heard of, it decides to rest until the next one is due, for at most restInterval: then
+// it sees what no message told of, such as retries of a dispatcher that was killed.
 func (d *dispatcher) poll(ctx, attempts context.Context) error {
-	pending, err := loop.PendingWork(ctx, d.outbox, d.log)
+	heard := d.recorded.all() // before it looks: from then on it hears of events
+	d.resting.Store(true)
+	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
 	d.polls++
+	rest, next := heard && len(pending) == session.Buckets && d.queues.idle(), jitter.Add(restInterval, jitter.Fraction())
 	for _, work := range pending {
 		bucket := work.Bucket
 		if work.Events {
-			d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attempts, bucket) })
+			d.startLease(ctx, attempts, bucket)
 		}
 		if work.Sessions && d.polls%pollsPerSweep == 0 {
 			d.start(ctx, &d.sweeping[bucket], func() (bool, error) { return d.sweep(ctx, bucket) })
 		}
+		rest = rest && !work.Events && !work.Sessions
+		next = min(next, work.Next)
+	}
+	d.pause = jitter.Add(d.pollEvery, jitter.Fraction())
+	if rest {
+		d.pause = max(d.pause, next)
+	} else {
+		d.resting.Store(false)
 	}
 	return err
 }
 
-// start repeats a step while it reports more work, unless it is in progress already. After an error the next poll
-// starts it again.
-func (d *dispatcher) start(ctx context.Context, inProgress *atomic.Bool, step func() (more bool, err error)) {
-	if !inProgress.CompareAndSwap(false, true) {
+// wake ends a rest.
+func (d *dispatcher) wake() {
+	if d.resting.CompareAndSwap(true, false) {
+		d.queues.drained.Set()
+	}
+}
+
+func (d *dispatcher) startLease(ctx, attempts context.Context, bucket session.Bucket) {
+	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attempts, bucket) })
+}
+
+// leaseRecorded starts leases of the buckets in which events were recorded. While it may not hear of all, there is no rest.
+func (d *dispatcher) leaseRecorded(ctx, attempts context.Context) {
+	if !d.recorded.all() {
+		d.wake()
+	}
+	loop.Pause(ctx, gatherTime)
+	for _, bucket := range d.recorded.take() {
+		d.startLease(ctx, attempts, bucket)
+	}
+}
+
+// work is what runs once at a time.
+type work struct {
+	asked atomic.Int32 // how often it was asked for since it started; 0: it does not run
+}
+
+// start repeats a step while it reports more work. If the step is in progress already, it runs once more after that: it may
+// have missed what it is asked for. After an error the next poll starts it again.
+func (d *dispatcher) start(ctx context.Context, w *work, step func() (more bool, err error)) {
+	if w.asked.Add(1) > 1 {
 		return
 	}
 	d.workers.Go(func() {
-		defer inProgress.Store(false)
-		for more := true; more && ctx.Err() == nil; {
-			var err error
-			more, err = step()
-			if err != nil && ctx.Err() == nil {
-				d.log.RedisFailed(err)
+		for {
+			asked := w.asked.Load()
+			for more := true; more && ctx.Err() == nil; {
+				var err error
+				more, err = step()
+				if err != nil && ctx.Err() == nil {
+					d.log.RedisFailed(err)
+					w.asked.Store(0)
+					return
+				}
+			}
+			if w.asked.CompareAndSwap(asked, 0) {
 				return
 			}
 		}

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
@@ -35,16 +37,68 @@ func (f testFixture) calls(t *testing.T, command string) int {
 }
 
 // Leases and sweeps begin with a ZRANGEBYSCORE: at rest there are none, however often a dispatcher polls.
-func TestADispatcherAtRestOnlyPolls(t *testing.T) {
+func TestPoll_NothingDue(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	f.Create(t, acme.MerchantID, nil)
 	start(t, f.dispatcher(t))
-	const polls, zsets = 5, 2 * session.Buckets
+	const polls, zsets = 2, 2 * session.Buckets
 	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
 	if n := f.calls(t, "zrangebyscore"); n != 0 {
 		t.Errorf("%d leases and sweeps, with nothing due", n)
 	}
+}
+
+func TestPoll_Rest(t *testing.T) {
+	const short = 2 * pollInterval
+	for name, row := range map[string]struct {
+		expires              time.Duration // until the session does
+		event, attempt, lost bool
+		rests                bool
+		min, max             time.Duration // until the next poll
+	}{
+		"nothing is due":            {expires: time.Hour, rests: true, min: restInterval, max: 2 * restInterval},
+		"a session expires soon":    {expires: restInterval / 2, rests: true, max: restInterval / 2},
+		"a session has expired":     {expires: -time.Second, max: short},
+		"an event is due":           {expires: time.Hour, event: true, max: short},
+		"an attempt is in progress": {expires: time.Hour, attempt: true, max: short},
+		"a subscription is lost":    {expires: time.Hour, lost: true, max: short},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			created := f.Create(t, f.EndpointAt("http://127.0.0.1:1", 7).MerchantID, nil)
+			d := f.dispatcher(t)
+			d.prepare()
+			for bucket := range session.Buckets {
+				d.recorded.Subscribed(session.Bucket(bucket))
+			}
+			f.expiresIn(t, created, row.expires)
+			if row.event {
+				f.Event(t, created.MerchantID)
+			}
+			if row.attempt {
+				d.queues.inFlight = 1
+			}
+			if row.lost {
+				d.recorded.Lost(9, redis.ErrUnavailable)
+			}
+			dispatchertest.Must(t, d.poll(t.Context(), t.Context()))
+			d.workers.Wait()
+			if d.pause < row.min || d.pause > row.max {
+				t.Errorf("polls again after %s, want %s to %s", d.pause, row.min, row.max)
+			}
+			if d.resting.Load() != row.rests {
+				t.Errorf("rests: %t, want %t", !row.rests, row.rests)
+			}
+		})
+	}
+}
+
+// expiresIn gives a pending session another expiry in the queue of them.
+func (f testFixture) expiresIn(t *testing.T, s session.Session, in time.Duration) {
+	t.Helper()
+	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), redis.KeyspaceOf(s.ID.Bucket()).Key(outbox.ExpiryKey),
+		goredis.Z{Score: float64(time.Now().Add(in).UnixMilli()), Member: s.ID.String()}).Err())
 }
 
 // A merchant whose breaker is open has an event due all the time. Each poll leases its bucket once, in case that others have one too.
@@ -98,6 +152,26 @@ func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 	if got := testutil.ToFloat64(d.metrics.expiredSessions); got != 1 {
 		t.Errorf("counted %v expired sessions", got)
 	}
+}
+
+// A dispatcher that hears of an event sends it without a poll, also an event of which it hears while it leases others.
+func TestSubscriber_SendsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	d := f.dispatcher(t)
+	d.pollEvery = 24 * time.Hour
+	start(t, d)
+	dispatchertest.Eventually(t, "it listens", func() bool {
+		channel := redis.KeyspaceOf(7).Key(store.EndedChannel)
+		listeners, err := f.Redis(t).PubSubNumSub(t.Context(), channel).Result()
+		return err == nil && listeners[channel] == 1
+	})
+	const events = 50
+	for range events {
+		f.Event(t, acme.MerchantID)
+	}
+	shop.await(t, events)
 }
 
 // slowIndex blocks the leases of one merchant's bucket, as a slow server of a Redis Cluster would.

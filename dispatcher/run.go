@@ -62,7 +62,7 @@ func Run(ctx context.Context, options Options) error {
 			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
 			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 		},
-		store: sessions, index: index, rotations: rotations, identity: identity,
+		redis: r.Redis, store: sessions, index: index, rotations: rotations, identity: identity, pollEvery: pollInterval,
 	}
 	reporter := status.New(status.Options{
 		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,

@@ -15,6 +15,8 @@ const errorPause = time.Second
 // Loop repeats a step.
 type Loop struct {
 	Interval time.Duration
+	// Pause, unless it is nil, says after a step how long to wait instead.
+	Pause func() time.Duration
 	// Wake runs the step at once; nil: nothing does.
 	Wake Signal
 	// Step reports more work to be repeated at once. Its error is of Redis.
@@ -48,6 +50,8 @@ func (l Loop) run(ctx context.Context, log *Log) {
 			timer.Reset(max(l.Interval, errorPause))
 		case more:
 			timer.Reset(0)
+		case l.Pause != nil:
+			timer.Reset(l.Pause())
 		default:
 			timer.Reset(jitter.Add(l.Interval, jitter.Fraction()))
 		}

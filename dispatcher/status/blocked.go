@@ -25,8 +25,8 @@ const (
 )
 
 // reportBlocked reports changed blocks of some buckets, from what the reports of health leave of the round's budget.
-func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingWork, budget *reportBudget) error {
-	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingWork) bool { return !work.Blocked })
+func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingReports, budget *reportBudget) error {
+	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingReports) bool { return !work.Blocked })
 	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
 		found, now, err := r.store.Blocked(ctx, work.Bucket)
 		if err != nil {

@@ -62,7 +62,7 @@ var ErrMerchantGone = errors.New("the Merchant is gone")
 // reportHealth reports changed health, then changed blocked addresses, and resumes endpoints with a new target. A failed report is repeated later, by
 // this dispatcher or another one: Redis stores what has been reported.
 func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
-	pending, err := loop.PendingWork(ctx, r.outbox, r.log)
+	pending, err := loop.Pending(ctx, r.outbox.PendingReports, r.log)
 	if err != nil {
 		return false, err
 	}
@@ -93,8 +93,8 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
-func beginningAt(bucket session.Bucket, pending []outbox.PendingWork) []outbox.PendingWork {
-	first := slices.IndexFunc(pending, func(work outbox.PendingWork) bool { return work.Bucket >= bucket })
+func beginningAt(bucket session.Bucket, pending []outbox.PendingReports) []outbox.PendingReports {
+	first := slices.IndexFunc(pending, func(work outbox.PendingReports) bool { return work.Bucket >= bucket })
 	first = max(first, 0)
 	return slices.Concat(pending[first:], pending[:first])
 }

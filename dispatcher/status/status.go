@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -43,7 +44,7 @@ type Writer interface {
 	UpdateLastUses(ctx context.Context, shard int, next func(current published.LastUses) (published.LastUses, bool)) error
 }
 
-// Options of a Reporter; all are required.
+// Options of a Reporter; all without a default are required.
 type Options struct {
 	Outbox *outbox.Outbox
 	Store  *store.Store
@@ -53,6 +54,8 @@ type Options struct {
 	Changes *Changes
 	// HealthChanged starts a report of health at once.
 	HealthChanged loop.Signal
+	// HealthInterval is the time between two reports of health without a change that is known here. Default 4 s.
+	HealthInterval time.Duration
 	// LastUseInterval is the time between two rounds that publish last uses of keys.
 	LastUseInterval time.Duration
 	// LastUseStep is how much later a use must be than the published one to be published, and how old the published ones may get.
@@ -70,6 +73,7 @@ type Reporter struct {
 	writer          Writer
 	changes         *Changes
 	healthChanged   loop.Signal
+	healthInterval  time.Duration
 	lastUseInterval time.Duration
 	lastUseStep     time.Duration
 	log             *loop.Log
@@ -86,19 +90,17 @@ type Reporter struct {
 func New(o Options) *Reporter {
 	return &Reporter{
 		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, changes: o.Changes, healthChanged: o.HealthChanged,
+		healthInterval:  cmp.Or(o.HealthInterval, 4*time.Second),
 		lastUseInterval: o.LastUseInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}
 }
 
-const (
-	healthInterval  = 2 * time.Second
-	changesInterval = time.Second
-)
+const changesInterval = time.Second
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	loop.Run(ctx, r.log,
-		loop.Loop{Interval: healthInterval, Wake: r.healthChanged, Step: r.reportHealth},
+		loop.Loop{Interval: r.healthInterval, Wake: r.healthChanged, Step: r.reportHealth},
 		loop.Loop{Interval: refreshInterval, Step: r.refreshHealth},
 		loop.Loop{Interval: changesInterval, Wake: r.changes.added, Step: r.handleChanges},
 		loop.Loop{Interval: r.lastUseInterval, Step: r.publishLastUses},

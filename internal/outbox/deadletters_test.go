@@ -241,6 +241,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 		"resend":      second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
 		"count":       second(s.Backlog(ctx, s.bucket())),
 		"look":        second(s.PendingWork(ctx)),
+		"reports":     second(s.PendingReports(ctx)),
 		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
 		"watched":     second(s.WatchedEndpoints(ctx, s.bucket())),
 		"endpoints":   second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),

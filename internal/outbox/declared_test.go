@@ -27,6 +27,7 @@ func everyBranch(t *testing.T, s fixture) {
 	}
 
 	must(t, second(s.PendingWork(ctx)))
+	must(t, second(s.PendingReports(ctx)))
 	must(t, second(s.Backlog(ctx, s.bucket())))
 	for _, rest := range s.leaseFor(t, time.Hour, 1000) {
 		must(t, s.Drop(ctx, rest))

@@ -70,6 +70,7 @@ var (
 	findDeadLettersScript   = script("find_dead_letters", clock)
 	resendDeadLettersScript = script("resend_dead_letters", clock, Queue, forget, endpoint)
 	pendingWorkScript       = script("poll_pending_work", clock)
+	pendingReportsScript    = script("poll_pending_reports", clock)
 	countBacklogScript      = script("count_backlog", clock)
 	resumeEndpointScript    = script("resume_endpoint", clock, endpoint)
 	readEndpointsScript     = script("read_endpoints", clock, endpoint)
@@ -87,7 +88,7 @@ func part(name string) string { return constants.Replace(endpointFields.In(redis
 var constants = strings.NewReplacer(
 	"TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
 	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()),
-	"MAX_ATTEMPTS", decimal(maxAttempts))
+	"MAX_ATTEMPTS", decimal(maxAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 

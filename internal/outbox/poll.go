@@ -15,73 +15,95 @@ type PendingWork struct {
 	Bucket session.Bucket
 	// Events are due, to be leased; Sessions have passed their expiry and are still pending.
 	Events, Sessions bool
-	// Endpoints: there are some for WatchedEndpoints.
-	Endpoints bool
-	// Blocked: there are merchants with blocked addresses.
-	Blocked bool
 	// Overdue is for how long the first of the Sessions has passed its expiry.
 	Overdue time.Duration
+	// Next is the time until the next event is due or the next session expires, of those that are not yet.
+	Next time.Duration
 }
 
 // PendingWork polls all buckets in one round trip, so that nobody polls each of them in vain. It changes nothing. In a
 // Redis Cluster it takes one to each server; what those return that answered is returned beside the error of the others. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
-	buckets := allBuckets()
-	if o.redis.Clustered() {
-		return o.pollEach(ctx, buckets)
-	}
-	reply, err := o.redis.Run(ctx, newPollCall(buckets...))
-	if err != nil {
-		return nil, fmt.Errorf("poll for work: %w", err)
-	}
-	return parsePendingWork(&reply, buckets...)
+	return poll(ctx, o, pendingWorkScript, []string{DueKey, ExpiryKey}, func(reply *redis.Reply, bucket session.Bucket) PendingWork {
+		event, expiry := reply.Int(), reply.Int()
+		work := PendingWork{Bucket: bucket, Events: event <= 0, Sessions: expiry <= 0, Next: NothingDue}
+		for _, ms := range []int64{event, expiry} {
+			if ms > 0 {
+				work.Next = min(work.Next, time.Duration(ms)*time.Millisecond)
+			}
+		}
+		work.Overdue = time.Duration(max(0, -expiry)) * time.Millisecond
+		return work
+	})
 }
 
-// pollEach polls each bucket on its own, for they are in slots of their own.
-func (o *Outbox) pollEach(ctx context.Context, buckets []session.Bucket) ([]PendingWork, error) {
-	calls := make([]*redis.Call, len(buckets))
+// NothingDue is longer than anything in Redis lasts. It is what poll_pending_work.lua says of an empty queue.
+const NothingDue = 400 * 24 * time.Hour
+
+// PendingReports is what there may be to report in a bucket.
+type PendingReports struct {
+	Bucket session.Bucket
+	// Endpoints: there are some for WatchedEndpoints.
+	Endpoints bool
+	// Blocked: there are merchants with blocked addresses.
+	Blocked bool
+}
+
+// PendingReports polls all buckets as PendingWork does.
+func (o *Outbox) PendingReports(ctx context.Context) ([]PendingReports, error) {
+	return poll(ctx, o, pendingReportsScript, []string{watchedKey, BlockedKey}, func(reply *redis.Reply, bucket session.Bucket) PendingReports {
+		return PendingReports{Bucket: bucket, Endpoints: reply.Int() > 0, Blocked: reply.Int() > 0}
+	})
+}
+
+// poll runs a script on the keys of these kinds of all buckets, and parses its answer for each.
+func poll[T any](
+	ctx context.Context, o *Outbox, script *redis.Script, kinds []string, parse func(*redis.Reply, session.Bucket) T,
+) ([]T, error) {
+	buckets := allBuckets()
+	newCall := func(buckets ...session.Bucket) *redis.Call {
+		call := redis.NewCall(script)
+		for _, bucket := range buckets {
+			for _, kind := range kinds {
+				call.MoreKey(redis.KeyspaceOf(bucket), kind)
+			}
+		}
+		return &call
+	}
+	parseAll := func(reply *redis.Reply, buckets ...session.Bucket) (all []T, err error) {
+		reply.OK()
+		for _, bucket := range buckets {
+			all = append(all, parse(reply, bucket))
+		}
+		if err := reply.Err(); err != nil {
+			return nil, fmt.Errorf("poll for work: %w", err)
+		}
+		return all, nil
+	}
+	if !o.redis.Clustered() {
+		reply, err := o.redis.Run(ctx, newCall(buckets...))
+		if err != nil {
+			return nil, fmt.Errorf("poll for work: %w", err)
+		}
+		return parseAll(&reply, buckets...)
+	}
+	calls := make([]*redis.Call, len(buckets)) // each on its own: buckets are in slots of their own
 	for i, bucket := range buckets {
-		calls[i] = newPollCall(bucket)
+		calls[i] = newCall(bucket)
 	}
 	replies, errs := o.redis.RunEach(ctx, calls)
-	var all []PendingWork
+	var all []T
 	for i, bucket := range buckets {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("poll for work: %w", errs[i])
 			continue
 		}
-		var found []PendingWork
-		found, errs[i] = parsePendingWork(&replies[i], bucket)
+		var found []T
+		found, errs[i] = parseAll(&replies[i], bucket)
 		all = append(all, found...)
 	}
 	return all, errors.Join(errs...)
-}
-
-func newPollCall(buckets ...session.Bucket) *redis.Call {
-	call := redis.NewCall(pendingWorkScript)
-	for _, bucket := range buckets {
-		for _, kind := range []string{DueKey, ExpiryKey, watchedKey, BlockedKey} {
-			call.MoreKey(redis.KeyspaceOf(bucket), kind)
-		}
-	}
-	return &call
-}
-
-func parsePendingWork(reply *redis.Reply, buckets ...session.Bucket) ([]PendingWork, error) {
-	reply.OK()
-	all := make([]PendingWork, len(buckets))
-	for i, bucket := range buckets {
-		event, expired := reply.Int(), reply.Int()
-		all[i] = PendingWork{
-			Bucket: bucket, Events: event >= 0, Sessions: expired >= 0, Endpoints: reply.Int() > 0, Blocked: reply.Int() > 0,
-			Overdue: time.Duration(max(0, expired)) * time.Millisecond,
-		}
-	}
-	if err := reply.Err(); err != nil {
-		return nil, fmt.Errorf("poll for work: %w", err)
-	}
-	return all, nil
 }
 
 // Backlog counts what waits in a bucket.

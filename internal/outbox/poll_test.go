@@ -14,30 +14,33 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// look returns what there is to do, by bucket; the buckets with nothing to do are left out, and so is for how long.
-func (s fixture) look(t *testing.T) map[session.Bucket]outbox.PendingWork {
+// work is what there is to do and to report in a bucket.
+type work struct{ Events, Sessions, Endpoints bool }
+
+// look returns what there is to do, by bucket; the buckets with nothing to do are left out.
+func (s fixture) look(t *testing.T) map[session.Bucket]work {
 	t.Helper()
 	all, err := s.PendingWork(t.Context())
 	must(t, err)
-	if len(all) != session.Buckets {
-		t.Errorf("it tells of %d buckets", len(all))
+	reports, err := s.PendingReports(t.Context())
+	must(t, err)
+	if len(all) != session.Buckets || len(reports) != session.Buckets {
+		t.Errorf("work of %d buckets, reports of %d", len(all), len(reports))
 	}
-	busy := map[session.Bucket]outbox.PendingWork{}
-	for _, one := range all {
-		one.Overdue = 0
-		if one != (outbox.PendingWork{Bucket: one.Bucket}) {
-			busy[one.Bucket] = one
+	busy := map[session.Bucket]work{}
+	for i, one := range all {
+		if found := (work{one.Events, one.Sessions, reports[i].Endpoints}); found != (work{}) {
+			busy[one.Bucket] = found
 		}
 	}
 	return busy
 }
 
-func (s fixture) wantWork(t *testing.T, when string, want outbox.PendingWork) {
+func (s fixture) wantWork(t *testing.T, when string, want work) {
 	t.Helper()
-	all := map[session.Bucket]outbox.PendingWork{}
-	if want != (outbox.PendingWork{}) {
-		want.Bucket = s.bucket()
-		all[want.Bucket] = want
+	all := map[session.Bucket]work{}
+	if want != (work{}) {
+		all[s.bucket()] = want
 	}
 	if diff := cmp.Diff(all, s.look(t)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
@@ -52,22 +55,22 @@ func (s fixture) score(t *testing.T, key, member string, at time.Time) {
 
 func TestALookTellsWhatThereIsToDo(t *testing.T) {
 	s := newFixture(t)
-	s.wantWork(t, "with nothing to do", outbox.PendingWork{})
+	s.wantWork(t, "with nothing to do", work{})
 
 	pending := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
-	s.wantWork(t, "with a session that is pending", outbox.PendingWork{})
+	s.wantWork(t, "with a session that is pending", work{})
 	s.score(t, "expiry", pending.String(), time.Now().Add(-time.Second))
-	s.wantWork(t, "with a session past its expiry", outbox.PendingWork{Sessions: true})
+	s.wantWork(t, "with a session past its expiry", work{Sessions: true})
 	s.score(t, "expiry", pending.String(), time.Now().Add(time.Hour))
 
 	s.event(t)
-	s.wantWork(t, "with an event", outbox.PendingWork{Events: true})
+	s.wantWork(t, "with an event", work{Events: true})
 	lease := s.one(t)
-	s.wantWork(t, "with a leased event", outbox.PendingWork{})
+	s.wantWork(t, "with a leased event", work{})
 
 	_, err := s.Failed(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour})
 	must(t, err)
-	s.wantWork(t, "with an endpoint that is disabled", outbox.PendingWork{Endpoints: true})
+	s.wantWork(t, "with an endpoint that is disabled", work{Endpoints: true})
 }
 
 func TestPendingWork_Overdue(t *testing.T) {
@@ -77,6 +80,27 @@ func TestPendingWork_Overdue(t *testing.T) {
 	must(t, err)
 	if overdue := all[s.bucket()].Overdue; overdue < 2*time.Hour || overdue > 2*time.Hour+storetest.Timeout {
 		t.Errorf("a session is overdue by %s, want two hours", overdue)
+	}
+}
+
+func TestPendingWork_Next(t *testing.T) {
+	s := newFixture(t)
+	next := func() time.Duration {
+		all, err := s.PendingWork(t.Context())
+		must(t, err)
+		return all[s.bucket()].Next
+	}
+	if got := next(); got != outbox.NothingDue {
+		t.Errorf("with nothing to do the next is due in %s, want %s", got, outbox.NothingDue)
+	}
+	pending := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
+	s.score(t, "expiry", pending.String(), time.Now().Add(10*time.Minute))
+	if got := next(); got > 10*time.Minute || got < 10*time.Minute-storetest.Timeout {
+		t.Errorf("a session expires in %s, want ten minutes", got)
+	}
+	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(5*time.Minute))
+	if got := next(); got > 5*time.Minute || got < 5*time.Minute-storetest.Timeout {
+		t.Errorf("an event is due in %s, want five minutes", got)
 	}
 }
 
@@ -113,9 +137,9 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 	for _, key := range []string{"due", "expiry", "watched"} {
 		must(t, s.redis.Set(t.Context(), storetest.TagOf(other)+key, "no zset", 0).Err())
 	}
-	want := map[session.Bucket]outbox.PendingWork{
-		s.bucket(): {Bucket: s.bucket(), Events: true},
-		other:      {Bucket: other, Events: true, Sessions: true, Endpoints: true},
+	want := map[session.Bucket]work{
+		s.bucket(): {Events: true},
+		other:      {Events: true, Sessions: true, Endpoints: true},
 	}
 	if diff := cmp.Diff(want, s.look(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -126,7 +150,7 @@ func TestALookIsOneCommand(t *testing.T) {
 	s := newFixture(t)
 	s.look(t) // Redis gets to know the script
 	commands := storetest.ClientCommands(t, s.server, func() { s.look(t) })
-	if diff := cmp.Diff([]string{"evalsha"}, commands); diff != "" {
+	if diff := cmp.Diff([]string{"evalsha", "evalsha"}, commands); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

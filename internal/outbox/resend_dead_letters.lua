@@ -22,6 +22,7 @@ for i, id in ipairs({unpack(ARGV, 2)}) do
   end
 end
 if sent > 0 then
+  events.publish('-', merchant)
   call('ZADD', watched_key, 'NX', now_ms, merchant) -- its dead letters are fewer
 end
 return {'OK', sent, refused}

@@ -12,4 +12,5 @@ call('HSET', trial_key, 'id', id, 'at', now_ms)
 call('HDEL', trial_key, 'reason', 'answer', 'took')
 call('PEXPIRE', trial_key, keep)
 events.record(event_key, account, event)
+events.publish('-', account)
 return {'OK', 1}

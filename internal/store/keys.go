@@ -34,5 +34,5 @@ const (
 	reportedSuffix     = ":reported"
 )
 
-// EndedChannel is the channel on which the scripts publish the id of each session that ends; see lib/sessions.lua.
+// EndedChannel is the channel of a bucket on which scripts say what happened, as '<session id, or -> <account>'; see outbox/lib/queue.lua.
 const EndedChannel = "ended"

@@ -1,9 +1,8 @@
--- Expects clock. Defines append_to_feed().
+-- Expects clock and queue. Defines append_to_feed().
 
 -- Appends an event to the feed of its account, and makes the change that it tells of: both or none. Takes the key of the feed, its history as
 -- '<ms> <entries>', the event as it is stored, the session it is about or '-', the account, and a function that makes the change. The event
--- comes first: a server that refuses it has changed nothing. Those who wait for the feed or for the session are notified. A server that refuses
--- that only delays them, as they also look regularly: it must not fail a payment that is recorded.
+-- comes first: a server that refuses it has changed nothing. Those who wait for the feed or for the session are notified.
 local function append_to_feed(feed_key, history, event, session_id, account, change)
   local age = string.match(history, '^%d+')
   local oldest = format('%d', now_ms - age)
@@ -21,5 +20,5 @@ local function append_to_feed(feed_key, history, event, session_id, account, cha
     end
     redis.pcall('XTRIM', feed_key, 'MAXLEN', '~', most)
   end
-  redis.pcall(PUBLISH_COMMAND, string.match(feed_key, '^.-:') .. 'ended', session_id .. ' ' .. account)
+  events.publish(session_id, account)
 end
