@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
 )
 
 // bankShop is a shop whose payers pay at the demo bank.
@@ -49,7 +51,7 @@ func newBankShop(t *testing.T) bankShop {
 
 func (s bankShop) charge(t *testing.T) string {
 	t.Helper()
-	return call(t, s.public, http.MethodPost, fixture.Sessions, s.key, `{"amountCents":1250,"orderRef":"1001","taxCents":110,"customerEmail":"ada@example.com"}`).Text("sessionId")
+	return call(t, s.public, http.MethodPost, fixture.Sessions, s.key, `{"amountCents":1250,"orderRef":"1001","taxCents":110,"customerEmail":"ada@`+s.Namespace+`.example"}`).Text("sessionId")
 }
 
 // openBank opens the page of a session as a phone does, and goes to the bank by its button.
@@ -72,7 +74,8 @@ func (s bankShop) openBank(t *testing.T, id string) *browsertest.Page {
 	return phone
 }
 
-// A payer with a phone: from the page of a fresh session through the bank to the receipt, and the shop's server hears of it.
+// A payer with a phone: from the page of a fresh session through the bank to the receipt. The shop's server hears of it, and the customer
+// has a mail.
 func TestBank_Pay(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
@@ -106,6 +109,14 @@ func TestBank_Pay(t *testing.T) {
 			!strings.Contains(attempt.Body, `"session.completed"`) || !strings.Contains(attempt.Body, s.bank.Payments()[0].Ref) {
 			t.Errorf("the webhook is %s, %v", attempt.Body, err)
 		}
+	}
+	var mails []mailtest.Message
+	s.Eventually("the customer has the receipt", func() bool {
+		mails = slices.DeleteFunc(shared.mails.Messages(), func(m mailtest.Message) bool { return m.To != "ada@"+s.Namespace+".example" })
+		return len(mails) > 0
+	})
+	if mail := mails[0]; mail.Subject != "Receipt from Acme Coffee" || !strings.Contains(mail.Text, "12.50") || !strings.Contains(mail.Text, id[len(id)-8:]) {
+		t.Errorf("the receipt by mail is %+v", mail)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/mailtest"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
@@ -31,6 +32,7 @@ type installation struct {
 	replicas   []fixture.Replica
 	identities *oidctest.Provider
 	console    string // URL
+	mails      *mailtest.Server
 }
 
 func TestMain(m *testing.M) {
@@ -72,7 +74,13 @@ func install() (i *installation, err error) {
 		}
 		i.replicas = append(i.replicas, replica)
 	}
-	if _, err := i.StartDispatcher("dispatcher", func(*dispatcher.Options) {}); err != nil {
+	if i.mails, err = mailtest.Start(mailtest.Options{}); err != nil {
+		return i, err
+	}
+	i.OnClose(i.mails.Close)
+	if _, err := i.StartDispatcher("dispatcher", func(o *dispatcher.Options) {
+		o.MailServer = dispatcher.MailServer{URL: "smtp://" + i.mails.Address(), From: "receipts@pay.example"}
+	}); err != nil {
 		return i, err
 	}
 	provider, stop, err := oidctest.New(i.Dir, alice, bob, carol)
@@ -89,8 +97,9 @@ func install() (i *installation, err error) {
 	return i, err
 }
 
-// patient options let every page come from one address, and show within a second a change of which no message came.
+// patient options keep addresses for receipts, let every page come from one address, and show within a second a change of which no message came.
 func patient(o *apiserver.Options) {
+	o.Receipts = true
 	o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 10_000}
 	o.Streams.Reread = time.Second
 	o.Streams.Drain = 100 * time.Millisecond
