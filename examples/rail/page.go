@@ -22,10 +22,10 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page is what the payer sees.
 type page struct {
-	Heading, Text string
-	CanPay        bool
-	Session       session
-	ReturnURL     string
+	Heading, Text     string
+	CanPay, LookAgain bool
+	Session           session
+	ReturnURL         string
 }
 
 // patienceOfPayer is how long a payer looks at a page that loads.
@@ -61,11 +61,11 @@ var sessionID = regexp.MustCompile(`^ps_[a-z2-7]{12}[0-9A-Za-z]{18}$`)
 
 var notFound = page{Heading: "Payment not found", Text: "Check the link, or scan the code again."}
 
-var ended = map[string]string{
-	"COMPLETED": "This is paid already.",
-	"FAILED":    "This payment has failed. Ask the shop for a new code.",
-	"EXPIRED":   "This code has expired. Ask the shop for a new one.",
-	"CANCELLED": "The shop has cancelled this payment.",
+var ended = map[string]page{
+	"COMPLETED": {Heading: "Nothing to pay", Text: "This is paid already."},
+	"FAILED":    {Heading: "Nothing to pay", Text: "This payment has failed. Ask the shop for a new code."},
+	"EXPIRED":   {Heading: "Too late", Text: "This code has expired. You have not paid. Ask the shop for a new one."},
+	"CANCELLED": {Heading: "Nothing to pay", Text: "The shop has cancelled this payment."},
 }
 
 // look reads a session, and says whether it can be paid.
@@ -81,9 +81,9 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 	case errors.As(err, new(refusal)):
 		return session{}, notFound
 	case err != nil:
-		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid."}
+		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid.", LookAgain: true}
 	case s.Status != "PENDING":
-		return s, page{Heading: "Nothing to pay", Text: ended[s.Status]}
+		return s, ended[s.Status]
 	case s.Merchant.State != "Active":
 		return s, page{Heading: "This shop takes no payments now", Text: "You have not paid. Ask the shop."}
 	}
@@ -92,7 +92,7 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 
 // refused is what the payer reads when the session cannot be held. No money has moved.
 var refused = map[refusal]page{
-	"held":             {Heading: "Somebody is paying", Text: "Another payment with this code is under way. You have not paid. Wait a minute, then open this page again."},
+	"held":             {Heading: "Somebody is paying", Text: "Another payment with this code is under way. You have not paid.", LookAgain: true},
 	"expires_too_soon": {Heading: "Too late", Text: "This code is about to expire. You have not paid. Ask the shop for a new one."},
 }
 
@@ -116,7 +116,7 @@ func (b *bank) press(ctx context.Context, s session, action string) page {
 	if _, now := b.look(ctx, s.ID); !now.CanPay { // the session has ended, or this bank has moved money for it
 		return now
 	}
-	return page{Heading: "Not now", Text: "We cannot move money now. You have not paid."}
+	return page{Heading: "Not now", Text: "We cannot move money now. You have not paid.", LookAgain: true}
 }
 
 // explain says where the money is that has moved. Whoever reads it may be another payer of the same code.
@@ -129,7 +129,7 @@ func explain(p payment) page {
 	case p.Problem != "":
 		return page{Heading: "We are checking this payment", Text: "The money has moved, and we must ask the shop what became of it. Do not pay again."}
 	}
-	return page{Heading: "We are telling the shop", Text: "The money has moved. Do not pay again: the shop will know soon, or the money comes back."}
+	return page{Heading: "We are telling the shop", Text: "The money has moved. Do not pay again: the shop will know soon, or the money comes back.", LookAgain: true}
 }
 
 // Amount writes minor units, such as 1250 EUR, as 12.50 EUR. Most currencies have two digits; ask ISO 4217 for the others.
