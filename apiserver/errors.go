@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -52,7 +53,7 @@ var answers = []struct {
 	{is(store.ErrKeyRejected), http.StatusUnauthorized, noCode, badKey},
 	{is(authz.ErrUnauthenticated), http.StatusUnauthorized, noCode, "missing or invalid token"},
 	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to use this path"},
-	{is(store.ErrMerchantInactive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
+	{is(store.ErrMerchantNotActive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
 	{as[caller.PermissionError], http.StatusForbidden, "permission_missing", ownMessage},
 	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys and signing secrets are issued over TLS only; start the API with --internal-cert-dir"},
 
@@ -77,9 +78,9 @@ var answers = []struct {
 	{as[store.HeldError], http.StatusConflict, "held", "another payment holds the session; retry after the time in Retry-After"},
 	{is(store.ErrReferenceUsed), http.StatusConflict, "reference_used", "paymentRef was already reported for this session"},
 	{is(store.ErrNotHoldable), http.StatusConflict, "session_ended", "session has ended"},
-	{is(store.ErrPayeeInactive), http.StatusConflict, "merchant_not_active", "merchant is not active"},
+	{is(rail.ErrMerchantNotActive), http.StatusConflict, "merchant_not_active", "merchant is not active"},
 	{is(store.ErrExpiresTooSoon), http.StatusConflict, "expires_too_soon", "session expires before the end of the hold"},
-	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", "your account can hold a session for 10 minutes in all"},
+	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", fmt.Sprintf("your account can hold a session for %.0f minutes in all", session.MaxHeld.Minutes())},
 	{is(store.ErrRefundConflict), http.StatusConflict, "refund_conflict", "an earlier refund with the same refundRef has another paymentRef or amountCents"},
 	{is(store.ErrRefundExceedsPayment), http.StatusConflict, "refund_exceeds_payment", "the refunds of a payment must not exceed its amount"},
 	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},

@@ -62,7 +62,7 @@ func (c Caller) RateLimit() v1alpha1.RateLimit {
 func (c Caller) refusal() error {
 	switch {
 	case !c.Merchant.Active():
-		return store.ErrMerchantInactive
+		return store.ErrMerchantNotActive
 	case !c.Permissions.Has(c.needs):
 		return store.ErrForbidden
 	}

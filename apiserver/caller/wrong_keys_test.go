@@ -107,7 +107,7 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 		want     error
 	}{
 		"no permission":                          {forbidden, store.Override{}, store.ErrForbidden},
-		"a suspended merchant":                   {inactive, store.Override{}, store.ErrMerchantInactive},
+		"a suspended merchant":                   {inactive, store.Override{}, store.ErrMerchantNotActive},
 		"a replaced key without permission":      {forbidden, replaced, store.ErrKeyRejected},
 		"a replaced key of a suspended merchant": {inactive, replaced, store.ErrKeyRejected},
 	} {

@@ -55,9 +55,13 @@ func (h *Handler) hold(r *http.Request, id session.ID, hold store.Hold) (time.Ti
 			}
 			return time.Time{}, ErrMerchantUnknown
 		}
-		hold.MerchantInactive = deleted || merchant.State != v1alpha1.MerchantActive
+		hold.MerchantNotActive = deleted || merchant.State != v1alpha1.MerchantActive
 	}
-	return h.store.Hold(r.Context(), id, hold)
+	until, err := h.store.Hold(r.Context(), id, hold)
+	if errors.Is(err, store.ErrMerchantNotActive) {
+		err = ErrMerchantNotActive // another answer than to a key
+	}
+	return until, err
 }
 
 // readHold reads the body of a hold.
@@ -75,16 +79,16 @@ func readHold(w http.ResponseWriter, r *http.Request) (store.Hold, error) {
 
 // The results of a hold, as metric labels.
 const (
-	holdHeld     = "held"
-	holdReleased = "released"
-	holdBusy     = "busy"
-	holdUsed     = "reference_used"
-	holdEnded    = "session_ended"
-	holdInactive = "merchant_not_active"
-	holdTooSoon  = "expires_too_soon"
-	holdTooLong  = "hold_too_long"
-	holdUnknown  = "unknown_session"
-	holdError    = "error"
+	holdHeld      = "held"
+	holdReleased  = "released"
+	holdBusy      = "busy"
+	holdUsed      = "reference_used"
+	holdEnded     = "session_ended"
+	holdNotActive = "merchant_not_active"
+	holdTooSoon   = "expires_too_soon"
+	holdTooLong   = "hold_too_long"
+	holdUnknown   = "unknown_session"
+	holdError     = "error"
 )
 
 func newHolds(registerer prometheus.Registerer) *prometheus.CounterVec {
@@ -93,7 +97,7 @@ func newHolds(registerer prometheus.Registerer) *prometheus.CounterVec {
 		Help: "Requests of rails to hold or release a session, by result.",
 	}, []string{"result"})
 	for _, result := range []string{
-		holdHeld, holdReleased, holdBusy, holdUsed, holdEnded, holdInactive, holdTooSoon, holdTooLong, holdUnknown, holdError,
+		holdHeld, holdReleased, holdBusy, holdUsed, holdEnded, holdNotActive, holdTooSoon, holdTooLong, holdUnknown, holdError,
 	} {
 		holds.WithLabelValues(result)
 	}
@@ -113,8 +117,8 @@ func newHoldLabel(hold store.Hold, err error) string {
 		return holdUsed
 	case errors.Is(err, store.ErrNotHoldable):
 		return holdEnded
-	case errors.Is(err, store.ErrPayeeInactive):
-		return holdInactive
+	case errors.Is(err, ErrMerchantNotActive):
+		return holdNotActive
 	case errors.Is(err, store.ErrExpiresTooSoon):
 		return holdTooSoon
 	case errors.Is(err, store.ErrHoldTooLong):

@@ -3,7 +3,9 @@
 package rail
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,12 +13,16 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 var (
 	// ErrReportUnknown means that the report may have been recorded. To send it again is safe.
 	ErrReportUnknown = errors.New("unknown whether the report was recorded")
+	// ErrMerchantNotActive means that the merchant of a session may not be paid, so that no payment can hold it.
+	ErrMerchantNotActive = errors.New("the merchant of the session is not active")
 	// ErrMerchantUnknown means that this replica does not know the merchant of a session, which was not deleted.
 	ErrMerchantUnknown = errors.New("the merchant of the session is not published, or cannot be read")
 	// ErrTestKeysOnly is a live key on a path of test mode.
@@ -51,6 +57,18 @@ func New(o Options) *Handler {
 		settlements: newSettlements(o.Registerer), holds: newHolds(o.Registerer), unstored: newUnstored(o.Registerer),
 		refunds: newRefunds(o.Registerer),
 	}
+}
+
+// report has the store record what a rail says of money that has moved. It counts even if the rail disconnects; the store has a timeout of its own.
+// Without the store's answer the error is ErrReportUnknown too.
+func report[Said, Recorded any](
+	ctx context.Context, id session.ID, said Said, record func(context.Context, session.ID, Said) (Recorded, error),
+) (Recorded, error) {
+	recorded, err := record(context.WithoutCancel(ctx), id, said)
+	if errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", ErrReportUnknown, err)
+	}
+	return recorded, err
 }
 
 // The modes of sessions, as metric labels.

@@ -1,16 +1,13 @@
 package rail
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -40,13 +37,9 @@ func (h *Handler) Refund(_ *web.Event, w http.ResponseWriter, r *http.Request, a
 	if h.directory.MerchantDeleted(id.MerchantID()) {
 		record = h.store.RefundDeleted
 	}
-	// A confirmation counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
-	refunded, err := record(context.WithoutCancel(r.Context()), id, refund)
+	refunded, err := report(r.Context(), id, refund, record)
 	h.refunds.WithLabelValues(refundLabel(refunded, err)).Inc()
-	switch {
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrReportUnknown, err)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return web.Respond(w, http.StatusOK, refundResult{

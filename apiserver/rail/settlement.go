@@ -2,16 +2,13 @@ package rail
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -39,20 +36,16 @@ func (h *Handler) Settle(_ *web.Event, w http.ResponseWriter, r *http.Request, a
 		return err
 	}
 	payment.Rail = session.NewRail(account)
-	// A report counts even if the rail disconnects, because the money has moved. The store has a timeout of its own.
 	settle := h.store.Settle
 	if h.directory.MerchantDeleted(id.MerchantID()) {
 		settle = h.store.SettleDeleted
 	}
-	settlement, err := settle(context.WithoutCancel(r.Context()), id, payment)
+	settlement, err := report(r.Context(), id, payment, settle)
 	h.count(payment, settlement, err)
 	if settlement.MerchantDeleted {
 		h.log.Warn("a payment for a deleted merchant is to be refunded", "merchantID", settlement.Session.MerchantID, "paymentRef", payment.Ref)
 	}
-	switch {
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrReportUnknown, err)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return web.Respond(w, http.StatusOK, newSettlementResult(settlement))

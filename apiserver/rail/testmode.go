@@ -1,15 +1,11 @@
 package rail
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -32,11 +28,8 @@ func (h *Handler) SettleTest(e *web.Event, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	settlement, err := h.store.SettleTest(context.WithoutCancel(r.Context()), id, payment.complete(read))
-	switch {
-	case errors.Is(err, redis.ErrUnavailable), errors.Is(err, redis.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrReportUnknown, err)
-	case err != nil:
+	settlement, err := report(r.Context(), id, payment.complete(read), h.store.SettleTest)
+	if err != nil {
 		return err
 	}
 	if settlement.Unstored {

@@ -26,8 +26,8 @@ const (
 	Recorded Decision = "recorded"
 	// InProgress says that another payment holds the session. Nothing changes.
 	InProgress Decision = "in_progress"
-	// Used says that a payment was reported before, so it holds no session any more. Nothing changes.
-	Used Decision = "used"
+	// ReferenceUsed says that a payment was reported before, so it holds no session any more. Nothing changes.
+	ReferenceUsed Decision = "reference_used"
 	// Conflict says that the request contradicts what is already so. Nothing changes.
 	Conflict Decision = "conflict"
 )
@@ -81,11 +81,11 @@ func Cancel(status Status, held bool) Decision {
 	}
 }
 
-// Hold decides whether a payment may hold a session of this status, or go on to. reported: it was reported before.
-func Hold(status Status, holder Holder, reported bool) Decision {
+// Hold decides whether a payment may hold a session of this status, or go on to. used: its reference was reported before.
+func Hold(status Status, holder Holder, used bool) Decision {
 	switch {
-	case reported:
-		return Used
+	case used:
+		return ReferenceUsed
 	case status.Final():
 		return Conflict
 	case holder == HeldByOther:

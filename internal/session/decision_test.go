@@ -46,8 +46,8 @@ func TestHold(t *testing.T) {
 			if got := session.Hold(status, holder, false); got != hold {
 				t.Errorf("%s, held by %s: %s, want %s", status, holder, got, hold)
 			}
-			if got := session.Hold(status, holder, true); got != session.Used {
-				t.Errorf("%s, held by %s, reported: %s", status, holder, got)
+			if got := session.Hold(status, holder, true); got != session.ReferenceUsed {
+				t.Errorf("%s, held by %s, used: %s", status, holder, got)
 			}
 			if got := session.Release(status, holder); got != release {
 				t.Errorf("%s, held by %s: %s is the release, want %s", status, holder, got, release)

@@ -3,6 +3,7 @@ package session
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -61,16 +62,23 @@ type Payment struct {
 	Reason string
 }
 
-// HoldRule is the rule of a hold's duration.
-const HoldRule = "must be an integer from 0 to 120"
+// How long a rail may hold a session.
+const (
+	// MaxHold is the most it may ask for at once.
+	MaxHold = 120 * time.Second
+	// MaxHeld is the most in all, whatever its payments.
+	MaxHeld = 10 * time.Minute
+)
+
+// HoldRule is the rule of a hold's duration in seconds.
+var HoldRule = fmt.Sprintf("must be an integer from 0 to %.0f", MaxHold.Seconds())
 
 // ValidateHold checks what a rail says when it holds a session; the error is as that of Validate.
 func ValidateHold(ref string, seconds int64) error {
-	const most = 120
 	switch {
 	case !validPaymentRef(ref):
 		return &FieldError{Field: "paymentRef", Rule: PaymentRefRule}
-	case seconds < 0 || seconds > most:
+	case seconds < 0 || seconds > int64(MaxHold/time.Second):
 		return &FieldError{Field: "seconds", Rule: HoldRule}
 	}
 	return nil

@@ -54,7 +54,7 @@ type Admitted struct {
 }
 
 // Admit decides whether the request is admitted and counts it, and does nothing else. Errors:
-// ErrKeyRejected, ErrMerchantInactive, ErrForbidden, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
+// ErrKeyRejected, ErrMerchantNotActive, ErrForbidden, ErrRateLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error) {
 	call := merchantCall{Call: redis.NewCall(admitScript), readsUse: true}
 	admission.keys(&call)
@@ -206,7 +206,7 @@ func parseAdmitted(head string, limit ratelimit.Policy) (Admitted, string, error
 	case "REJECTED":
 		return Admitted{}, word, ErrKeyRejected
 	case "INACTIVE":
-		return Admitted{}, word, ErrMerchantInactive
+		return Admitted{}, word, ErrMerchantNotActive
 	case "FORBIDDEN":
 		return Admitted{}, word, ErrForbidden
 	case "LIMITED":

@@ -213,9 +213,9 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 				{"a dead key", dead, store.ErrKeyRejected},
 				{"a dead key of an inactive merchant", deadAndInactive, store.ErrKeyRejected},
 				{"a dead key without the permission", deadAndForbidden, store.ErrKeyRejected},
-				{"an inactive merchant", inactive, store.ErrMerchantInactive},
+				{"an inactive merchant", inactive, store.ErrMerchantNotActive},
 				{"a key without the permission", forbidden, store.ErrForbidden},
-				{"a key without the permission, of an inactive merchant", inactiveAndForbidden, store.ErrMerchantInactive},
+				{"a key without the permission, of an inactive merchant", inactiveAndForbidden, store.ErrMerchantNotActive},
 			} {
 				admitted, err := operation(t.Context(), s, test.asks)
 				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {

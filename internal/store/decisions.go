@@ -21,13 +21,13 @@ func cancelDecisions() string {
 	return "local decisions = {\n" + lua.String() + "}\n"
 }
 
-// holdDecisions is a part that defines decisions[status][holder][new, reported or release].
+// holdDecisions is a part that defines decisions[status][holder][new, used or release].
 func holdDecisions() string {
 	var lua strings.Builder
 	for _, status := range statuses {
 		fmt.Fprintf(&lua, "  %s = {\n", status)
 		for _, holder := range []session.Holder{session.HeldByNobody, session.HeldBySelf, session.HeldByOther} {
-			fmt.Fprintf(&lua, "    %s = {new = '%s', reported = '%s', release = '%s'},\n",
+			fmt.Fprintf(&lua, "    %s = {new = '%s', used = '%s', release = '%s'},\n",
 				holder, session.Hold(status, holder, false), session.Hold(status, holder, true), session.Release(status, holder))
 		}
 		lua.WriteString("  },\n")

@@ -10,21 +10,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// longestHold is how long one rail may hold a session, all its payments taken together.
-const longestHold = 10 * time.Minute
-
 // Why a payment does not hold a session.
 var (
 	// ErrReferenceUsed says that the payment was reported before.
 	ErrReferenceUsed = errors.New("the payment was reported before")
 	// ErrNotHoldable says that the session has ended.
 	ErrNotHoldable = errors.New("the session has ended, so that no payment can hold it")
-	// ErrPayeeInactive says that the merchant may not be paid.
-	ErrPayeeInactive = errors.New("the merchant of the session is not active")
 	// ErrExpiresTooSoon says that the session would expire before the end of the hold.
 	ErrExpiresTooSoon = errors.New("the session expires before the end of the hold")
-	// ErrHoldTooLong says that the rail would hold the session for more than longestHold.
-	ErrHoldTooLong = errors.New("a rail holds a session for 10 minutes in all")
+	// ErrHoldTooLong says that the rail would hold the session for more than session.MaxHeld.
+	ErrHoldTooLong = errors.New("the rail would hold the session for too long in all")
 )
 
 // HeldError says that another payment holds the session.
@@ -41,13 +36,13 @@ type Hold struct {
 	Ref  string
 	// Duration is from now on; 0 releases the session.
 	Duration time.Duration
-	// MerchantInactive: the merchant may not be paid.
-	MerchantInactive bool
+	// MerchantNotActive: the merchant may not be paid.
+	MerchantNotActive bool
 }
 
 // Hold holds a pending session for a payment until the time that it returns; zero: it is released. The same hold again renews it. To release
 // what nobody holds is no error. Errors: ErrNotFound, also for the zero ID and sessions of test mode; HeldError;
-// ErrReferenceUsed, ErrNotHoldable, ErrPayeeInactive, ErrExpiresTooSoon, ErrHoldTooLong; redis.ErrCorrupt, redis.ErrUnavailable. After the last
+// ErrReferenceUsed, ErrNotHoldable, ErrMerchantNotActive, ErrExpiresTooSoon, ErrHoldTooLong; redis.ErrCorrupt, redis.ErrUnavailable. After the last
 // one the payment may hold the session: hold it again, or release it. It is also the error when fewer replicas than redis.Options.Replicas have
 // acknowledged it.
 func (s *Store) Hold(ctx context.Context, id session.ID, hold Hold) (time.Time, error) {
@@ -58,8 +53,8 @@ func (s *Store) Hold(ctx context.Context, id session.ID, hold Hold) (time.Time, 
 	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
 	call.Text("payment", hold.Rail.Scope(hold.Ref))
 	call.Millis("hold_ms", hold.Duration)
-	call.Millis("longest_ms", longestHold)
-	call.Flag("merchant_inactive", hold.MerchantInactive)
+	call.Millis("longest_ms", session.MaxHeld)
+	call.Flag("merchant_not_active", hold.MerchantNotActive)
 	call.Text("history", s.trimming)
 	reply, err := s.redis.RunReplicated(ctx, &call)
 	if err != nil {
@@ -87,12 +82,12 @@ func parseHold(reply *redis.Reply) (time.Time, error) {
 		return time.Time{}, nil
 	case string(session.InProgress):
 		return time.Time{}, HeldError{until.Sub(now)}
-	case string(session.Used):
+	case string(session.ReferenceUsed):
 		return time.Time{}, ErrReferenceUsed
 	case string(session.Conflict):
 		return time.Time{}, ErrNotHoldable
 	case "merchant_not_active":
-		return time.Time{}, ErrPayeeInactive
+		return time.Time{}, ErrMerchantNotActive
 	case "expires_too_soon":
 		return time.Time{}, ErrExpiresTooSoon
 	case "hold_too_long":

@@ -1,5 +1,5 @@
 local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
-local payment, hold_ms, longest_ms, merchant_inactive, history = unpack(ARGV)
+local payment, hold_ms, longest_ms, merchant_not_active, history = unpack(ARGV)
 
 -- Holds a session for a payment, '<rail> <reference>', for hold_ms from now on, or releases it if that is 0. Each rail holds a session for
 -- longest_ms at most, all its payments taken together. event_key is the event of the session's end, history that of the feed.
@@ -19,7 +19,7 @@ local case = 'new'
 if hold_ms == '0' then
   case = 'release'
 elseif fields[PAYMENT_REF] == payment or refused or failures and string.find(failures, '\n' .. ref .. '\n', 1, true) then
-  case = 'reported'
+  case = 'used'
 end
 local by_holder = decisions[s.status(fields)]
 if not by_holder then
@@ -32,7 +32,7 @@ if case == 'release' then
     call('HSET', session_key, held_field, format('%d', held))
   end
   decision = decision == 'in_progress' and decision or 'released'
-elseif (merchant_inactive == '1' or merchant_deleted) and (decision == 'applied' or decision == 'in_progress') then
+elseif (merchant_not_active == '1' or merchant_deleted) and (decision == 'applied' or decision == 'in_progress') then
   decision = 'merchant_not_active'
 elseif decision == 'applied' then
   ends, held = now_ms + hold_ms, held + hold_ms

@@ -39,7 +39,7 @@ func TestHold(t *testing.T) {
 	}
 	lasting := func(d time.Duration) call { return hold(store.Hold{Rail: bank, Ref: "1", Duration: d}) }
 	inactive := func(ref string) call {
-		return hold(store.Hold{Rail: card, Ref: ref, Duration: time.Minute, MerchantInactive: true})
+		return hold(store.Hold{Rail: card, Ref: ref, Duration: time.Minute, MerchantNotActive: true})
 	}
 	cancel := func(t *testing.T, s *services, asks store.Admission, id session.ID) error {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestHold(t *testing.T) {
 			[]step{{lasting(10*time.Minute + time.Millisecond), store.ErrHoldTooLong}, {lasting(10 * time.Minute), nil}, {hold(mine), nil}}, nil,
 		},
 		"the merchant is not active": {
-			[]step{{inactive("1"), store.ErrPayeeInactive}, {hold(mine), nil}, {inactive("1"), store.ErrPayeeInactive}, {report(paid("1"), applied, completed), nil}, {inactive("1"), store.ErrNotHoldable}},
+			[]step{{inactive("1"), store.ErrMerchantNotActive}, {hold(mine), nil}, {inactive("1"), store.ErrMerchantNotActive}, {report(paid("1"), applied, completed), nil}, {inactive("1"), store.ErrNotHoldable}},
 			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
 		},
 		"the holder pays": {

@@ -114,7 +114,7 @@ func TestARefusedCreateDoesNotUseTheIdempotencyKeyUp(t *testing.T) {
 		want   error
 	}{
 		"a dead key":           {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
-		"an inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantInactive},
+		"an inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
 		"over the limit":       {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
 	} {
 		asks := merchant()

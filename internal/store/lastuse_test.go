@@ -124,8 +124,8 @@ func TestAdmit_LastUseOfRefusedRequests(t *testing.T) {
 		used    bool
 	}{
 		"a dead key":         {dead, admit, store.ErrKeyRejected, false},
-		"inactive merchant":  {inactive, admit, store.ErrMerchantInactive, true},
-		"no charge for it":   {inactive, create, store.ErrMerchantInactive, true},
+		"inactive merchant":  {inactive, admit, store.ErrMerchantNotActive, true},
+		"no charge for it":   {inactive, create, store.ErrMerchantNotActive, true},
 		"no permission":      {forbidden, admit, store.ErrForbidden, true},
 		"over the limit":     {merchant(), admit, store.ErrRateLimited, true},
 		"too many rotations": {merchant(), rotate, store.ErrRotationLimited, true},

@@ -245,7 +245,7 @@ func holdAnswer(err error) (sessionAnswer, error) {
 	case held:
 		return sessionAnswer{decision: session.InProgress}, nil
 	case errors.Is(err, store.ErrReferenceUsed):
-		return sessionAnswer{decision: session.Used}, nil
+		return sessionAnswer{decision: session.ReferenceUsed}, nil
 	case errors.Is(err, store.ErrExpiresTooSoon):
 		return sessionAnswer{decision: tooSoon}, nil
 	case errors.Is(err, store.ErrNotHoldable):

@@ -155,7 +155,7 @@ func TestOrderSessions_Errors(t *testing.T) {
 		want   error
 	}{
 		"dead key":          {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
-		"inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantInactive},
+		"inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
 		"over the limit":    {func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} }, store.ErrRateLimited},
 	} {
 		refused := with(merchant(), test.change)

@@ -14,9 +14,9 @@ end
 local refused, earlier, kept = unpack(fields, #{SESSION_FIELDS} + 1)
 
 -- A payment that failed, and settled the session by that, may have been refused later: then it has both.
-local paid, other_currency, taken = '0', '', not refused and fields[PAYMENT_REF] == payment_ref and s.status(fields) == 'COMPLETED'
+local paid, currency, taken = '0', '', not refused and fields[PAYMENT_REF] == payment_ref and s.status(fields) == 'COMPLETED'
 if refused then
-  paid, other_currency = string.match(refused, '^[%a_]+ (%d+) %d+( ?%u*)$')
+  paid, currency = read_refused(refused)
 elseif taken then
   paid = string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
 end
@@ -51,7 +51,7 @@ if decision == 'applied' then
     end
   else
     s.change(session_key, refund_key, feed_key, 'session.payment_refunded', change,
-      {r = payment_ref, v = cents .. other_currency, w = false, y = format('%d', paid) .. format(' %d ', refunded) .. string.match(refund_ref, ' (.*)')})
+      {r = payment_ref, v = write_amount(cents, currency), w = false, y = format('%d', paid) .. format(' %d ', refunded) .. string.match(refund_ref, ' (.*)')})
   end
   call('PEXPIRE', session_key, keep) -- a confirmation that is repeated gets the first one's answer for as long
   if refunded == tonumber(paid) then

@@ -23,8 +23,8 @@ if currency ~= '' then
   end
 end
 
--- What a refused payment was: '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency if that is another one. One that
--- had failed before, and settled the session by that or was recorded, has both: a report is compared with the one of its own outcome.
+-- A payment that was refused may have failed before, and settled the session by that or been recorded: then it has both, and a report is compared
+-- with the one of its own outcome.
 local earlier, failures, kept, hold, deleted = unpack(fields, #{SESSION_FIELDS} + 1)
 kept, failures = tonumber(kept) or 0, failures or '\n'
 local full = #failures >= MAX_FAILURES
@@ -37,7 +37,7 @@ local holder = hold and read_hold(hold, payment_ref)
 if outcome == 'FAILED' and string.find(failures, '\n' .. ref .. '\n', 1, true) then
   payment = 'failed'
 elseif earlier and not (settled and outcome == 'FAILED') then
-  payment, known_cents, known_currency = 'refused', string.match(earlier, '^[%a_]+ (%d+) %d+ ?(%u*)$')
+  payment, known_cents, known_currency = 'refused', read_refused(earlier)
 elseif settled then
   payment = 'settled'
 elseif holder == 'other' or full and holder ~= 'self' then -- one that was not stored must not end the session when it is repeated
@@ -78,11 +78,10 @@ if decision == 'applied' then
   fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref
   fields[REASON], fields[PAID_AT] = ending.y or false, ending.w or false
 elseif refund and stored then
-  local other_currency = currency ~= '' and ' ' .. currency or ''
-  local record = decision .. ' ' .. cents .. ' ' .. (paid_at ~= '' and paid_at or '0') .. other_currency
+  local record = write_refused(decision, cents, paid_at, currency)
   if event then
     local kind, event_key = unpack(event)
-    s.change(session_key, event_key, feed_key, kind, {[refused_field] = record, n = kept + 1}, {r = payment_ref, v = cents .. other_currency, w = paid_at ~= '' and paid_at})
+    s.change(session_key, event_key, feed_key, kind, {[refused_field] = record, n = kept + 1}, {r = payment_ref, v = write_amount(cents, currency), w = paid_at ~= '' and paid_at})
   else
     call('HSET', session_key, refused_field, record, 'n', kept + 1)
   end

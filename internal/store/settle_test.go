@@ -212,7 +212,7 @@ func TestSettle_MerchantDeletedIsBounded(t *testing.T) {
 			t.Errorf("a replica that has not seen the deletion, %s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := s.Hold(t.Context(), id, holding(bank, "held")); !errors.Is(err, store.ErrPayeeInactive) {
+	if _, err := s.Hold(t.Context(), id, holding(bank, "held")); !errors.Is(err, store.ErrMerchantNotActive) {
 		t.Errorf("a replica that has not seen the deletion, hold: %v", err)
 	}
 	if read, err := s.Payments(t.Context(), id); err != nil || len(read.Refused) != 101 || !read.MerchantDeleted {

@@ -24,8 +24,8 @@ import (
 var (
 	// ErrKeyRejected says that the presented API key is not, or no longer, accepted.
 	ErrKeyRejected = errors.New("the API key is not accepted")
-	// ErrMerchantInactive says that the key is good, but its merchant is not active.
-	ErrMerchantInactive = errors.New("the merchant is not active")
+	// ErrMerchantNotActive says that key or session are good, but their merchant is not active.
+	ErrMerchantNotActive = errors.New("the merchant is not active")
 	// ErrForbidden says that key and merchant are good, but the key has no permission for the request.
 	ErrForbidden = errors.New("the API key has no permission for the request")
 	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
@@ -151,6 +151,7 @@ var (
 	sweep         = part("lib/sweep")
 	listOrder     = part("lib/list_order")
 	listEnded     = part("lib/list_ended")
+	refused       = part("lib/refused")
 	holds         = part("lib/holds")
 )
 
@@ -172,9 +173,9 @@ var (
 	listEndedScript     = script("list_ended", clock, listEnded)
 	admitEndedScript    = script("admit_list_ended", clock, admission, listEnded)
 	cancelScript        = script("cancel", clock, admission, sessions, holds, cancelDecisions())
-	settleScript        = script("settle", clock, sessions, holds, settleDecisions())
+	settleScript        = script("settle", clock, sessions, holds, refused, settleDecisions())
 	holdScript          = script("hold", clock, sessions, holds, holdDecisions())
-	refundScript        = script("refund", clock, sessions, refundDecisions())
+	refundScript        = script("refund", clock, sessions, refused, refundDecisions())
 	pollOwedScript      = script("poll_owed", clock)
 	pollReceiptsScript  = script("poll_receipts", clock)
 	leaseReceiptsScript = script("lease_receipts", clock)
