@@ -18,12 +18,12 @@ import (
 
 // sessionCall is one call about the one session, and sessionAnswer what came of it.
 type sessionCall struct {
-	operation string          // read, cancel, settle, hold, release or sweep
-	payment   session.Payment // of settle, hold and release
+	operation string          // read, cancel, settle, refund, hold, release or sweep
+	payment   session.Payment // of settle, refund, hold and release
 }
 
 type sessionAnswer struct {
-	status   session.Status // none for sweep, hold and release, and for a conflict
+	status   session.Status // none for sweep, refund, hold and release, and for a conflict
 	decision session.Decision
 	expired  bool // by the sweep
 }
@@ -40,11 +40,12 @@ var seen = porcupine.Model{
 }
 
 type seenState struct {
-	status  session.Status
-	ref     string // with its rail
-	holder  string
-	refused [2]bool // by the number of the payment
-	failed  [2]bool // while the other one held the session
+	status   session.Status
+	ref      string // with its rail
+	holder   string
+	refused  [2]bool // by the number of the payment
+	failed   [2]bool // while the other one held the session
+	refunded [2]bool
 }
 
 // heldBy is who holds the session as a payment sees it. No hold ends by itself in this test.
@@ -107,6 +108,15 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 			s.holder = ""
 		}
 		return answer.status == s.status && answer.decision == decision, s
+	case "refund": // always the same one, of the whole payment
+		number, known := slices.Index(payments[:], call.payment), session.RefundUnknown
+		if s.refunded[number] {
+			known = session.RefundSame
+		}
+		taken := s.status == session.Completed && s.ref == call.payment.Rail.Scope(call.payment.Ref)
+		decision := session.DecideRefund(known, s.refused[number] || taken, true, true)
+		s.refunded[number] = s.refunded[number] || decision == session.Applied
+		return answer.decision == decision, s
 	case "read":
 		return answer.status == s.status, s
 	default: // a sweep that had nothing to do
@@ -188,7 +198,7 @@ func TestASessionIsLinearizable(t *testing.T) {
 
 // callOf mixes the calls. The first ones only look, so that a session's time may be over before a wish comes.
 func callOf(caller, n int) sessionCall {
-	kind := (caller + n) % 7
+	kind := (caller + n) % 8
 	switch {
 	case kind == 0:
 		return sessionCall{operation: "sweep"}
@@ -200,6 +210,8 @@ func callOf(caller, n int) sessionCall {
 		return sessionCall{operation: "hold", payment: payments[caller%2]}
 	case kind == 6:
 		return sessionCall{operation: "release", payment: payments[caller%2]}
+	case kind == 7:
+		return sessionCall{operation: "refund", payment: payments[caller%2]}
 	default:
 		return sessionCall{operation: "settle", payment: payments[kind%2]}
 	}
@@ -227,6 +239,11 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 	case "settle":
 		got, err := s.Settle(t.Context(), id, call.payment)
 		return sessionAnswer{status: got.Session.Status, decision: decisionOf(got)}, err
+	case "refund":
+		got, err := s.Refund(t.Context(), id, session.Refund{
+			Rail: call.payment.Rail, Ref: "refund", PaymentRef: call.payment.Ref, AmountCents: call.payment.AmountCents,
+		})
+		return refundAnswer(got, err)
 	case "sweep":
 		swept, err := sweep(t.Context(), s.Store, id.Bucket(), 10)
 		return sessionAnswer{expired: swept.Expired > 0}, err
@@ -252,6 +269,18 @@ func holdAnswer(err error) (sessionAnswer, error) {
 		return sessionAnswer{decision: session.Conflict}, nil
 	default:
 		return sessionAnswer{}, err
+	}
+}
+
+// refundAnswer is what a rail can tell of the decision about its refund.
+func refundAnswer(got store.Refunded, err error) (sessionAnswer, error) {
+	switch {
+	case errors.Is(err, store.ErrNoPayment):
+		return sessionAnswer{decision: session.NoPayment}, nil
+	case err == nil && got.Repeated:
+		return sessionAnswer{decision: session.Repeated}, nil
+	default:
+		return sessionAnswer{decision: session.Applied}, err
 	}
 }
 
