@@ -48,7 +48,7 @@ func (c *console) sendTestEvent(w http.ResponseWriter, r *http.Request, viewer l
 	}
 	now := c.now()
 	test := feed.NewWebhookTest(published.ID(merchant.UID), merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
-	sent, err := c.outbox.SendTrial(r.Context(), test)
+	sent, err := c.outbox.SendWebhookTest(r.Context(), test)
 	if sent || err != nil {
 		c.record(r.Context(), event{viewer, actionSendTest, merchant, test.ID, merchant.Generation, err})
 	}
@@ -71,6 +71,8 @@ type testPage struct {
 	Answer                    template.HTML
 	EventID                   string
 	Disabled                  bool // the webhook
+	// Former: the answer is that of a URL that the webhook has no longer.
+	Former bool
 }
 
 // answerTimeout is more than an attempt takes, which ends after 15 s, and less than a request may.
@@ -78,7 +80,7 @@ const answerTimeout = 18 * time.Second
 
 // showTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
 func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	trial, err := c.awaitAnswer(r.Context(), viewer, published.ID(merchant.UID))
+	test, err := c.awaitAnswer(r.Context(), viewer, published.ID(merchant.UID))
 	if err != nil {
 		return err
 	}
@@ -88,46 +90,49 @@ func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer l
 	}
 	page := testPage{
 		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant), Disabled: health.Disabled(),
-		Sent: trial.EventID != "", Answered: trial.Answered, Delivered: trial.Reason == "delivered", Attempt: c.newAttempt(trial.Attempt), EventID: trial.EventID,
+		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: c.newAttempt(test.Attempt), EventID: test.EventID,
+	}
+	if webhook := merchant.Spec.Webhook; test.Target != "" {
+		page.Former = webhook == nil || test.Target != (&published.Webhook{Webhook: *webhook}).Target()
 	}
 	if page.Delivered {
-		page.Answer = c.words.html("test.delivered", trial.Answer)
+		page.Answer = c.words.html("test.delivered", test.Answer)
 	}
 	return c.pages.render(w, http.StatusOK, "test-event", view{Title: merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
 // awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads. Where too many wait
 // already it returns what is known now.
-func (c *console) awaitAnswer(ctx context.Context, viewer login.Person, merchantID string) (outbox.Trial, error) {
+func (c *console) awaitAnswer(ctx context.Context, viewer login.Person, merchantID string) (outbox.WebhookTest, error) {
 	end, err := c.waits.begin(viewer.User)
 	if err != nil {
 		found, err := c.outbox.Attempts(ctx, merchantID, c.now())
-		return found.Trial, err
+		return found.WebhookTest, err
 	}
 	defer end()
 	shared := c.answers.DoChan(merchantID, func() (any, error) { return c.pollAnswer(context.WithoutCancel(ctx), merchantID) })
 	select {
 	case got := <-shared:
-		trial, _ := got.Val.(outbox.Trial)
-		return trial, got.Err
+		test, _ := got.Val.(outbox.WebhookTest)
+		return test, got.Err
 	case <-ctx.Done():
-		return outbox.Trial{}, ctx.Err()
+		return outbox.WebhookTest{}, ctx.Err()
 	}
 }
 
-func (c *console) pollAnswer(ctx context.Context, merchantID string) (outbox.Trial, error) {
+func (c *console) pollAnswer(ctx context.Context, merchantID string) (outbox.WebhookTest, error) {
 	const interval, old = 250 * time.Millisecond, 5 * time.Minute // nobody waits for an old one
 	waiting, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	for {
 		found, err := c.outbox.Attempts(ctx, merchantID, c.now())
-		if err != nil || found.Trial.Answered || found.Trial.EventID == "" || c.now().Sub(found.Trial.At) > old {
-			return found.Trial, err
+		if err != nil || found.WebhookTest.Answered || found.WebhookTest.EventID == "" || c.now().Sub(found.WebhookTest.At) > old {
+			return found.WebhookTest, err
 		}
 		select {
 		case <-time.After(interval):
 		case <-waiting.Done():
-			return found.Trial, nil
+			return found.WebhookTest, nil
 		}
 	}
 }

@@ -2,24 +2,27 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // answerTestEvents plays the dispatcher: it answers each test event of the merchant, as its server would.
-func (f *fixture) answerTestEvents(merchantID string, answer outbox.Attempt) {
+func (f *fixture) answerTestEvents(merchant *v1alpha1.Merchant, answer outbox.Attempt) {
 	f.t.Helper()
+	merchantID, target := published.ID(merchant.UID), (&published.Webhook{Webhook: *merchant.Spec.Webhook}).Target()
 	go func() {
 		for f.t.Context().Err() == nil {
 			leased, err := f.outbox.Lease(f.t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Minute, Limit: 10})
 			for _, lease := range leased.Leases {
-				_ = f.outbox.AnswerTrial(f.t.Context(), lease.Event, answer)
+				_ = f.outbox.AnswerWebhookTest(f.t.Context(), lease.Event, target, answer)
 				_ = f.outbox.Drop(f.t.Context(), lease)
 			}
 			if err != nil {
@@ -47,7 +50,7 @@ func TestSendTestEvent(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
 			m := f.merchant("acme", withWebhook)
-			f.answerTestEvents(published.ID(m.UID), test.answer)
+			f.answerTestEvents(m, test.answer)
 			f.grant(user(alice), []string{"get", "editwebhook"})
 			f.grant(user(many), []string{"get"})
 			path := f.URL + "/merchants/" + f.namespace + "/acme"
@@ -57,6 +60,9 @@ func TestSendTestEvent(t *testing.T) {
 				if page.Status != http.StatusOK || !strings.Contains(page.Text, want) {
 					t.Errorf("%d: the answer does not say %q: %s", page.Status, want, page.Text)
 				}
+			}
+			if strings.Contains(page.Text, "former URL") {
+				t.Errorf("the answer is of the present URL: %s", page.Text)
 			}
 			if state := f.endpoint(m); !state.LastDelivery.IsZero() || !state.LastFailure.Time.IsZero() || state.Dead != 0 {
 				t.Errorf("the test changed the health of the webhook: %+v", state)
@@ -71,6 +77,21 @@ func TestSendTestEvent(t *testing.T) {
 				t.Error("a viewer is offered a test event")
 			}
 		})
+	}
+}
+
+// An answer stands beside the URL that it came from, and no other.
+func TestShowTestEvent_FormerURL(t *testing.T) {
+	f := newFixture(t)
+	m := f.merchant("acme", withWebhook)
+	f.answerTestEvents(m, outbox.Attempt{Reason: "delivered", Answer: "204"})
+	f.grant(user(alice), []string{"get", "editwebhook"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
+	browser.Post(t, path+"/webhook/test", nil)
+	browser.Post(t, path+"/webhook", url.Values{"generation": {"1"}, "url": {"https://other.example/hooks"}})
+	page := browser.Get(t, path+"/webhook/test").Text
+	if !strings.Contains(page, "Your server answered 204") || !strings.Contains(page, "The answer is that of the former URL") || strings.Contains(page, "other.example") {
+		t.Errorf("the page: %s", page)
 	}
 }
 
@@ -90,7 +111,7 @@ func TestSendTestEvent_Bounded(t *testing.T) {
 		}
 	}
 	leased, err := f.outbox.Lease(t.Context(), session.BucketOf(published.ID(m.UID)), outbox.LeaseRequest{For: time.Hour, Limit: 10})
-	if err != nil || len(leased.Leases) != 1 || !outbox.IsTrial(leased.Leases[0].Event) {
+	if err != nil || len(leased.Leases) != 1 || !outbox.IsWebhookTest(leased.Leases[0].Event) {
 		t.Errorf("%d events were sent, %v", len(leased.Leases), err)
 	}
 	f.merchant("globex")

@@ -59,8 +59,8 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	took := d.now().Sub(started)
 	d.metrics.attempted(event, result.Reason, took)
-	if outbox.IsTrial(event) && result.Reason != delivery.ReasonInterrupted {
-		d.answerTrial(ctx, event, result, took)
+	if outbox.IsWebhookTest(event) && result.Reason != delivery.ReasonInterrupted {
+		d.answerWebhookTest(ctx, j, result, took)
 	}
 	switch {
 	case result.Outcome == delivery.Delivered:
@@ -76,17 +76,17 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	return failed
 }
 
-// answerTrial keeps the answer to a test event for the person who asked for it. Without Redis they see that there is none.
-func (d *deliverer) answerTrial(ctx context.Context, event feed.Event, result delivery.Result, took time.Duration) {
+// answerWebhookTest keeps the answer to a test event for the person who asked for it. Without Redis they see that there is none.
+func (d *deliverer) answerWebhookTest(ctx context.Context, j job, result delivery.Result, took time.Duration) {
 	answer := outbox.Attempt{Reason: result.Reason, Answer: result.Answer(), Took: took}
-	if err := d.outbox.AnswerTrial(context.WithoutCancel(ctx), event, answer); err != nil {
+	if err := d.outbox.AnswerWebhookTest(context.WithoutCancel(ctx), j.lease.Event, j.endpoint.Target, answer); err != nil {
 		d.log.RedisFailed(err)
 	}
 }
 
 func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result, took time.Duration) {
 	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
-	if !ok || outbox.IsTrial(j.lease.Event) {
+	if !ok || outbox.IsWebhookTest(j.lease.Event) {
 		retry = -1
 	}
 	reason, permanent := status.FailureReason(result)

@@ -88,20 +88,20 @@ func TestTestEvent_TriedOnce(t *testing.T) {
 		answers.Store(int32(status))
 		event := feed.NewWebhookTest(acme.MerchantID, "Acme Coffee", want.Answer, time.Now())
 		dispatchertest.Eventually(t, "the ten seconds are over", func() bool {
-			dispatchertest.Must(t, client.Del(t.Context(), redis.KeyspaceOf(7).Key("trial:", acme.MerchantID)).Err())
-			sent, err := f.Outbox.SendTrial(t.Context(), event)
+			dispatchertest.Must(t, client.Del(t.Context(), redis.KeyspaceOf(7).Key("webhooktest:", acme.MerchantID)).Err())
+			sent, err := f.Outbox.SendWebhookTest(t.Context(), event)
 			dispatchertest.Must(t, err)
 			return sent
 		})
-		var trial outbox.Trial
+		var test outbox.WebhookTest
 		dispatchertest.Eventually(t, "it is answered", func() bool {
 			found, err := f.Outbox.Attempts(t.Context(), acme.MerchantID, time.Now())
 			dispatchertest.Must(t, err)
-			trial = found.Trial
-			return trial.Answered
+			test = found.WebhookTest
+			return test.Answered
 		})
-		if trial.Reason != want.Reason || trial.Answer != want.Answer {
-			t.Errorf("the answer is %+v, want %+v", trial, want)
+		if test.Reason != want.Reason || test.Answer != want.Answer || test.Target != "target of "+shop.URL {
+			t.Errorf("the answer is %+v, want %+v", test, want)
 		}
 		if seen := shop.await(t, attempts+1); seen[attempts].ID != event.ID || !strings.HasPrefix(seen[attempts].Body, `{"type":"webhook.test","livemode":false,`) || !seen[attempts].Verified {
 			t.Errorf("the endpoint saw %+v", seen[attempts])

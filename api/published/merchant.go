@@ -1,6 +1,8 @@
 package published
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +55,17 @@ type Webhook struct {
 	RemovedAt time.Time `json:"removedAt,omitzero"`
 	// Dropped: WebhookGrace is over, and events are dropped. The operator decides this alone, so a reader compares no clocks.
 	Dropped bool `json:"dropped,omitempty"`
+}
+
+// Target is the fingerprint of where events go: another URL or resumeTrigger is another target; empty: there is none. It is a digest, because a URL
+// may contain a merchant's own token.
+func (w *Webhook) Target() string {
+	if w == nil || w.Removed() {
+		return ""
+	}
+	const size = 16 // bytes
+	sum := sha256.Sum256([]byte(w.URL + "\x00" + w.ResumeTrigger))
+	return hex.EncodeToString(sum[:size])
 }
 
 // Removed reports whether the Merchant has the webhook no longer.

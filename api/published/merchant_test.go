@@ -3,6 +3,7 @@ package published_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -52,5 +53,27 @@ func TestAllowlist(t *testing.T) {
 	record.IPAllowlist = nil
 	if blocks, err := published.ParseAllowlist(record.IPAllowlist); err != nil || len(blocks) != 0 {
 		t.Errorf("no allowlist gives %v, %v; want no blocks", blocks, err)
+	}
+}
+
+// Another URL is another target, and so is a resumed endpoint; another signing secret is none.
+func TestWebhook_Target(t *testing.T) {
+	const url = "https://shop.example/hooks"
+	hook := published.Webhook{Webhook: v1alpha1.Webhook{URL: url}}
+	for name, test := range map[string]struct {
+		webhook published.Webhook
+		same    bool
+	}{
+		"another URL":    {published.Webhook{Webhook: v1alpha1.Webhook{URL: url + "/2"}}, false},
+		"resumed":        {published.Webhook{Webhook: v1alpha1.Webhook{URL: url, ResumeTrigger: "1"}}, false},
+		"rotated secret": {published.Webhook{Webhook: v1alpha1.Webhook{URL: url, RotationTrigger: "1"}}, true},
+		"removed":        {published.Webhook{RemovedAt: time.Now()}, false},
+	} {
+		if same := test.webhook.Target() == hook.Target(); same != test.same {
+			t.Errorf("%s: the same target: %t", name, same)
+		}
+	}
+	if none := (*published.Webhook)(nil).Target(); none != "" {
+		t.Errorf("the target of no webhook is %q", none)
 	}
 }

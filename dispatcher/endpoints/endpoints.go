@@ -3,8 +3,6 @@
 package endpoints
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,15 +65,6 @@ func (e Endpoint) Wants(kind v1alpha1.WebhookEvent) bool { return e.URL != "" &&
 // Awaits reports whether events of the kind wait for another webhook, because that of the merchant was removed.
 func (e Endpoint) Awaits(kind v1alpha1.WebhookEvent) bool {
 	return !e.RemovedAt.IsZero() && !e.Dropped && kind.Listed(e.events)
-}
-
-// targetFingerprint is a digest, because a URL may contain a merchant's own token.
-func targetFingerprint(webhook *published.Webhook) string {
-	if webhook == nil || webhook.Removed() {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(webhook.URL + "\x00" + webhook.ResumeTrigger))
-	return hex.EncodeToString(sum[:16])
 }
 
 // Endpoints is the index of all merchants' endpoints. It is safe for concurrent use.
@@ -165,7 +154,7 @@ func (e *Endpoints) endpoint(merchant published.MerchantRecord) Endpoint {
 	}
 	endpoint.URL = merchant.Webhook.URL
 	endpoint.RemovedAt, endpoint.Dropped = merchant.Webhook.RemovedAt, merchant.Webhook.Dropped
-	endpoint.Target = targetFingerprint(merchant.Webhook)
+	endpoint.Target = merchant.Webhook.Target()
 	endpoint.TestTrigger = merchant.Webhook.TestTrigger
 	endpoint.events = merchant.Webhook.Events
 	if record, ok := e.secrets[published.WebhookName(merchant.MerchantID)]; ok {

@@ -204,23 +204,6 @@ func TestWants(t *testing.T) {
 	}
 }
 
-func TestTargetChangesWithWhatResumesAnEndpoint(t *testing.T) {
-	seen := map[string]string{}
-	for desc, webhook := range map[string]v1alpha1.Webhook{
-		"as it is":    *hook,
-		"another URL": {URL: "https://shop.example/other"},
-		"resumed":     {URL: hook.URL, ResumeTrigger: "1"},
-	} {
-		if other, taken := seen[targetFingerprint(&published.Webhook{Webhook: webhook})]; taken {
-			t.Errorf("%s is the target of %s", desc, other)
-		}
-		seen[targetFingerprint(&published.Webhook{Webhook: webhook})] = desc
-	}
-	if targetFingerprint(&published.Webhook{Webhook: v1alpha1.Webhook{URL: hook.URL, RotationTrigger: "1"}}) != targetFingerprint(&published.Webhook{Webhook: *hook}) {
-		t.Error("another signing secret is no other target")
-	}
-}
-
 func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
 	f := newFixture()
 	f.key(t, "early", 2, v1alpha1.RotationTrigger) // before its merchant, as the first lists may come in any order

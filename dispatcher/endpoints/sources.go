@@ -60,7 +60,7 @@ func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) e
 	before, known := e.merchants[name]
 	e.merchants[name] = record
 	delete(e.undecodable, name)
-	if known && targetFingerprint(before.Webhook) != targetFingerprint(record.Webhook) || record.Webhook != nil && record.Webhook.TestTrigger != "" {
+	if known && before.Webhook.Target() != record.Webhook.Target() || record.Webhook != nil && record.Webhook.TestTrigger != "" {
 		e.changed(record.MerchantID)
 	}
 	e.rotations.takeMerchant(record)

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// TrialInterval is the least time between two test events that people ask for, for each merchant.
-	TrialInterval = 10 * time.Second
-	trialKeep     = 24 * time.Hour
+	// WebhookTestInterval is the least time between two test events that people ask for, for each merchant.
+	WebhookTestInterval = 10 * time.Second
+	webhookTestKeep     = 24 * time.Hour
 	// maxAttempts is how many failed attempts are kept of a merchant.
 	maxAttempts = 10
 )
@@ -31,30 +31,32 @@ type Attempt struct {
 	Took           time.Duration
 }
 
-// Trial is the last test event that a person asked for.
-type Trial struct {
+// WebhookTest is the last test event that a person asked for.
+type WebhookTest struct {
 	// EventID is empty if there was none lately.
 	EventID string
 	Attempt
 	// Answered: the attempt has ended.
 	Answered bool
+	// Target is the fingerprint of where it was sent, as published.Webhook.Target; empty: unknown.
+	Target string
 }
 
 // Attempts are a merchant's last test event, and its last failed attempts, the newest first.
 type Attempts struct {
-	Trial  Trial
-	Failed []Attempt
+	WebhookTest WebhookTest
+	Failed      []Attempt
 }
 
-// SendTrial records a test event that a person asked for. It is one of test mode: it has a queue of its own, and what the endpoint answers
+// SendWebhookTest records a test event that a person asked for. It is one of test mode: it has a queue of its own, and what the endpoint answers
 // changes neither its health nor the dead letters, so it may be sent to a disabled endpoint, too. false: the last one is too young.
 // The error is redis.ErrUnavailable or redis.ErrCorrupt.
-func (o *Outbox) SendTrial(ctx context.Context, event feed.Event) (bool, error) {
+func (o *Outbox) SendWebhookTest(ctx context.Context, event feed.Event) (bool, error) {
 	event.TestMode = true
-	call := redis.NewCall(sendTrialScript)
-	call.Key("trial_key", recordKeys(&call, event), trialKey, event.MerchantID)
-	call.Millis("every", TrialInterval)
-	call.Millis("keep", trialKeep)
+	call := redis.NewCall(sendWebhookTestScript)
+	call.Key("webhook_test_key", recordKeys(&call, event), webhookTestKey, event.MerchantID)
+	call.Millis("every", WebhookTestInterval)
+	call.Millis("keep", webhookTestKeep)
 	call.Text("id", event.ID)
 	call.Text("account", event.Account())
 	call.WriteBytes(event.Append(nil))
@@ -62,17 +64,20 @@ func (o *Outbox) SendTrial(ctx context.Context, event feed.Event) (bool, error) 
 	return o.record(ctx, &call, event)
 }
 
-// IsTrial reports whether a person asked for the event: it is tried once.
-func IsTrial(event feed.Event) bool { return event.TestMode && event.Kind == v1alpha1.EventWebhookTest }
+// IsWebhookTest reports whether a person asked for the event: it is tried once.
+func IsWebhookTest(event feed.Event) bool {
+	return event.TestMode && event.Kind == v1alpha1.EventWebhookTest
+}
 
-// AnswerTrial keeps how a test event was answered. Errors are those of SendTrial.
-func (o *Outbox) AnswerTrial(ctx context.Context, event feed.Event, attempt Attempt) error {
-	call := redis.NewCall(answerTrialScript)
-	call.Key("trial_key", redis.KeyspaceOf(event.Bucket()), trialKey, event.MerchantID)
+// AnswerWebhookTest keeps how a test event was answered, and by which target. Errors are those of SendWebhookTest.
+func (o *Outbox) AnswerWebhookTest(ctx context.Context, event feed.Event, target string, attempt Attempt) error {
+	call := redis.NewCall(answerWebhookTestScript)
+	call.Key("webhook_test_key", redis.KeyspaceOf(event.Bucket()), webhookTestKey, event.MerchantID)
 	call.Text("id", event.ID)
 	call.Text("reason", attempt.Reason)
 	call.Text("answer", attempt.Answer)
 	call.Int("took", attempt.Took.Milliseconds())
+	call.Text("target", target)
 	reply, err := o.redis.Run(ctx, &call)
 	if err == nil {
 		reply.OK()
@@ -84,11 +89,11 @@ func (o *Outbox) AnswerTrial(ctx context.Context, event feed.Event, attempt Atte
 	return nil
 }
 
-// Attempts returns what a merchant's people see of attempts. Errors are those of SendTrial.
+// Attempts returns what a merchant's people see of attempts. Errors are those of SendWebhookTest.
 func (o *Outbox) Attempts(ctx context.Context, merchantID string, now time.Time) (Attempts, error) {
 	space := redis.KeyspaceOf(session.BucketOf(merchantID))
 	call := redis.NewCall(readAttemptsScript)
-	call.Key("trial_key", space, trialKey, merchantID)
+	call.Key("webhook_test_key", space, webhookTestKey, merchantID)
 	call.Key("endpoint_key", space, EndpointKey, merchantID)
 	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
@@ -99,12 +104,13 @@ func (o *Outbox) Attempts(ctx context.Context, merchantID string, now time.Time)
 	if err := reply.Err(); err != nil {
 		return Attempts{}, fmt.Errorf("read attempts: %w", err)
 	}
-	trial := Trial{EventID: fields.OptionalText()}
-	trial.Kind, trial.At = v1alpha1.EventWebhookTest, parseMillis(fields.OptionalText())
-	trial.Reason, trial.Answer = fields.OptionalText(), fields.OptionalText()
+	test := WebhookTest{EventID: fields.OptionalText()}
+	test.Kind, test.At = v1alpha1.EventWebhookTest, parseMillis(fields.OptionalText())
+	test.Reason, test.Answer = fields.OptionalText(), fields.OptionalText()
 	took, _ := strconv.ParseInt(fields.OptionalText(), 10, 64)
-	trial.Took, trial.Answered = time.Duration(took)*time.Millisecond, trial.Reason != ""
-	found := Attempts{Trial: trial}
+	test.Took, test.Answered = time.Duration(took)*time.Millisecond, test.Reason != ""
+	test.Target = fields.OptionalText()
+	found := Attempts{WebhookTest: test}
 	for line := range strings.Lines(failed) {
 		if attempt, ok := parseAttempt(strings.TrimSuffix(line, "\n")); ok && now.Sub(attempt.At) < retention {
 			found.Failed = append(found.Failed, attempt)

@@ -53,44 +53,44 @@ func TestAttempts_Failed(t *testing.T) {
 }
 
 // One test event in ten seconds, which is one of test mode; its answer is kept, that of an older one is not.
-func TestSendTrial(t *testing.T) {
+func TestSendWebhookTest(t *testing.T) {
 	s := newFixture(t)
 	event := func(trigger string) feed.Event {
 		return feed.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", trigger, storetest.RotatedAt)
 	}
 	send := func(trigger string) bool {
 		t.Helper()
-		sent, err := s.SendTrial(t.Context(), event(trigger))
+		sent, err := s.SendWebhookTest(t.Context(), event(trigger))
 		must(t, err)
 		return sent
 	}
-	if found := s.attempts(t).Trial; found.EventID != "" || found.Answered {
+	if found := s.attempts(t).WebhookTest; found.EventID != "" || found.Answered {
 		t.Errorf("before the first: %+v", found)
 	}
 	if !send("1") || send("2") {
 		t.Error("the first was not sent, or a second one within ten seconds")
 	}
 	lease := s.one(t)
-	if !lease.Event.TestMode || !outbox.IsTrial(lease.Event) || lease.Event.ID != event("1").ID {
+	if !lease.Event.TestMode || !outbox.IsWebhookTest(lease.Event) || lease.Event.ID != event("1").ID {
 		t.Errorf("leased %+v", lease.Event)
 	}
-	if found := s.attempts(t).Trial; found.EventID != event("1").ID || found.Answered {
+	if found := s.attempts(t).WebhookTest; found.EventID != event("1").ID || found.Answered {
 		t.Errorf("before its answer: %+v", found)
 	}
-	must(t, s.AnswerTrial(t.Context(), lease.Event, outbox.Attempt{Reason: "delivered", Answer: "204", Took: 250 * time.Millisecond}))
-	if found := s.attempts(t).Trial; !found.Answered || found.Answer != "204" || found.Took != 250*time.Millisecond {
+	must(t, s.AnswerWebhookTest(t.Context(), lease.Event, "here", outbox.Attempt{Reason: "delivered", Answer: "204", Took: 250 * time.Millisecond}))
+	if found := s.attempts(t).WebhookTest; !found.Answered || found.Answer != "204" || found.Target != "here" || found.Took != 250*time.Millisecond {
 		t.Errorf("answered: %+v", found)
 	}
-	trial := s.tag + "trial:" + s.asks.MerchantID
-	must(t, s.redis.HIncrBy(t.Context(), trial, "at", -outbox.TrialInterval.Milliseconds()).Err())
+	test := s.tag + "webhooktest:" + s.asks.MerchantID
+	must(t, s.redis.HIncrBy(t.Context(), test, "at", -outbox.WebhookTestInterval.Milliseconds()).Err())
 	if !send("3") {
 		t.Error("none after ten seconds")
 	}
-	must(t, s.AnswerTrial(t.Context(), lease.Event, outbox.Attempt{Reason: "timeout", Answer: "timeout"})) // late, of the first
-	if found := s.attempts(t).Trial; found.EventID != event("3").ID || found.Answered {
+	must(t, s.AnswerWebhookTest(t.Context(), lease.Event, "here", outbox.Attempt{Reason: "timeout", Answer: "timeout"})) // late, of the first
+	if found := s.attempts(t).WebhookTest; found.EventID != event("3").ID || found.Answered || found.Target != "" {
 		t.Errorf("after another one: %+v", found)
 	}
-	must(t, s.redis.HSet(t.Context(), trial, "at", time.Now().Add(time.Hour).UnixMilli()).Err()) // the clock of Redis was set back
+	must(t, s.redis.HSet(t.Context(), test, "at", time.Now().Add(time.Hour).UnixMilli()).Err()) // the clock of Redis was set back
 	if !send("4") {
 		t.Error("a clock that was set back stops test events")
 	}

@@ -21,8 +21,8 @@ const (
 	rotationKey = "rotation:"
 	// testKey + merchant id holds the fingerprint of the last testTrigger that was recorded.
 	testKey = "test:"
-	// trialKey + merchant id is the hash of the last test event that a person asked for, with its answer.
-	trialKey = "trial:"
+	// webhookTestKey + merchant id is the hash of the last test event that a person asked for, with its answer.
+	webhookTestKey = "webhooktest:"
 
 	// Two indexes that package store keeps, and PendingWork looks at. ExpiryKey says when the sweep must look at an expiry queue, by its
 	// lifetime, or at a single session; see list_overdue.lua. BlockedKey lists the merchants with blocked addresses, by when they were reported.

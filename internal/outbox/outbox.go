@@ -55,8 +55,8 @@ var (
 var (
 	rotationScript          = script("record_rotation", clock, Queue, Feed)
 	testScript              = script("record_test", clock, Queue)
-	sendTrialScript         = script("send_trial", clock, Queue)
-	answerTrialScript       = script("answer_trial", clock)
+	sendWebhookTestScript   = script("send_webhook_test", clock, Queue)
+	answerWebhookTestScript = script("answer_webhook_test", clock)
 	readAttemptsScript      = script("read_attempts", clock)
 	leaseScript             = script("lease_events", clock, Queue, endpoint)
 	forgetScript            = script("forget_event", clock, Queue)

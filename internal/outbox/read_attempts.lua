@@ -1,5 +1,5 @@
-local trial_key, endpoint_key = unpack(KEYS)
+local webhook_test_key, endpoint_key = unpack(KEYS)
 
 -- Reads the merchant's last test event, and its last failed attempts, one a line, the newest last.
 
-return {'OK', call('HMGET', trial_key, 'id', 'at', 'reason', 'answer', 'took'), call('HGET', endpoint_key, 'attempts')}
+return {'OK', call('HMGET', webhook_test_key, 'id', 'at', 'reason', 'answer', 'took', 'target'), call('HGET', endpoint_key, 'attempts')}
