@@ -56,9 +56,6 @@ func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login
 	return c.pages.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
 
-// changedMessage says that somebody else has changed the Merchant since the person saw it.
-const changedMessage = "Somebody has changed this merchant since you opened the form. Your text is below; the new values are on the merchant's page."
-
 // edit changes the Merchant and leads back to a section of its page, or shows the form again.
 func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Person, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
 	changed, err := c.change(w, r, viewer, action, form, change)
@@ -77,15 +74,15 @@ func (c *console) change(w http.ResponseWriter, r *http.Request, viewer login.Pe
 		return false, c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
 	}
 	if form.Generation != merchant.Generation {
-		return refuse(changedMessage)
+		return refuse(c.words.text("form.changed"))
 	}
 	changed, err := c.patch(r.Context(), merchant, change)
 	c.record(r.Context(), event{viewer, action, merchant, published.ID(merchant.UID), changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
-		return refuse(changedMessage)
+		return refuse(c.words.text("form.changed"))
 	case apierrors.IsInvalid(err):
-		return refuse(invalidReason(err))
+		return refuse(c.invalidReason(err))
 	case err != nil:
 		return false, kubernetesError(action+" of a Merchant", err)
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"log"
@@ -139,6 +140,13 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.namespace = namespace.Name
+	t.Cleanup(func() { // rights stay: without Merchants they open nothing to other tests
+		for _, left := range []client.Object{&v1alpha1.Merchant{}, &v1alpha1.ApiKey{}} {
+			if err := cluster.Client.DeleteAllOf(context.WithoutCancel(t.Context()), left, client.InNamespace(f.namespace)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	return f
 }
 

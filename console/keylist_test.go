@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,6 +92,49 @@ func TestNewKeyRow_OldKeyUse(t *testing.T) {
 		}
 		if row := newKeyRow(key, now.Add(2*time.Hour)); row.Overlap != nil || row.OldKeyUse != (oldKeyUse{}) {
 			t.Errorf("after the overlap: %+v", row.OldKeyUse)
+		}
+	}
+}
+
+// A line says what ends when, and its details what the key may do and from where.
+func TestMerchantPage_KeyDetails(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(user(alice), []string{"get"})
+	for name, test := range map[string]struct {
+		spec   v1alpha1.ApiKeySpec
+		status v1alpha1.ApiKeyStatus
+		want   []string
+	}{
+		"till": {
+			v1alpha1.ApiKeySpec{Permissions: v1alpha1.TillPermissions(), IPAllowlist: []v1alpha1.IPBlock{"203.0.113.7", "2001:db8::/48"}}, v1alpha1.ApiKeyStatus{},
+			[]string{"What it may do Create payments, read them, cancel payments", "Accepted from 203.0.113.7, 2001:db8::/48"},
+		},
+		"server": {v1alpha1.ApiKeySpec{}, v1alpha1.ApiKeyStatus{}, []string{"What it may do Everything", "Accepted from the addresses of the merchant’s list"}},
+		"ends": {
+			v1alpha1.ApiKeySpec{ExpiresAt: &metav1.Time{Time: time.Now().Add(100 * 24 * time.Hour)}},
+			v1alpha1.ApiKeyStatus{
+				NextRotationTime: &metav1.Time{Time: time.Now().Add(50 * 24 * time.Hour)},
+				PreviousKeys:     []v1alpha1.PreviousKey{{ValidUntil: metav1.NewTime(time.Now().Add(time.Hour))}},
+			},
+			[]string{"The old key ends ", "Expires on ", "It is replaced on "},
+		},
+	} {
+		key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: test.spec}
+		key.Spec.MerchantRef.Name = "acme"
+		f.create(key)
+		key.Status = test.status
+		if err := cluster.Client.Status().Update(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/acme").Text
+		_, line, _ := strings.Cut(page, `id="key-`+name+`"`)
+		line, _, _ = strings.Cut(line, "</li>")
+		line = strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.ReplaceAll(line, "</dt>", " "), "")), " ")
+		for _, want := range test.want {
+			if !strings.Contains(line, want) {
+				t.Errorf("%s does not say %q: %s", name, want, line)
+			}
 		}
 	}
 }

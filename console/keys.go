@@ -83,20 +83,20 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
-		return refuse("Use lower-case letters, digits and “-”, at most 63, beginning and ending with a letter or digit.")
+		return refuse(c.words.text("issue.error.name"))
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
-		return refuse("Choose live or test.")
+		return refuse(c.words.text("issue.error.mode"))
 	}
 	if permissions != tillPermissions && permissions != allPermissions {
-		return refuse("Choose what the key may do.")
+		return refuse(c.words.text("issue.error.permissions"))
 	}
 	existing, err := c.listKeys(r.Context(), merchant)
 	if err != nil {
 		return err
 	}
 	if len(existing) >= maxKeys {
-		return refuse(fmt.Sprintf("This merchant has %d keys. Delete one first.", len(existing)))
+		return refuse(c.words.text("issue.error.many", len(existing)))
 	}
 	key := &v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: merchant.Namespace, Name: form.Name},
@@ -109,9 +109,9 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	}
 	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
 	case apierrors.IsAlreadyExists(err):
-		return refuse("There is a key with this name. Choose another name, or rotate that key.")
+		return refuse(c.words.text("issue.error.taken"))
 	case apierrors.IsInvalid(err):
-		return refuse(invalidReason(err))
+		return refuse(c.invalidReason(err))
 	case err != nil:
 		return kubernetesError("create an ApiKey", err)
 	}
@@ -175,7 +175,7 @@ func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, viewer login
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: "Choose how long the old key works."})
+		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: c.words.text("rotate.error.overlap")})
 	}
 	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, viewer.User)
 	c.record(r.Context(), event{viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
@@ -236,7 +236,7 @@ func (c *console) endKey(action, page string, end func(context.Context, *v1alpha
 		}
 		if r.PostFormValue("name") != key.Name {
 			return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, page,
-				keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: "This is not the name of the key. Type " + key.Name + "."})
+				keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: c.words.text("key.error.name", key.Name)})
 		}
 		err := end(r.Context(), key)
 		c.record(r.Context(), event{viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})

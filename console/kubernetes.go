@@ -138,10 +138,10 @@ func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Obj
 var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
 
 // invalidReason returns what the API server says of an invalid object: a line for each value or field.
-func invalidReason(err error) string {
+func (c *console) invalidReason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		return "The Kubernetes API refuses this."
+		return c.words.text("form.refused")
 	}
 	var reasons []string
 	for _, cause := range status.Status().Details.Causes {

@@ -102,7 +102,8 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 		method, path, site, host string
 		want                     int
 	}{
-		{"GET", "/", "", "", http.StatusOK},
+		{"GET", "/", "", "", http.StatusSeeOther}, // one shop: straight in
+		{"GET", "/?all=yes", "", "", http.StatusOK},
 		{"GET", merchant, "", "", http.StatusOK},
 		{"GET", "/signed-out", "", "", http.StatusOK},
 		{"GET", "/sign-in", "", "", http.StatusSeeOther},

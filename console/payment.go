@@ -25,7 +25,7 @@ type paymentPage struct {
 	ID     string
 	Amount string
 	Status paymentStatus
-	// Explanation says what the status means for the shop; empty: the word says it.
+	// Explanation are the words for what the status means for the shop; empty: the status says it.
 	Explanation string
 	Order       string
 	Tax, Tip    string // empty: not given
@@ -50,7 +50,7 @@ const toTheSecond = "2 Jan 2006, 15:04:05"
 // refusedPayment is money that arrived and is to be sent back to the payer.
 type refusedPayment struct {
 	Amount    string
-	Why       string
+	Why       string // words
 	Reference string
 	PaidAt    template.HTML // empty: the rail did not say
 	// Returned: all of it went back. Refunds are what did.
@@ -74,17 +74,17 @@ func (c *console) refunds(all []store.Refund, currency string, zone *time.Locati
 
 // statusExplanations are for who reads one payment.
 var statusExplanations = map[session.Status]string{
-	session.Pending:   "The payer has not paid yet.",
-	session.Failed:    "The payment failed. No money has moved.",
-	session.Expired:   "Nobody paid before the time was over.",
-	session.Cancelled: "It was cancelled before it was paid.",
+	session.Pending:   "status.waiting.means",
+	session.Failed:    "status.failed.means",
+	session.Expired:   "status.expired.means",
+	session.Cancelled: "status.cancelled.means",
 }
 
 // refusalReasons say why a payment is to be refunded.
 var refusalReasons = map[session.Decision]string{
-	session.Late:            "It arrived after the end.",
-	session.Mismatched:      "It was not the amount that was asked for.",
-	session.MerchantDeleted: "It arrived when the merchant was deleted.",
+	session.Late:            "refused.late",
+	session.Mismatched:      "refused.amount",
+	session.MerchantDeleted: "refused.deleted",
 }
 
 func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
@@ -138,10 +138,10 @@ func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 	for _, refused := range story.Refused {
 		why := refusalReasons[refused.Decision]
 		if refused.Decision == session.Late && s.Status == session.Completed {
-			why = "The order was paid already."
+			why = "refused.again"
 		}
 		if refused.Decision == session.Mismatched && refused.Currency != s.Currency {
-			why = "It was not the currency that was asked for."
+			why = "refused.currency"
 		}
 		returned := store.SumRefunds(refused.Refunds) >= refused.AmountCents
 		if !returned {
@@ -174,7 +174,7 @@ func (c *console) keyName(ctx context.Context, merchant *v1alpha1.Merchant, keyI
 	if err != nil {
 		return "", err
 	}
-	return cmp.Or(names[keyID], "a deleted key ("+keyID+")"), nil
+	return cmp.Or(names[keyID], c.words.text("payment.key.deleted", keyID)), nil
 }
 
 // keyNames are the names of a merchant's ApiKeys, by their key ids.

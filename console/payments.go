@@ -112,12 +112,12 @@ func (l paymentsLinks) CSV(day payments.Day) string {
 
 // dayTotals is what was paid in a day.
 type dayTotals struct {
-	Name string // Today, Yesterday
+	Name string // today, yesterday
 	Day  payments.Day
 	// Paid has an amount for each currency: a merchant's currency may have changed during the day.
 	Paid []string
 	// Payments says how many were paid.
-	Payments string
+	Payments template.HTML
 	// More: the day has more payments than were counted.
 	More bool
 	// Since is when the oldest payment that is kept may be from; empty: all of the day are kept.
@@ -142,16 +142,16 @@ type paymentRow struct {
 
 // paymentStatus is a status in the words of a shop owner.
 type paymentStatus struct {
-	Word  string
+	Words string
 	Class string // of its badge
 }
 
 var paymentStatuses = map[session.Status]paymentStatus{
-	session.Pending:   {"Waiting", ""},
-	session.Completed: {"Paid", "on"},
-	session.Failed:    {"Failed", "off"},
-	session.Expired:   {"Not paid in time", ""},
-	session.Cancelled: {"Cancelled", ""},
+	session.Pending:   {"status.waiting", ""},
+	session.Completed: {"status.paid", "on"},
+	session.Failed:    {"status.failed", "off"},
+	session.Expired:   {"status.expired", ""},
+	session.Cancelled: {"status.cancelled", ""},
 }
 
 func (c *console) newPaymentRow(s *session.Session, zone *time.Location) paymentRow {
@@ -196,7 +196,7 @@ func (c *console) listPayments(w http.ResponseWriter, r *http.Request, viewer lo
 	if err := c.fillPayments(r.Context(), &page, before, zone); err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "payments", view{Title: "Payments · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "payments", view{Title: c.words.text("payments.live") + " · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
 // fillPayments reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.
@@ -228,7 +228,7 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 		if err != nil {
 			return err
 		}
-		page.Days = []dayTotals{{Name: "Today", Day: page.Today}, {Name: "Yesterday", Day: yesterday}}
+		page.Days = []dayTotals{{Name: "today", Day: page.Today}, {Name: "yesterday", Day: yesterday}}
 		for i := range page.Days {
 			reads.Go(func() error { return c.countDay(ctx, account, &page.Days[i], countedReads) })
 		}
@@ -268,9 +268,6 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals.Paid = append(totals.Paid, c.amounts.Format(sums[currency], currency))
 	}
-	totals.Payments = c.amounts.Count(paid) + " payments"
-	if paid == 1 {
-		totals.Payments = "1 payment"
-	}
+	totals.Payments = c.words.html("payments.count."+c.words.form(paid), c.amounts.Count(paid))
 	return nil
 }
