@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -156,9 +157,13 @@ func TestAPersonWithoutRightsSeesNothing(t *testing.T) {
 // Everything but the copy button and local times works without scripts.
 func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
 	t.Parallel()
-	s := newConsoleShop(t)
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"} })
 	page := s.open(alice, browsertest.Settings{NoJavaScript: true, Width: 320, Height: 640})
 	page.AllowErrors("422")
+	if text := s.sendTestEvent(page); !strings.Contains(text, "Send another one") || strings.Contains(text, "No test event was sent") {
+		t.Errorf("the answer to a test event is\n%s", text)
+	}
+	page.Click("main a[href$='#webhook']")
 	key := s.issue(page, "till-1")
 	s.wantStatus("the new key", key, http.StatusCreated)
 	s.rotate(page, "till-1", prefixOf(key), "0")

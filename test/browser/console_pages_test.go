@@ -41,6 +41,10 @@ func TestEachConsolePageIsAccessible(t *testing.T) {
 		t.Fatalf("there is no key:\n%s", page.Text("main"))
 	}
 	checkConsolePage(t, page, "the page of a new key")
+	s.sendTestEvent(page)
+	checkConsolePage(t, page, "the answer to a test event")
+	page.Reload()
+	reachEverything(t, page)
 }
 
 func checkConsolePage(t *testing.T, page *browsertest.Page, name string) {

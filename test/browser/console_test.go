@@ -92,6 +92,19 @@ func (s consoleShop) issue(page *browsertest.Page, name string) string {
 	return key
 }
 
+// sendTestEvent sends a test event from the merchant's page, and returns what the page with its answer says. On a busy machine a page may be
+// temporarily unavailable.
+func (s consoleShop) sendTestEvent(page *browsertest.Page) string {
+	s.T.Helper()
+	page.AllowErrors("503 (Service Unavailable)")
+	s.Eventually("the answer to a test event is shown", func() bool {
+		page.Open(shared.console + s.path)
+		page.Click("#webhook form[action$='/webhook/test'] button")
+		return page.Text("h1") == "Test event"
+	})
+	return page.Text("main")
+}
+
 // awaitKey returns when each replica knows the new ApiKey, which it hears of by its watch.
 func (s consoleShop) awaitKey(key string) {
 	s.T.Helper()
