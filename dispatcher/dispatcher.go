@@ -58,7 +58,7 @@ type dispatcher struct {
 	workers           sync.WaitGroup
 	polls             int
 	pause             time.Duration // until the next poll
-	resting           atomic.Bool   // that is longer than usual
+	state             atomic.Int32  // awake, polling or resting
 }
 
 func (d *dispatcher) prepare() {

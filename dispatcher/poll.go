@@ -15,17 +15,24 @@ import (
 // less often costs less.
 const pollsPerSweep = 2
 
-// restInterval is no longer than the first retry takes, so a poll in a rest finds each in time.
-const restInterval = 4 * time.Second
+// restInterval bounds how late a dispatcher at rest sees what no message tells it of: sessions of test mode that act a second after their
+// creation, and retries of others.
+const restInterval = time.Second
+
+// What the loop of polls does. What begins during a poll may be missing in its answer, so it keeps it from resting.
+const (
+	awake = iota
+	polling
+	resting
+)
 
 // poll starts a lease or a sweep of each bucket in which something is due, and does not wait for them: a bucket whose
 // Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
 //
-// If nothing is due or in progress, and events are heard of, it decides to rest until the next one is due, for at most restInterval: then
-// it sees what no message told of, such as retries of a dispatcher that was killed.
+// If nothing is due or in progress, and events are heard of, it decides to rest until the next one is due, for at most restInterval.
 func (d *dispatcher) poll(ctx, attempts context.Context) error {
 	heard := d.recorded.all() // before it looks: from then on it hears of events
-	d.resting.Store(true)
+	d.state.Store(polling)
 	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
 	d.polls++
 	rest, next := heard && len(pending) == session.Buckets && d.queues.idle(), jitter.Add(restInterval, jitter.Fraction())
@@ -41,17 +48,17 @@ func (d *dispatcher) poll(ctx, attempts context.Context) error {
 		next = min(next, work.Next)
 	}
 	d.pause = jitter.Add(d.pollEvery, jitter.Fraction())
-	if rest {
+	if rest && d.state.CompareAndSwap(polling, resting) {
 		d.pause = max(d.pause, next)
 	} else {
-		d.resting.Store(false)
+		d.state.Store(awake)
 	}
 	return err
 }
 
-// wake ends a rest.
+// wake ends a rest with a poll, and keeps the present poll from one.
 func (d *dispatcher) wake() {
-	if d.resting.CompareAndSwap(true, false) {
+	if d.state.Swap(awake) == resting {
 		d.queues.drained.Set()
 	}
 }

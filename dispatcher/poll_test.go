@@ -87,10 +87,23 @@ func TestPoll_Rest(t *testing.T) {
 			if d.pause < row.min || d.pause > row.max {
 				t.Errorf("polls again after %s, want %s to %s", d.pause, row.min, row.max)
 			}
-			if d.resting.Load() != row.rests {
-				t.Errorf("rests: %t, want %t", !row.rests, row.rests)
+			if rests := d.state.Load() == resting; rests != row.rests {
+				t.Errorf("rests: %t, want %t", rests, row.rests)
 			}
 		})
+	}
+}
+
+// What begins during a poll starts no further one: else polls would follow leases.
+func TestWake(t *testing.T) {
+	for before, polls := range map[int32]int{awake: 0, polling: 0, resting: 1} {
+		d := newFixture(t).dispatcher(t)
+		d.prepare()
+		d.state.Store(before)
+		d.wake()
+		if len(d.queues.drained) != polls || d.state.Load() != awake {
+			t.Errorf("in state %d: %d polls at once, want %d; then state %d, want %d", before, len(d.queues.drained), polls, d.state.Load(), awake)
+		}
 	}
 }
 
@@ -172,6 +185,8 @@ func TestSubscriber_SendsAtOnce(t *testing.T) {
 		f.Event(t, acme.MerchantID)
 	}
 	shop.await(t, events)
+	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
+	f.AwaitBacklog(t, 7, outbox.Backlog{}) // it is not subscribed to
 }
 
 // slowIndex blocks the leases of one merchant's bucket, as a slow server of a Redis Cluster would.

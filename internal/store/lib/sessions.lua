@@ -33,6 +33,7 @@ function s.change(key, event_key, feed_key, kind, change, differs)
     append_to_feed(feed_key, history, event, string.match(key, ':session:(.*)'), account, write)
   else
     write()
+    events.publish('-', account)
   end
 end
 
