@@ -54,7 +54,7 @@ func (f *fixture) launch(change ...func(*apiserver.Options)) *replica {
 		f.t.Fatal(err)
 	}
 	options.CredentialsNamespace = f.namespace
-	options.RedisURL, options.RedisTimeout = sharedRedis.URL(), storetest.Timeout
+	options.RedisURL, options.RedisTimeout = storetest.UserURL(f.t, sharedRedis), storetest.Timeout
 	options.PublicAddress, options.InternalAddress, options.Ops.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	options.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
 	options.DrainDelay = 0

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
@@ -103,6 +104,7 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	f.Server.Stop()
 	dispatchertest.Eventually(t, "the outage is noticed", func() bool { return len(f.Log.String()) > 0 })
 	f.Server.Start()
+	storetest.UserURL(t, f.Server) // a restart has lost the user
 	dispatchertest.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
 	id := f.Event(t, acme.MerchantID)
 	if seen := shop.await(t, 1); seen[0].ID != id {

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // startSentinel starts a Sentinel that alone decides about the master named pay, and returns its address.
@@ -59,7 +60,12 @@ func TestAFailoverBySentinel(t *testing.T) {
 		return len(watcher.Replicas(t.Context(), "pay").Val()) == 1
 	})
 
-	s := open(t, "redis+sentinel://"+sentinel+"/0?master_name=pay")
+	user := storetest.SentinelRights(t).User(t, goredis.NewClient(&goredis.Options{Addr: sentinel, ReadTimeout: patience, Protocol: 2, DisableIdentity: true}))
+	name, password, _ := strings.Cut(user, ":")
+	for _, server := range []*redistest.Server{master, replica} { // ACLs are not replicated
+		storetest.UserURL(t, server)
+	}
+	s := open(t, "redis+sentinel://"+user+"@"+sentinel+"/0?master_name=pay&username="+name+"&password="+password)
 	must(t, s.Check(t.Context()))
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session

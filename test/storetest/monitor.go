@@ -124,7 +124,7 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 			delete(unseen, operation)
 			checkKeys(t, operation, keys, kinds)
 		case command.Lua && !rights.allow(name) && !slices.Contains(publishing, name):
-			t.Errorf("%s runs %s, and docs/design/redis.md does not say that a user needs it", operation, name)
+			t.Errorf("%s runs %s, and docs/install.md does not give it to the user of Redis", operation, name)
 		case !command.Lua || slices.Contains(reading, name) || slices.Contains(publishing, name):
 		case !slices.Contains(writing, name):
 			t.Errorf("%s runs %s: say whether that writes", operation, name)
