@@ -34,6 +34,9 @@ type editForm struct {
 	Waiting int64
 	// Removing: the form removes the URL, and that was not confirmed.
 	Removing bool
+
+	// SafeSecrets is how many new signing secrets in a row leave the first one valid for its overlap.
+	SafeSecrets int
 }
 
 type eventChoice struct {

@@ -31,6 +31,8 @@ var (
 	errGeneration = errors.New("the key was rotated meanwhile")
 	// errNotPublished means that the operator has not published the ApiKey, or made the signing secret, yet.
 	errNotPublished = errors.New("the key is not published yet")
+	// errRefused means that the API refuses the console itself, so that asking again does not help.
+	errRefused = errors.New("the internal API refuses the console")
 	// errTooOften means that the ApiKey was rotated too often. Nothing was rotated now.
 	errTooOften = errors.New("the key was rotated too often")
 	// errNoTime means that a rotation was not begun, because the request would end before its answer could be shown.
@@ -74,14 +76,14 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout) // who closes the page does not abort a rotation
 	defer cancel()
-	status, text, err := i.post(ctx, rotation.PathFor(published.ID(key.UID)), body)
+	answer, err := i.post(ctx, rotation.PathFor(published.ID(key.UID)), body)
 	if err != nil {
 		return rotation.Issued{}, fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
-	switch status {
+	switch answer.status {
 	case http.StatusOK:
 		var issued rotation.Issued
-		if err := json.Unmarshal(text, &issued); err != nil || issued.FullKey == "" {
+		if err := json.Unmarshal(answer.body, &issued); err != nil || issued.FullKey == "" {
 			return rotation.Issued{}, fmt.Errorf("%w: the answer is not understood", errUnknownOutcome) // never quote it
 		}
 		return issued, nil
@@ -92,13 +94,13 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	case http.StatusTooManyRequests:
 		return rotation.Issued{}, errTooOften
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return rotation.Issued{}, fmt.Errorf("the internal API refuses the console: %d: %s", status, text)
+		return rotation.Issued{}, fmt.Errorf("%w: %d: %s", errRefused, answer.status, answer.body)
 	}
-	return rotation.Issued{}, fmt.Errorf("%w: %d", errUnknownOutcome, status)
+	return rotation.Issued{}, fmt.Errorf("%w: %d", errUnknownOutcome, answer.status)
 }
 
-// signingSecret returns the signing secret of a webhook that was rotated with the trigger of the nonce. errNotPublished: the operator has not
-// made it yet.
+// signingSecret returns the signing secret of a webhook that was rotated with the trigger of the nonce. errNotPublished: there is none for this
+// nonce, yet. errRefused: there will be no answer. Any other error may pass.
 func (i *issuer) signingSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce, actor string) (shown rotation.SigningSecret, err error) {
 	body, err := json.Marshal(rotation.SigningRequest{Namespace: merchant.Namespace, Name: merchant.Name, UID: merchant.UID, Nonce: nonce, Actor: actor})
 	if err != nil {
@@ -106,34 +108,45 @@ func (i *issuer) signingSecret(ctx context.Context, merchant *v1alpha1.Merchant,
 	}
 	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
 	defer cancel()
-	status, text, err := i.post(ctx, rotation.SigningPathFor(published.ID(merchant.UID)), body)
-	switch {
-	case err != nil:
+	answer, err := i.post(ctx, rotation.SigningPathFor(published.ID(merchant.UID)), body)
+	if err != nil {
 		return shown, err
-	case status == http.StatusNotFound:
+	}
+	switch answer.status {
+	case http.StatusOK:
+		if err := json.Unmarshal(answer.body, &shown); err != nil || shown.Secret == "" {
+			return shown, errors.New("the answer of the internal API is not understood") // never quote it
+		}
+		return shown, nil
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		return shown, fmt.Errorf("%w: %d: %s", errRefused, answer.status, answer.body)
+	}
+	if answer.status == http.StatusNotFound && answer.code == "signing_secret_not_found" { // any other 404: this API has no such route
 		return shown, errNotPublished
-	case status != http.StatusOK:
-		return shown, fmt.Errorf("the internal API answers the console: %d: %s", status, text)
 	}
-	if err := json.Unmarshal(text, &shown); err != nil || shown.Secret == "" {
-		return shown, errors.New("the answer of the internal API is not understood") // never quote it
-	}
-	return shown, nil
+	return shown, fmt.Errorf("the internal API answers the console: %d: %s", answer.status, answer.body)
 }
 
-// post sends a JSON body, and returns status and body of the answer.
-func (i *issuer) post(ctx context.Context, path string, body []byte) (status int, answer []byte, err error) {
+// answer is one of the internal port. code is its Error-Code.
+type answer struct {
+	status int
+	code   string
+	body   []byte
+}
+
+// post sends a JSON body.
+func (i *issuer) post(ctx context.Context, path string, body []byte) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return answer{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := i.http.Do(request) //nolint:gosec // the origin is --internal-url, and an id is letters and digits
 	if err != nil {
-		return 0, nil, err
+		return answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	const enough = 16 << 10
-	answer, err = io.ReadAll(io.LimitReader(response.Body, enough))
-	return response.StatusCode, answer, err
+	text, err := io.ReadAll(io.LimitReader(response.Body, enough))
+	return answer{response.StatusCode, response.Header.Get("Error-Code"), text}, err
 }

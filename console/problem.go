@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -80,6 +81,8 @@ var errorPages = []errorPage{
 	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
 	{match: as[*gitManagedError], status: http.StatusConflict, words: "git"},
 	{match: as[*notIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
+	{match: is(errSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
+	{match: both(as[*secretNotShownError], is(errRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
 	{match: as[*secretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
 	{match: is(errGeneration), status: http.StatusConflict, words: "rotated"},
 	{match: is(errUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
@@ -117,6 +120,10 @@ func as[E error](err error) bool {
 	return ok
 }
 
+func both(a, b func(error) bool) func(error) bool {
+	return func(err error) bool { return a(err) && b(err) }
+}
+
 func (c *console) newProblem(err error) problem {
 	var value any = c.origin.String()
 	if git, ok := errors.AsType[*gitManagedError](err); ok {
@@ -124,6 +131,9 @@ func (c *console) newProblem(err error) problem {
 	}
 	if half, ok := errors.AsType[*notIssuedError](err); ok {
 		value = half.key
+	}
+	if as[*secretNotShownError](err) {
+		value = published.MaxRetired
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
 	key := "error." + row.words

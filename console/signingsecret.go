@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
@@ -21,7 +22,10 @@ type secretPage struct {
 	Clock    clock
 }
 
-// secretNotShownError means that a signing secret was rotated and nobody has seen it.
+// errSecretUnavailable means that a new signing secret could not be shown now, so nothing was changed.
+var errSecretUnavailable = errors.New("no new signing secret could be shown")
+
+// secretNotShownError means that a new signing secret was asked for, that it may be made, and that nobody sees it.
 type secretNotShownError struct{ cause error }
 
 // Error is for the log.
@@ -37,27 +41,33 @@ func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, view
 	if merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
-	return c.renderEditForm(w, http.StatusOK, viewer, editForm{page: "signing-secret", Merchant: merchant, Generation: merchant.Generation})
+	return c.renderEditForm(w, http.StatusOK, viewer, newSecretForm(merchant, merchant.Generation))
+}
+
+func newSecretForm(merchant *v1alpha1.Merchant, generation int64) editForm {
+	return editForm{page: "signing-secret", Merchant: merchant, Generation: generation, SafeSecrets: published.MaxRetired}
 }
 
 func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
 	if merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
-	form := editForm{page: "signing-secret", Merchant: merchant}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	return c.editAndShowSecret(w, r, viewer, actionRotateSigning, form, func(*v1alpha1.Merchant) {})
+	generation, _ := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	return c.editAndShowSecret(w, r, viewer, actionRotateSigning, newSecretForm(merchant, generation), func(*v1alpha1.Merchant) {})
 }
 
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
-// knows the nonce, so nobody can ask for the secret again.
+// knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
 func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, action string, form editForm, change func(*v1alpha1.Merchant)) error {
 	end, err := c.waits.begin(viewer.User)
 	if err != nil {
 		return err
 	}
 	defer end()
-	nonce := rand.Text()
+	nonce, unused := rand.Text(), rand.Text()
+	if _, err := c.issuer.signingSecret(r.Context(), form.Merchant, unused, viewer.User); !errors.Is(err, errNotPublished) {
+		return errors.Join(errSecretUnavailable, err)
+	}
 	changed, err := c.change(w, r, viewer, action, form, func(merchant *v1alpha1.Merchant) {
 		change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
@@ -76,14 +86,15 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, view
 	return c.pages.render(w, http.StatusOK, "signing-secret-new", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
 }
 
-// awaitSigningSecret waits until the operator has made the secret of the nonce.
+// awaitSigningSecret asks for the secret of the nonce until the operator has made it and the API shows it. An API that refuses the console is not
+// asked again.
 func (c *console) awaitSigningSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce string, viewer login.Person) (rotation.SigningSecret, error) {
 	const interval = 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	for {
 		shown, err := c.issuer.signingSecret(ctx, merchant, nonce, viewer.User)
-		if !errors.Is(err, errNotPublished) {
+		if err == nil || errors.Is(err, errRefused) {
 			return shown, err
 		}
 		select {
