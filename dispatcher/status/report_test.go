@@ -262,18 +262,24 @@ func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 	}
 }
 
-func TestAnotherDispatcherMakesAFailedReport(t *testing.T) {
+// A report that one dispatcher fails to make is made by another one, and by no other again.
+func TestReportHealth_Failed(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	f.Disable(t, acme)
+	first, second := f.reporter(), f.reporter()
+	report := func(r *Reporter) { dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context()))) }
 	f.reports.SetFail(errors.New("the Kubernetes API is away"))
-	start(t, f.reporter())
-	dispatchertest.Eventually(t, "it has tried", func() bool { return len(f.Log.String()) > 0 })
+	report(first)
 	f.reports.SetFail(nil)
+	report(second)
+	report(first)
 	f.reports.AwaitReasons(t, "EndpointGone")
-	start(t, f.reporter())
 	f.Moved(acme, "resumed")
-	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged") // and none of it again, by the other one or by this one
+	report(first) // resumes
+	report(second)
+	report(first)
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged")
 }
 
 // Nothing is reported of a Merchant that is gone.
