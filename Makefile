@@ -80,7 +80,7 @@ test-files: redis nodejs examples ## Test the chart, manifests, alerts, dashboar
 	for tool in promtool prometheus; do GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) $$tool --version >/dev/null; done; \
 	hack/compile.sh -C test/verify ./...; \
 	echo "==> testing chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows (minutes)"; \
-	go -C test/verify test -count=1 ./...
+	go -C test/verify test -count=1 -timeout 20m ./...
 
 .PHONY: test-redis
 test-redis: redis ## Run the suites that start a Redis; REDIS_SERVER selects the server (default redis-server)
