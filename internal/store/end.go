@@ -130,14 +130,10 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)
 	}
-	switch reply.Text() {
-	case "OK":
-		return parseSettlement(id, &reply)
-	case "NOT_FOUND":
-		return Settlement{}, ErrNotFound
-	default: // "CORRUPT" among them
-		return Settlement{}, redis.ErrCorrupt
+	if err := sessionError(&reply); err != nil {
+		return Settlement{}, err
 	}
+	return parseSettlement(id, &reply)
 }
 
 func parseSettlement(id session.ID, reply *redis.Reply) (Settlement, error) {

@@ -60,14 +60,10 @@ func (s *Store) Hold(ctx context.Context, id session.ID, hold Hold) (time.Time, 
 	if err != nil {
 		return time.Time{}, fmt.Errorf("hold a session: %w", err)
 	}
-	switch reply.Text() {
-	case "OK":
-		return parseHold(&reply)
-	case "NOT_FOUND":
-		return time.Time{}, ErrNotFound
-	default:
-		return time.Time{}, redis.ErrCorrupt
+	if err := sessionError(&reply); err != nil {
+		return time.Time{}, err
 	}
+	return parseHold(&reply)
 }
 
 func parseHold(reply *redis.Reply) (time.Time, error) {

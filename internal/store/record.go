@@ -47,6 +47,18 @@ var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"
 // found reports whether there is a session, whatever is wrong with it.
 func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
 
+// sessionError reads the first word of a reply about one session: whether it is there and can be read.
+func sessionError(reply *redis.Reply) error {
+	switch reply.Text() {
+	case "OK":
+		return nil
+	case "NOT_FOUND":
+		return ErrNotFound
+	default: // "CORRUPT" among them
+		return redis.ErrCorrupt
+	}
+}
+
 // parseSession decodes the fields in the order of sessionFields.
 func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read := session.Session{

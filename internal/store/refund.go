@@ -74,14 +74,10 @@ func (s *Store) refund(ctx context.Context, id session.ID, refund session.Refund
 	if err != nil {
 		return Refunded{}, fmt.Errorf("record a refund: %w", err)
 	}
-	switch reply.Text() {
-	case "OK":
-		return parseRefunded(&reply)
-	case "NOT_FOUND":
-		return Refunded{}, ErrNotFound
-	default: // "CORRUPT" among them
-		return Refunded{}, redis.ErrCorrupt
+	if err := sessionError(&reply); err != nil {
+		return Refunded{}, err
 	}
+	return parseRefunded(&reply)
 }
 
 func parseRefunded(reply *redis.Reply) (Refunded, error) {

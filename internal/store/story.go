@@ -98,12 +98,8 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 	if err != nil {
 		return Story{}, nil, fmt.Errorf("read the story of a session: %w", err)
 	}
-	switch reply.Text() {
-	case "OK":
-	case "NOT_FOUND":
-		return Story{}, nil, ErrNotFound
-	default:
-		return Story{}, nil, redis.ErrCorrupt
+	if err := sessionError(&reply); err != nil {
+		return Story{}, nil, err
 	}
 	fields, listed := reply.List(), reply.List()
 	if reply.Err() != nil {
