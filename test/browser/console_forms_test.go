@@ -91,8 +91,8 @@ func TestRefusedFormsLoseNothing(t *testing.T) {
 	}
 }
 
-// A signing secret is shown once: neither the back button nor a reload shows it again.
-func TestASigningSecretIsShownOnce(t *testing.T) {
+// Neither the back button nor a reload shows it again.
+func TestSigningSecret_ShownOnce(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
