@@ -1,5 +1,5 @@
 // Package pages checks what the documentation refers to: links lead somewhere, and the tests, files and make targets that
-// pages name are there. A security model that cites a test nobody runs any more is worse than none.
+// pages name are there.
 package pages
 
 import (
@@ -97,29 +97,28 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 		}
 	}
 	makefile := repository.Read(t, "Makefile")
-	named := 0
+	targets := 0
 	for path, text := range pages(t) {
 		for _, found := range code.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			switch words := found[1]; {
 			case testName.MatchString(words):
-				named++
 				if !tests[words] {
 					t.Errorf("%s names the test %s, which is not there", path, words)
 				}
 			case testFile.MatchString(words):
-				named++
 				if _, err := os.Stat(repository.Path(words)); err != nil {
 					t.Errorf("%s names the tests in %s, which is not there", path, words)
 				}
 			case target.MatchString(words):
+				targets++
 				if name := target.FindStringSubmatch(words)[1]; !strings.Contains(makefile, "\n"+name+":") {
 					t.Errorf("%s names `make %s`, which there is not", path, name)
 				}
 			}
 		}
 	}
-	if named < 50 {
-		t.Errorf("the pages name %d tests; docs/security.md alone should name more", named)
+	if targets < 10 {
+		t.Errorf("found %d make targets", targets)
 	}
 }
 
