@@ -19,28 +19,22 @@ help: ## Print this list
 	@[[ -t 1 ]] && bold=$$'\033[1m' colour=$$'\033[36m' plain=$$'\033[0m' || bold= colour= plain=; \
 	awk -v bold="$$bold" -v colour="$$colour" -v plain="$$plain" 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s%s%s\n", bold, substr($$0, 5), plain } \
-		/^[a-z-]+:.*## / { printf "  make %s%-17s%s  %s\n", colour, $$1, plain, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %s%-17s%s  %s\n", colour, $$1, plain, $$2 }' $(MAKEFILE_LIST)
 	@echo
 
 ##@ Develop
 
 .PHONY: run
-run: build kubectl ## Run the whole product on this machine, until Ctrl-C
+run: build ## Run the whole product on this machine, until Ctrl-C
 	@go build -o bin/ ./hack/devenv ./hack/receiver ./examples/rail
 	@go -C hack/oidc build -o "$(CURDIR)/bin/oidc" .
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
+	@assets=$(assets); ln -sfn "$$assets/kubectl" bin/kubectl; KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
 
 .PHONY: generate
-generate: ## Generate code from the API types
+generate: ## Generate code, CRDs and roles from the API types and controllers; the chart's files, README and schema
 	$(TOOL) controller-gen object applyconfiguration paths=./api/v1alpha1
-
-.PHONY: manifests
-manifests: ## Generate the CRDs from the API types and the roles of the operator from the controllers
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
-
-.PHONY: chart-docs
-chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart; generate its README and schema from values.yaml
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
 	cp config/prometheus/refunds/rules.yaml charts/merchant-operator/files/monitoring/refunds.yaml
@@ -49,7 +43,8 @@ chart-docs: manifests ## Copy CRDs, alerts, dashboard and policy into the chart;
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 
 .PHONY: screenshots
-screenshots: browser redis ## Take the screenshots of the payer's page, the demo bank and the console in docs/images
+screenshots: ## Take the screenshots of the payer's page, the demo bank and the console in docs/images
+	@hack/install.sh browser redis
 	go run ./test/screenshots
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run 'TestScreenshotsOfTheConsole|TestBank_Pay' -screenshots "$(CURDIR)/docs/images"
 
@@ -67,14 +62,16 @@ clean: ## Remove bin and dist; keep the cached control plane and Flux
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: test
-test: redis browser proxies nodejs examples compiler ## Test the code, with the race detector; PKG and ARGS select some
+test: ## Test the code, with the race detector; PKG and ARGS select some
+	@hack/install.sh redis browser proxies nodejs examples compiler
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets CGO_ENABLED=1; \
 	hack/compile.sh -race $(PKG); \
 	echo "==> go test -race $(ARGS) $(PKG)"; \
 	go test -race -timeout 20m -p $(PACKAGES) $(ARGS) $(PKG)
 
 .PHONY: test-files
-test-files: redis nodejs examples ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows
+test-files: ## Test the chart, manifests, alerts, dashboard, OpenAPI documents, pages, examples and workflows
+	@hack/install.sh redis nodejs examples
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
 	echo "==> building promtool and Prometheus, which test the alerts and the dashboard (minutes the first time)"; \
 	for tool in promtool prometheus; do GOFLAGS="$$(go env GOFLAGS) -tags=remove_all_sd" $(TOOL) $$tool --version >/dev/null; done; \
@@ -83,60 +80,25 @@ test-files: redis nodejs examples ## Test the chart, manifests, alerts, dashboar
 	go -C test/verify test -count=1 -timeout 20m ./...
 
 .PHONY: test-redis
-test-redis: redis ## Run the suites that start a Redis; REDIS_SERVER selects the server (default redis-server)
-	@server=$${REDIS_SERVER:-redis-server}; echo "==> the suites that start a Redis, on $$("$$server" --version)"; \
+test-redis: ## Run the suites that start a Redis, on REDIS_SERVER: a path, or "valkey" for Valkey 8
+	@server=$${REDIS_SERVER:-redis-server}; [[ $$server != valkey ]] || server=$$(hack/install.sh valkey); \
+	hack/install.sh redis; echo "==> the suites that start a Redis, on $$("$$server" --version)"; \
 	packages=$$($(redis-packages)); \
 	[[ -n $$packages ]] || { echo "no tests import test/redistest" >&2; exit 1; }; \
-	$(MAKE) --no-print-directory test PKG="$$packages"
-
-.PHONY: test-valkey
-test-valkey: redis ## Run the suites that start a Redis on Valkey 8
-	@server=$$(hack/install.sh valkey); $(MAKE) --no-print-directory test-redis REDIS_SERVER="$$server"
+	$(MAKE) --no-print-directory test PKG="$$packages" REDIS_SERVER="$$server"
 
 # The packages whose tests start a Redis: their test binaries contain test/redistest.
 redis-packages = go list -test -f '{{range .Deps}}{{if eq . "'"$$(go list ./test/redistest)"'"}}{{$$.ImportPath}}{{"\n"}}{{end}}{{end}}' ./... \
 	| sed -n 's/\.test$$//p' | paste -sd ' '
 
+# For example: make bench NAME=storm ARGS='--streams 20000'. BENCH_SECONDS sets the time of each measurement.
+NAME ?= api streams console
+
 .PHONY: bench
-bench: redis build ## Benchmark the API and the console (minutes); BENCH_SECONDS sets the time of each measurement
+bench: build ## Benchmark NAME: api, streams, storm, console, operator, dispatcher, cluster or directory (minutes)
+	@hack/install.sh redis
 	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench api $(ARGS)
-	@$(MAKE) bench-streams bench-console ARGS=
-
-.PHONY: bench-streams
-bench-streams: redis build ## Benchmark streams of session statuses: time to the payer, memory, and the API beside them
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench streams $(ARGS)
-
-.PHONY: bench-storm
-bench-storm: redis build ## Benchmark 100,000 streams over 6 replicas, and the return of all after a restart; --replicas and --streams in ARGS
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench storm --replicas 6 --streams 100000 $(ARGS)
-
-.PHONY: bench-console
-bench-console: redis build ## Benchmark the console with 1,000 merchants in 100 namespaces
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench console $(ARGS)
-
-.PHONY: bench-operator
-bench-operator: build ## Benchmark the operator with 10,000 ApiKeys
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench operator $(ARGS)
-
-.PHONY: bench-dispatcher
-bench-dispatcher: redis build ## Benchmark the dispatcher: cost of an event, lag, idle cost
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench dispatcher $(ARGS)
-
-.PHONY: bench-cluster
-bench-cluster: redis build ## Benchmark the API with a Redis Cluster and with one Redis; measure the memory of Redis
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench cluster $(ARGS)
-
-.PHONY: bench-directory
-bench-directory: redis build ## Benchmark an API replica with 100,000 keys: memory, start, requests
-	@go build -o bin/ ./test/bench
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets bin/bench directory $(ARGS)
+	@assets=$(assets); for name in $(NAME); do KUBEBUILDER_ASSETS=$$assets bin/bench $$name $(ARGS); done
 
 COUNT ?= 6
 # Packages with code that runs per request or per published object.
@@ -154,7 +116,7 @@ lint: ## Check style, common mistakes and imports
 	go -C test/verify tool -modfile="$(CURDIR)/go.tools.mod" golangci-lint run
 
 .PHONY: verify
-verify: generate manifests chart-docs lint test-files ## Run lint and test-files; check that everything is generated, tidy and committed
+verify: generate lint test-files ## Run lint and test-files; check that everything is generated, tidy and committed
 	go vet ./...
 	go mod tidy -diff
 	$(TOOL) kustomize build config/default >/dev/null
@@ -177,23 +139,27 @@ FUZZTIME  ?= 10s
 SOAK      ?= 30m
 
 .PHONY: faults
-faults: redis ## Try to break the promises of docs/guarantees.md; write bin/faults.md; INTENSITY=10 tries longer
+faults: ## Try to break the promises of docs/guarantees.md; write bin/faults.md; INTENSITY=10 tries longer
+	@hack/install.sh redis
 	@assets=$(assets); mkdir -p bin; rm -f bin/faults.md; \
 	KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 60m ./test/faults -run TestFaults $(ARGS) \
 		-intensity $(INTENSITY) -table "$(CURDIR)/bin/faults.md" || failed=$$?; \
 	[[ ! -f bin/faults.md ]] || { echo; cat bin/faults.md; }; exit $${failed:-0}
 
 .PHONY: soak
-soak: redis examples ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, every cent, and what the roles take
+soak: ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, every cent, and what the roles take
+	@hack/install.sh redis examples
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 
 .PHONY: gitops
-gitops: redis ## Run the product with the real kustomize-controller of Flux; PAGE=yes updates the table of docs/gitops.md
+gitops: ## Run the product with the real kustomize-controller of Flux; PAGE=yes updates the table of docs/gitops.md
+	@hack/install.sh redis
 	@assets=$(assets); flux=$$(hack/flux/build.sh); \
 	KUBEBUILDER_ASSETS=$$assets FLUX_ASSETS=$$flux go test -tags=gitops -count=1 -timeout 20m ./test/gitops -v $(ARGS) $(if $(PAGE),-page)
 
 .PHONY: fuzz
-fuzz: redis ## Fuzz every parser of external input, each for FUZZTIME
+fuzz: ## Fuzz every parser of external input, each for FUZZTIME
+	@hack/install.sh redis
 	@assets=$(assets); export KUBEBUILDER_ASSETS=$$assets; \
 	grep -rHoE '^func Fuzz[A-Za-z]+' --include='*_test.go' api apiserver dispatcher internal | while IFS=: read -r file target; do \
 		echo "==> $${target#func } in $$(dirname "$$file")"; \
@@ -235,40 +201,6 @@ release-rehearsal: ## Make a complete release into a temporary local registry
 .PHONY: cluster
 cluster: ## Create a one-node cluster on this machine; `hack/cluster/run.sh down` removes it; needs root or docker
 	@hack/cluster/run.sh up
-
-.PHONY: kubectl
-kubectl: ## Build kubectl and link it as bin/kubectl
-	@assets=$(assets); mkdir -p bin; ln -sfn "$$assets/kubectl" bin/kubectl; echo "==> bin/kubectl"
-
-##@ Prepare (called by other targets)
-
-.PHONY: controlplane
-controlplane: ## Build kube-apiserver, etcd and kubectl into the cache; print the directory
-	@hack/controlplane/build.sh
-
-.PHONY: redis
-redis: ## Install redis-server if missing, unless REDIS_SERVER is set
-	@hack/install.sh redis
-
-.PHONY: browser
-browser: ## Install chromium-headless-shell if missing, unless CHROMIUM is set
-	@hack/install.sh browser
-
-.PHONY: proxies
-proxies: ## Install nginx and Caddy if missing
-	@hack/install.sh proxies
-
-.PHONY: nodejs
-nodejs: ## Install Node.js and npm if missing
-	@hack/install.sh nodejs
-
-.PHONY: examples
-examples: ## Install curl, openssl and Python 3 if missing, for the tests of examples/
-	@hack/install.sh examples
-
-.PHONY: compiler
-compiler: ## Install a C compiler if missing, for the race detector
-	@hack/install.sh compiler
 
 # The directory of the control plane's binaries, built on first use.
 assets = $$(hack/controlplane/build.sh)

@@ -3,11 +3,15 @@
 # Node.js for the generator of TypeScript clients and an OpenID provider, what examples/ need, a C compiler for the race detector,
 # and what a native node of hack/cluster needs.
 #
-#   hack/install.sh redis | valkey | browser | proxies | nodejs | examples | compiler | node
+#   hack/install.sh (redis | valkey | browser | proxies | nodejs | examples | compiler | node)...
 #
 # `valkey` prints the path of its server, for REDIS_SERVER. Everything else goes to stderr.
 set -euo pipefail
 
+if (($# > 1)); then
+  for name in "$@"; do "$0" "$name"; done
+  exit
+fi
 case ${1:-} in
   redis)
     command=redis-server why="the tests run against a real redis-server"
@@ -51,7 +55,7 @@ case ${1:-} in
     debian="containerd runc containernetworking-plugins iptables ipset iproute2 util-linux" brew=
     ;;
   *)
-    echo "usage: $0 redis | valkey | browser | proxies | nodejs | examples | compiler | node" >&2
+    echo "usage: $0 (redis | valkey | browser | proxies | nodejs | examples | compiler | node)..." >&2
     exit 2
     ;;
 esac

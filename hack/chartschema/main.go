@@ -1,4 +1,4 @@
-// Command chartschema generates a chart's values.schema.json, with which Helm validates values, from its values.yaml. `make chart-docs`
+// Command chartschema generates a chart's values.schema.json, with which Helm validates values, from its values.yaml. `make generate`
 // runs it.
 //
 // The type of a value is the type of its default. Comment lines that begin with @schema are YAML and add keywords of JSON Schema:

@@ -1,5 +1,5 @@
 // Command bench measures the roles in turn with programs that do the unavoidable minimum ("floors"), so that it can print ratios that
-// depend little on the machine. `make bench`, `make bench-operator` etc. run its commands; docs/performance.md has the results.
+// depend little on the machine. `make bench NAME=COMMAND` runs its commands; docs/performance.md has the results.
 package main
 
 import (

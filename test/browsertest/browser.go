@@ -59,7 +59,7 @@ func Executable() (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err != nil && name == usual:
-		return "", fmt.Errorf("find %s: %w; run `make browser` to install it, or name another Chromium with CHROMIUM", usual, err)
+		return "", fmt.Errorf("find %s: %w; run `hack/install.sh browser` to install it, or name another Chromium with CHROMIUM", usual, err)
 	case err != nil:
 		return "", fmt.Errorf("find the browser that CHROMIUM names: %w", err)
 	case !filepath.IsAbs(path): // tests run in the directory of their package

@@ -212,7 +212,7 @@ func TestABrowserThatIsMissingFails(t *testing.T) {
 	}
 	t.Setenv("CHROMIUM", "")
 	t.Setenv("PATH", t.TempDir())
-	if _, _, err := New(); err == nil || !strings.Contains(err.Error(), "make browser") {
+	if _, _, err := New(); err == nil || !strings.Contains(err.Error(), "hack/install.sh browser") {
 		t.Errorf("without any browser: %v, want an error that says how to install one", errors.Unwrap(err))
 	}
 }

@@ -30,7 +30,7 @@ func StartNode(t testing.TB, groups map[string][]string) *NodeProvider {
 	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if output, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("install oidc-provider: %v; run `make nodejs` if npm is missing\n%s", err, output)
+		t.Fatalf("install oidc-provider: %v; run `hack/install.sh nodejs` if npm is missing\n%s", err, output)
 	}
 	port, err := freeport.Choose()
 	if err != nil {

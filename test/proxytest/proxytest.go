@@ -50,7 +50,7 @@ func run(t testing.TB, address, dir, program string, arguments ...string) {
 	binary, err := exec.LookPath(program)
 	if err != nil {
 		if binary, err = exec.LookPath("/usr/sbin/" + program); err != nil {
-			t.Fatalf("find %s: %v; run `make proxies` to install it", program, err)
+			t.Fatalf("find %s: %v; run `hack/install.sh proxies` to install it", program, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

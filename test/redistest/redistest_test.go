@@ -74,7 +74,7 @@ func TestANamedServerThatIsMissingFails(t *testing.T) {
 	}
 	t.Setenv("REDIS_SERVER", "")
 	t.Setenv("PATH", t.TempDir())
-	if _, err := redistest.Binary(); err == nil || !strings.Contains(err.Error(), "make redis") {
+	if _, err := redistest.Binary(); err == nil || !strings.Contains(err.Error(), "hack/install.sh redis") {
 		t.Errorf("without any server: %v, want an error that says how to install one", err)
 	}
 }

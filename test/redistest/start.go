@@ -70,7 +70,7 @@ func Binary() (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err != nil && name == "redis-server":
-		return "", fmt.Errorf("find redis-server: %w; run `make redis` to install it, or name another server with REDIS_SERVER", err)
+		return "", fmt.Errorf("find redis-server: %w; run `hack/install.sh redis` to install it, or name another server with REDIS_SERVER", err)
 	case err != nil:
 		return "", fmt.Errorf("find the server that REDIS_SERVER names: %w", err)
 	case !filepath.IsAbs(path): // tests run in the directory of their package

@@ -34,8 +34,8 @@ func StormCommand() *cobra.Command {
 		}),
 	}
 	options.AddFlags(command.Flags(), "bin/bench-storm.json")
-	command.Flags().IntVar(&replicas, "replicas", 1, "number of replicas with streams")
-	command.Flags().IntVar(&streams, "streams", 20_000, "number of streams on all of them")
+	command.Flags().IntVar(&replicas, "replicas", 6, "number of replicas with streams")
+	command.Flags().IntVar(&streams, "streams", 100_000, "number of streams on all of them")
 	return command
 }
 

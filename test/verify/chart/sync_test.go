@@ -52,7 +52,7 @@ func TestTheCRDsAreThoseOfTheTypesAndAreKept(t *testing.T) {
 		}
 		got := one(t, all, "CustomResourceDefinition/"+plural+".merchant-operator.io")
 		if diff := cmp.Diff(want["spec"], got.Object["spec"]); diff != "" {
-			t.Errorf("%s is not that of config/crd; run `make chart-docs` (-want +got):\n%s", plural, diff)
+			t.Errorf("%s is not that of config/crd; run `make generate` (-want +got):\n%s", plural, diff)
 		}
 		if got.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s, and with it every object, is gone after helm uninstall", plural)
@@ -71,7 +71,7 @@ func TestTheDeletionPolicyIsThatOfConfig(t *testing.T) {
 	for _, kind := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/"} {
 		got := one(t, all, kind+name)
 		if diff := cmp.Diff(one(t, want, kind+name).Object["spec"], got.Object["spec"]); diff != "" {
-			t.Errorf("%s is not that of config/deletion-policy; run `make chart-docs` (-want +got):\n%s", kind, diff)
+			t.Errorf("%s is not that of config/deletion-policy; run `make generate` (-want +got):\n%s", kind, diff)
 		}
 	}
 

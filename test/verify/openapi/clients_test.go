@@ -46,7 +46,7 @@ func install(t *testing.T, from, dir string, files ...string) {
 		copyFile(t, filepath.Join(from, name), filepath.Join(dir, name))
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Fatalf("this test needs Node.js with npm: %v; run `make nodejs` to install them", err)
+		t.Fatalf("this test needs Node.js with npm: %v; run `hack/install.sh nodejs` to install them", err)
 	}
 	run(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
 }
