@@ -2,14 +2,18 @@ package delivery_test
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
@@ -92,5 +96,131 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 				t.Errorf("%d connections for 5 attempts, want 1", dials)
 			}
 		})
+	}
+}
+
+func TestWhyAnAttemptFailed(t *testing.T) {
+	free, err := freeport.Choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(free))
+	names := dnstest.Start(t)
+	names.Set("other.example", "127.0.0.1")
+	secure := receive(t, status(http.StatusOK))
+	plain := receivePlain(t, status(http.StatusOK))
+	opened := secure.trusting()
+	opened.Resolver = names.Resolver()
+	suspicious := opened
+	suspicious.RootCAs = nil
+	tests := map[string]struct {
+		url     string
+		options delivery.Options
+		want    string
+	}{
+		"no such name":                {"https://shop.example/hooks", opened, "dns"},
+		"nobody listens":              {overTLS(nobody), opened, "connect"},
+		"a port that is none":         {"https://127.0.0.1:0/", opened, "connect"},
+		"a certificate of nobody":     {secure.URL, suspicious, "tls"},
+		"a certificate of another":    {strings.Replace(secure.URL, "127.0.0.1", "other.example", 1), opened, "tls"},
+		"HTTP where HTTPS should be":  {overTLS(plain.URL), opened, "tls"},
+		"a handshake that breaks off": {overTLS(speak(t, "", true)), opened, "no_answer"},
+		"an answer that breaks off":   {cleartext(speak(t, "HTTP/1.1 200", true)), opened, "no_answer"},
+		"no word at all":              {cleartext(speak(t, "", true)), opened, "no_answer"},
+		"something that is not HTTP":  {cleartext(speak(t, "SSH-2.0-OpenSSH_9.2\r\n", true)), opened, "no_answer"},
+		"headers too large": {
+			cleartext(speak(t, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n", true)), opened, "no_answer",
+		},
+		"answers without end": {
+			cleartext(speak(t, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 10_000), true)), opened, "no_answer",
+		},
+		"a URL that is none":    {"https://shop.example:port/", opened, "bad_url"},
+		"an empty URL":          {"", opened, "bad_url"},
+		"no host":               {"https:///hooks", opened, "bad_url"},
+		"a port without a host": {"https://:443/hooks", opened, "bad_url"},
+		"a path":                {"/hooks", opened, "bad_url"},
+		"opaque":                {"https:shop.example", opened, "bad_url"},
+		"user info":             {"https://user:pass@shop.example/", opened, "bad_url"},
+		"another scheme":        {"ftp://shop.example/", opened, "bad_url"},
+		"a file":                {"file:///etc/passwd", opened, "bad_url"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := send(t, test.options, attempt(test.url)); got != (delivery.Result{Reason: test.want}) {
+				t.Errorf("got %+v, want %s", got, test.want)
+			}
+		})
+	}
+	if hits := len(secure.all()) + len(plain.all()); hits != 0 {
+		t.Errorf("%d requests were made", hits)
+	}
+}
+
+func TestWithoutTheOperatorsLeaveNothingInsideIsReached(t *testing.T) {
+	names := dnstest.Start(t)
+	names.Set("shop.example", "127.0.0.1")
+	names.Set("cluster.example", "10.96.0.1")
+	inside := receive(t, status(http.StatusOK))
+	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
+	closed := inside.trusting()
+	closed.AllowCIDRs, closed.AllowHTTP, closed.Resolver = nil, false, names.Resolver()
+	for _, host := range []string{
+		"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "0.0.0.0", "[::]",
+		"169.254.169.254", "[fd00:ec2::254]", "10.0.0.1", "100.64.0.1", "[fe80::1%25lo]", "localhost", "shop.example", "cluster.example",
+	} {
+		if got := send(t, closed, attempt("https://"+host+port)); got != (delivery.Result{Reason: "refused_address"}) {
+			t.Errorf("%s: %+v, want refused_address", host, got)
+		}
+	}
+	if hits := inside.dials.Load(); hits != 0 {
+		t.Errorf("%d connections were made", hits)
+	}
+}
+
+func TestPlainHTTPIsForTheOperatorToOpen(t *testing.T) {
+	r := receivePlain(t, status(http.StatusOK))
+	options := r.trusting()
+	options.AllowHTTP = false
+	if got := send(t, options, attempt(r.URL)); got != (delivery.Result{Reason: "refused_scheme"}) {
+		t.Errorf("got %+v, want refused_scheme", got)
+	}
+	if dials := r.dials.Load(); dials != 0 {
+		t.Errorf("%d connections were made", dials)
+	}
+}
+
+// What is public may point inside in three ways: by its answer, by its name, and by a name that was good.
+func TestAnOpenEndpointOpensNoWayInside(t *testing.T) {
+	names := dnstest.Start(t)
+	inside := receive(t, status(http.StatusOK))
+	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		outside := receive(t, func(w http.ResponseWriter, request *http.Request) {
+			http.Redirect(w, request, inside.URL, code)
+		})
+		options := outside.trusting()
+		if got := send(t, options, attempt(outside.URL)); got != (delivery.Result{Status: code, Reason: "redirect"}) {
+			t.Errorf("%d gives %+v", code, got)
+		}
+	}
+	options := inside.trusting()
+	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	options.Resolver = names.Resolver()
+	names.Set("example.com", "127.0.0.1") // for which the receiver has a certificate
+	if got := send(t, options, attempt("https://example.com"+port)); got.Outcome != delivery.Delivered {
+		t.Fatalf("while the name is good: %+v", got)
+	}
+	names.Set("example.com", "127.0.0.2")
+	if got := send(t, options, attempt("https://example.com"+port)); got.Reason != "refused_address" {
+		t.Errorf("after it has turned inwards: %+v", got)
+	}
+	if hits := len(inside.all()); hits != 1 {
+		t.Errorf("%d requests came in, want the 1 of the good name", hits)
+	}
+}
+
+func TestAnOpenBlockMustBeOne(t *testing.T) {
+	if _, err := delivery.New(delivery.Options{AllowCIDRs: []netip.Prefix{{}}}); err == nil {
+		t.Error("accepted")
 	}
 }

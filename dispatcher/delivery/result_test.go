@@ -2,6 +2,9 @@ package delivery_test
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,5 +84,20 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
+	}
+}
+
+func TestGuide_NamesEveryReason(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "webhooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := slices.DeleteFunc(delivery.Reasons(), func(reason string) bool {
+		return reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted || reason == delivery.ReasonUnsigned
+	}) // of which no event dies
+	for _, reason := range reasons {
+		if !strings.Contains(string(text), "`"+reason+"`") {
+			t.Errorf("docs/webhooks.md does not name %s", reason)
+		}
 	}
 }

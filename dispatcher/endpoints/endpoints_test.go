@@ -15,7 +15,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -201,58 +200,5 @@ func TestWants(t *testing.T) {
 		if got := test.endpoint.Wants(test.kind); got != test.want {
 			t.Errorf("asked for %v, %s: %t", test.endpoint.events, test.kind, got)
 		}
-	}
-}
-
-func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
-	f := newFixture()
-	f.key(t, "early", 2, v1alpha1.RotationTrigger) // before its merchant, as the first lists may come in any order
-	f.key(t, "gone", 2, v1alpha1.RotationTrigger)
-	_ = f.Informer("key").Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: published.KeyName(published.ID("gone"))}})
-	if len(*f.rotated) != 0 {
-		t.Fatalf("reported %v before the merchant was known", *f.rotated)
-	}
-	f.publish(t, merchant(nil))
-	f.publish(t, merchant(nil))
-	f.key(t, "first", 1, v1alpha1.RotationInitial) // issued, not rotated
-	f.key(t, "late", 3, v1alpha1.RotationAPI)
-	f.key(t, "lost", 1, v1alpha1.RotationRecovery) // its generation was lost with its record
-	if diff := cmp.Diff([]string{"early of Acme", "late of Acme", "lost of Acme"}, *f.rotated); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestChangedEndpointsAreReported(t *testing.T) {
-	f := newFixture()
-	for i, step := range []struct {
-		webhook *v1alpha1.Webhook
-		changes bool
-	}{
-		{nil, false}, // seen first
-		{hook, true},
-		{hook, false},
-		{&v1alpha1.Webhook{URL: hook.URL, Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}}, false},
-		{&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "1"}, true},
-		{&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "1"}, true}, // until it is handled
-		{hook, false},
-		{&v1alpha1.Webhook{URL: hook.URL, ResumeTrigger: "1"}, true},
-		{nil, true},
-	} {
-		*f.changed = nil
-		f.publish(t, merchant(step.webhook))
-		if got := len(*f.changed) == 1; got != step.changes {
-			t.Errorf("step %d: changed %v, want %t", i, *f.changed, step.changes)
-		}
-	}
-	f.publish(t, merchant(&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "2"}))
-	if e := f.Endpoint(published.ID("acme-uid")); e.TestTrigger != "2" {
-		t.Errorf("got %+v", e)
-	}
-	id := published.ID("acme-uid")
-	if ids := f.MerchantIDs(session.BucketOf(id)); len(ids) != 1 || ids[0] != id {
-		t.Errorf("merchants of its bucket: %v", ids)
-	}
-	if ids := f.MerchantIDs((session.BucketOf(id) + 1) % session.Buckets); len(ids) != 0 {
-		t.Errorf("merchants of another bucket: %v", ids)
 	}
 }
